@@ -1,0 +1,36 @@
+"""capi: decision policies from a fixed batch of logged decisions.
+
+Classification-based approximate policy iteration: estimate the action values of the current policy with
+any evaluator, choose in a policy space the policy that loses the least value, repeat.
+
+Names are imported when they are first used, so ``import capi`` is quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from capi.finite_mdp import FiniteMDP
+    from capi.iteration import CAPI
+    from capi.transitions import Transitions
+
+__version__ = "0.1.0"
+
+__all__ = ["CAPI", "FiniteMDP", "Transitions"]
+
+_HOMES = {"CAPI": "capi.iteration", "FiniteMDP": "capi.finite_mdp", "Transitions": "capi.transitions"}
+_PARTS = {"baselines", "domains", "evaluators", "experiments", "loss", "policies", "policy_spaces", "testing", "types"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name in _PARTS:
+        return import_module(f"capi.{name}")
+    raise AttributeError(f"module 'capi' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES, *_PARTS})

@@ -1,0 +1,86 @@
+"""Evaluation in a finite MDP whose model is known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from capi.errors import InvalidInput
+from capi.finite_mdp import FiniteMDP, TabularQ
+from capi.transitions import Transitions
+from capi.types import Policy, QFunction
+from capi.validation import Floats, as_int
+
+
+@dataclass(frozen=True, eq=False)
+class Exact:
+    r"""Exact evaluation: the full solution, or a few sweeps of the Bellman operator.
+
+    With ``sweeps=None`` the result is :math:`Q^{\pi}`. With ``sweeps=m`` it is
+    :math:`(T^{\pi_k})^m \hat Q_{k-1}`, from :math:`\hat Q_{-1} = 0`: the paper's chain walk has m = 1
+    (Section 5.1), which asks the model as often as value iteration does.
+
+    Parameters
+    ----------
+    mdp : FiniteMDP
+        Holds the model, so ``evaluate`` needs no transitions.
+    sweeps : int, optional
+
+    Examples
+    --------
+    >>> from capi import FiniteMDP
+    >>> from capi.policies import Constant
+    >>> mdp = FiniteMDP(P=[np.eye(2), 1 - np.eye(2)], R=[[0.0, 0.0], [1.0, 1.0]], discount=0.9)
+    >>> Exact(mdp).evaluate(Constant(0, n_actions=2), discount=0.9).table
+    array([[ 0.,  9.],
+           [10.,  1.]])
+    """
+
+    mdp: FiniteMDP
+    sweeps: int | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.mdp, FiniteMDP):
+            raise InvalidInput(f"mdp must be a FiniteMDP; got a {type(self.mdp).__name__}.")
+        if self.sweeps is not None:
+            as_int(self.sweeps, "sweeps", minimum=1)
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions, A."""
+        return self.mdp.n_actions
+
+    @property
+    def states(self) -> Floats:
+        """All states of the model (S, 1): where a loop improves unless it is told otherwise."""
+        return self.mdp.states
+
+    def evaluate(
+        self,
+        policy: Policy,
+        transitions: Transitions | None = None,  # noqa: ARG002  the model is known
+        *,
+        discount: float,
+        states: Floats | None = None,  # noqa: ARG002  the table has every state
+        previous: QFunction | None = None,
+        rng: np.random.Generator | None = None,  # noqa: ARG002  nothing is drawn
+    ) -> TabularQ:
+        """Return the action values of ``policy``, or the sweeps from ``previous`` towards them."""
+        if discount != self.mdp.discount:
+            raise InvalidInput(
+                f"discount must be that of the model, {self.mdp.discount:g}; got {discount:g}. "
+                "Build the FiniteMDP with the discount that you learn with."
+            )
+        if self.sweeps is None:
+            return TabularQ(self.mdp.action_values(policy))
+        q = self._start(previous)
+        pi = self.mdp.decision(policy)
+        for _ in range(self.sweeps):
+            q = self.mdp.bellman(pi, q)
+        return TabularQ(q)
+
+    def _start(self, previous: QFunction | None) -> Floats:
+        if previous is None:
+            return np.zeros((self.mdp.n_states, self.mdp.n_actions))
+        return previous.table if isinstance(previous, TabularQ) else previous.values(self.mdp.states)

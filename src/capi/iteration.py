@@ -1,0 +1,415 @@
+"""The loop: evaluate the policy, choose a better one, repeat.
+
+`Learner` holds the loop and what surrounds it. `CAPI` is the learner whose parts the user names; the
+baselines are learners that name them themselves. Both only say in ``loop()`` what the loop runs with.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from capi.errors import CapiError, InvalidInput, NotFitted
+from capi.loss import gap_weighted_loss, zero_one_values
+from capi.policies import Constant, Training, described
+from capi.randomness import RandomState, numbered_rngs, seed_sequence
+from capi.schema import Schema
+from capi.transitions import Transitions
+from capi.types import Policy, PolicyEvaluator, PolicySpace, QFunction, StateSample
+from capi.validation import (
+    Floats,
+    Ints,
+    as_allowed,
+    as_discount,
+    as_int,
+    as_q_values,
+    as_states,
+    as_weights,
+    check_choice,
+)
+
+Thing = TypeVar("Thing")
+ByIteration: TypeAlias = Callable[[int, Policy, np.random.Generator], Thing]  # (k, policy, rng) -> Thing
+States: TypeAlias = ArrayLike | tuple[ArrayLike, ...] | StateSample
+
+
+class Update(Protocol):
+    """How the new policy enters the loop."""
+
+    def __call__(self, old: Policy, new: Policy, *, q: QFunction, states: Floats, k: int) -> Policy | None:
+        """Return the policy to go on with; None ends the loop with the old one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Iteration:
+    """What one round of the loop did: Q of the old policy, and the new policy."""
+
+    k: int  # from 0; the policy is the paper's pi_{k+1}
+    q: QFunction
+    policy: Policy
+    loss: float  # of the policy on the sample, by q: what the space minimised
+    changed: float  # share of the sample's states where the policy decides differently from the last one
+    seconds: float
+    n_unchanged: int = 0  # rounds in a row, up to this one, in which no decision changed
+
+    def numbers(self) -> dict[str, float]:
+        """Return what is cheap to keep: everything but Q and the policy."""
+        return {"k": self.k, "loss": self.loss, "changed": self.changed, "seconds": self.seconds}
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """Everything that the loop runs with; `CAPI` explains each."""
+
+    evaluator: PolicyEvaluator | ByIteration[PolicyEvaluator]
+    space: PolicySpace | ByIteration[PolicySpace]
+    discount: float
+    n_iterations: int
+    initial_policy: Policy | None = None
+    random_state: RandomState = None
+    loss: Literal["gap", "zero-one"] = "gap"
+    update: Update | None = None
+    patience: int | None = None
+    keep: Literal["last"] | Callable[[Iteration], float] = "last"
+
+    def __post_init__(self) -> None:
+        _check_part(self.evaluator, "evaluator", "evaluate")
+        _check_part(self.space, "space", "improve")
+        object.__setattr__(self, "discount", as_discount(self.discount))
+        as_int(self.n_iterations, "n_iterations", minimum=1)
+        if self.initial_policy is not None and not isinstance(self.initial_policy, Policy):
+            raise InvalidInput(
+                f"initial_policy must be a Policy (act, probabilities, n_actions); got {self.initial_policy!r}. "
+                "For one action everywhere pass capi.policies.Constant(action, n_actions)."
+            )
+        check_choice(self.loss, "loss", ("gap", "zero-one"))
+        if self.update is not None and not callable(self.update):
+            raise InvalidInput(f"update must be a function (old, new, *, q, states, k); got {self.update!r}.")
+        if self.patience is not None:
+            as_int(self.patience, "patience", minimum=1)
+        if self.keep != "last" and not callable(self.keep):
+            raise InvalidInput(f"keep must be 'last' or a function of an Iteration (larger is better); got {self.keep!r}.")
+
+
+class Learner:
+    """The loop and its results; subclasses say in `loop` what it runs with.
+
+    Follows scikit-learn: ``__init__`` only stores its arguments, which ``get_params`` and ``set_params``
+    know by name (so ``sklearn.base.clone`` works), and what is learned ends in an underscore.
+    """
+
+    def loop(self) -> Loop:
+        """Return what the loop runs with, checked."""
+        raise CapiError(f"{type(self).__name__} must define loop().")
+
+    def iterate(
+        self,
+        transitions: Transitions | ByIteration[Transitions] | None = None,
+        *,
+        states: States | ByIteration[States] | None = None,
+        after: Iteration | None = None,
+    ) -> Iterator[Iteration]:
+        """Yield each round of the paper's Algorithm 1; `fit` only consumes this.
+
+        Stop, look and go on between rounds as you like. ``after`` continues behind a round that was
+        yielded earlier, with the same results as if the loop had not been left.
+        """
+        loop = self.loop()
+        _check_batch(transitions)
+        seeds = seed_sequence(loop.random_state)
+        policy = loop.initial_policy if after is None else after.policy
+        q = None if after is None else after.q
+        n_unchanged = 0 if after is None else after.n_unchanged
+        if policy is None:
+            policy = Constant(0, _n_actions(loop.evaluator, transitions))
+        decided: tuple[Floats, Ints] | None = None  # the last sample and the policy's decisions on it
+
+        for k in range(0 if after is None else after.k + 1, loop.n_iterations):
+            if loop.patience is not None and n_unchanged >= loop.patience:
+                return
+            started = perf_counter()
+            rngs = numbered_rngs(seeds, k, 6)
+            batch = _resolved(transitions, k, policy, rngs[0], Transitions, "transitions")
+            evaluator = _resolved(loop.evaluator, k, policy, rngs[1], PolicyEvaluator, "evaluator")
+            space = _resolved(loop.space, k, policy, rngs[2], PolicySpace, "space")
+            x, weights, allowed = _state_sample(states, batch, evaluator, k, policy, rngs[3])
+
+            q = evaluator.evaluate(policy, batch, discount=loop.discount, states=x, previous=q, rng=rngs[4])
+            values = as_q_values(q.values(x), n_rows=len(x), name=f"{type(evaluator).__name__}'s Q")
+            if loop.loss == "zero-one":
+                values = zero_one_values(values, allowed)
+            new: Policy | None = space.improve(
+                x, values, q=q, previous=policy, allowed=allowed, weights=weights, rng=rngs[5]
+            )
+            if loop.update is not None and new is not None:
+                new = loop.update(policy, new, q=q, states=x, k=k)
+                if new is None:
+                    return
+            if not isinstance(new, Policy):
+                raise InvalidInput(f"{type(space).__name__}.improve must return a Policy; got {new!r}.")
+
+            before = decided[1] if decided is not None and decided[0] is x else policy.act(x, allowed)
+            actions = new.act(x, allowed)
+            decided, policy = (x, actions), new
+            changed = float(np.average(before != actions, weights=weights))
+            n_unchanged = n_unchanged + 1 if changed == 0 else 0
+            loss = gap_weighted_loss(values, actions, weights, allowed)
+            yield Iteration(k, q, policy, loss, changed, perf_counter() - started, n_unchanged)
+
+    def fit(
+        self,
+        transitions: Transitions | ByIteration[Transitions] | None = None,
+        *,
+        states: States | ByIteration[States] | None = None,
+        progress: bool = False,
+    ) -> Self:
+        """Run the loop and keep its policy.
+
+        Parameters
+        ----------
+        transitions : Transitions, or function (k, policy, rng) -> Transitions, optional
+            The batch that the evaluator learns from. Not needed by evaluators that hold a model.
+        states : array of shape (n, d), or tuple (states, weights[, allowed]), or function of (k, policy, rng), optional
+            The sample of nu on which the policy is improved. By default the states of the batch, with
+            its weights and masks; without a batch, all states of the evaluator's model.
+        progress : bool
+            Show a progress bar with loss and changed decisions on the terminal.
+
+        Returns
+        -------
+        self
+            With ``policy_`` and ``history_``, which are up to date after each round: an interrupted
+            ``fit`` keeps what it had.
+        """
+        loop = self.loop()
+        n_rows = len(transitions) if isinstance(transitions, Transitions) else None
+        schema = transitions.schema if isinstance(transitions, Transitions) else None
+        self.history_: list[dict[str, float]] = []
+        best = -np.inf
+        rounds = self.iterate(transitions, states=states)
+        for iteration in _shown(rounds, loop.n_iterations) if progress else rounds:
+            score = _score(loop.keep, iteration)
+            self.history_.append(iteration.numbers() | ({} if score is None else {"score": score}))
+            if score is None or score > best:
+                best = -np.inf if score is None else score
+                training = Training(loop.discount, iteration.k + 1, n_rows, _versions())
+                self.policy_: Policy = described(iteration.policy, schema, training)
+        if not self.history_:
+            raise InvalidInput("update ended the loop in the first round: there is no policy. Return a Policy at k = 0.")
+        self.schema_ = schema
+        return self
+
+    def predict(self, states: ArrayLike, allowed: ArrayLike | None = None) -> NDArray[Any]:
+        """Return the policy's action in each state (n, d), in the caller's own labels (n,).
+
+        ``allowed`` (n, A) are the actions to choose from, if not all of them.
+        """
+        if not hasattr(self, "policy_"):
+            raise NotFitted(f"this {type(self).__name__} has no policy yet: call fit first.")
+        schema: Schema | None = getattr(self, "schema_", None)
+        x = as_states(states, n_features=None if schema is None else len(schema.feature_names))
+        actions = self.policy_.act(x, as_allowed(allowed, "allowed", (len(x), self.policy_.n_actions)))
+        return actions if schema is None else schema.labels_of(actions)
+
+    # -- what scikit-learn expects of an estimator's settings ----------------------------------------
+
+    @classmethod
+    def _parameter_names(cls) -> list[str]:
+        return [name for name in inspect.signature(cls).parameters if name != "self"]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002  parts are settings, not estimators
+        """Return the settings by name."""
+        return {name: getattr(self, name) for name in self._parameter_names()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change settings by name and return self."""
+        for name, value in params.items():
+            check_choice(name, f"a parameter of {type(self).__name__}", self._parameter_names())
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        parameters = inspect.signature(type(self)).parameters
+        shown = [f"{n}={v!r}" for n, v in self.get_params().items() if v is not parameters[n].default]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class CAPI(Learner):
+    r"""Classification-based approximate policy iteration (the paper's Algorithm 1).
+
+    From :math:`\pi_0` on, :math:`\hat Q^{\pi_k} \leftarrow` ``evaluator.evaluate``, and :math:`\pi_{k+1}
+    \leftarrow \arg\min_{\pi \in \Pi} \hat L_n^{\pi_k}(\pi)` by ``space.improve``: the policy of the space that
+    loses the least value on the sampled states.
+
+    Parameters
+    ----------
+    evaluator : PolicyEvaluator, or function (k, policy, rng) -> PolicyEvaluator
+    space : PolicySpace, or function (k, policy, rng) -> PolicySpace
+    discount : float in [0, 1)
+    n_iterations : int
+        K, the number of rounds.
+    initial_policy : Policy, optional
+        :math:`\pi_0`; by default action 0 everywhere (or the lowest allowed action).
+    random_state : int, Generator or None
+        The same int gives the same policy, bit for bit. Round k draws from a seed of its own.
+    loss : "gap" or "zero-one"
+        What the space minimises: the action-gap-weighted loss, or the plain share of states whose action
+        is not greedy, for comparison.
+    update : function (old, new, *, q, states, k) -> Policy or None, optional
+        How the new policy enters. By default it replaces the old one. None ends the loop with the old one.
+    patience : int, optional
+        Stop when no decision on the sample has changed for this many rounds in a row. One is enough
+        when each evaluation is complete; with one sweep a round, Q may still be moving under a policy
+        that does not.
+    keep : "last", or function of an `Iteration`
+        Which policy is returned. Restricted spaces make the iterates oscillate; with a score function
+        (larger is better) the best iterate is kept, the first among equals. The score is in ``history_``.
+
+    Attributes
+    ----------
+    policy_ : Policy
+        With the names and labels of the batch (``schema``) and its origin (``training``).
+    history_ : list of dict
+        k, loss, changed and seconds of every round; ``pandas.DataFrame(learner.history_)`` is a table.
+    schema_ : Schema or None
+        The words of the batch, if it was a fixed one.
+
+    See Also
+    --------
+    capi.evaluators, capi.policy_spaces, capi.testing : the parts, and checks for your own.
+
+    Examples
+    --------
+    The paper's chain walk, one sweep of evaluation a round, policies with one cut:
+
+    >>> from capi.domains import ChainWalk
+    >>> from capi.evaluators import Exact
+    >>> from capi.policy_spaces import Thresholds
+    >>> mdp = ChainWalk(variant=2).mdp
+    >>> learner = CAPI(Exact(mdp, sweeps=1), Thresholds(), discount=0.99, n_iterations=5).fit()
+    >>> print(learner.policy_.rules())
+    if x0 <= 11.5: 1
+    else: 0
+    >>> mdp.performance_loss(learner.policy_)
+    0.0
+    """
+
+    def __init__(
+        self,
+        evaluator: PolicyEvaluator | ByIteration[PolicyEvaluator],
+        space: PolicySpace | ByIteration[PolicySpace],
+        discount: float,
+        n_iterations: int = 20,
+        *,
+        initial_policy: Policy | None = None,
+        random_state: RandomState = None,
+        loss: Literal["gap", "zero-one"] = "gap",
+        update: Update | None = None,
+        patience: int | None = None,
+        keep: Literal["last"] | Callable[[Iteration], float] = "last",
+    ) -> None:
+        self.evaluator = evaluator
+        self.space = space
+        self.discount = discount
+        self.n_iterations = n_iterations
+        self.initial_policy = initial_policy
+        self.random_state = random_state
+        self.loss = loss
+        self.update = update
+        self.patience = patience
+        self.keep = keep
+
+    def loop(self) -> Loop:
+        """Return what the loop runs with, checked."""
+        return Loop(**self.get_params())
+
+
+def _resolved(
+    value: Any, k: int, policy: Policy, rng: np.random.Generator, kind: type[Thing], name: str
+) -> Any:
+    """Return ``value``, or what it makes for round ``k`` if it is a function of (k, policy, rng)."""
+    if value is None or isinstance(value, kind):
+        return value
+    made = value(k, policy, rng)
+    if not isinstance(made, kind):
+        raise InvalidInput(f"the function {name} must return a {kind.__name__}; at k = {k} it returned {made!r}.")
+    return made
+
+
+def _state_sample(
+    states: Any, batch: Transitions | None, evaluator: PolicyEvaluator, k: int, policy: Policy, rng: np.random.Generator
+) -> StateSample:
+    """Return the points, weights and masks of round ``k``, checked."""
+    if states is None:
+        if batch is not None:
+            return StateSample(batch.states, batch.weight, batch.allowed)
+        states = getattr(evaluator, "states", None)
+        if states is None:
+            raise InvalidInput(f"states must be given: there is no batch, and {type(evaluator).__name__} knows none.")
+        return StateSample(states)
+    if callable(states):
+        states = states(k, policy, rng)
+    sample = StateSample(*states) if isinstance(states, tuple) else StateSample(states)
+    x = as_states(sample.states, n_features=None if batch is None else batch.n_features)
+    allowed = as_allowed(sample.allowed, "allowed", (len(x), policy.n_actions))
+    return StateSample(x, as_weights(sample.weights, "weights", len(x)), allowed)
+
+
+def _n_actions(evaluator: Any, transitions: Any) -> int:
+    """Return A for the default initial policy."""
+    for source in (transitions, evaluator):
+        n_actions = getattr(source, "n_actions", None)
+        if n_actions is not None:
+            return int(n_actions)
+    raise InvalidInput(
+        "initial_policy must be given when neither a fixed batch nor the evaluator says how many actions there are: "
+        "pass initial_policy=capi.policies.Constant(0, n_actions)."
+    )
+
+
+def _check_part(part: Any, name: str, verb: str) -> None:
+    if isinstance(part, type) or not (callable(part) or hasattr(part, verb)):
+        hint = f" Did you mean {part.__name__}()?" if isinstance(part, type) else ""
+        raise InvalidInput(f"{name} must have the method {verb}, or be a function (k, policy, rng); got {part!r}.{hint}")
+
+
+def _check_batch(transitions: Any) -> None:
+    if transitions is not None and not isinstance(transitions, Transitions) and not callable(transitions):
+        raise InvalidInput(
+            f"transitions must be Transitions, a function (k, policy, rng) or None; got a {type(transitions).__name__}."
+        )
+
+
+def _score(keep: Any, iteration: Iteration) -> float | None:
+    if keep == "last":
+        return None
+    score = float(keep(iteration))
+    if np.isnan(score):
+        raise InvalidInput(f"keep must return a number to compare; at k = {iteration.k} it returned NaN.")
+    return score
+
+
+def _versions() -> dict[str, str]:
+    from capi import __version__
+
+    return {"capi": __version__, "numpy": np.__version__}
+
+
+def _shown(rounds: Iterator[Iteration], total: int) -> Iterator[Iteration]:
+    """Yield ``rounds`` under a progress bar on standard error."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=total)
+        for iteration in rounds:
+            text = f"loss {iteration.loss:.4g}, changed {iteration.changed:.1%}".replace("%", " %")
+            bar.update(task, advance=1, description=text)
+            yield iteration

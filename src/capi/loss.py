@@ -1,0 +1,213 @@
+r"""The action gap and the losses that it weights: one function a formula.
+
+Sections and equations are those of [1]_ in the long version, numbered as in ``docs/paper-map.md``.
+Everywhere q_values is (n, A), actions (n,), weights (n,) or None, allowed (n, A) or None; ties
+between actions go to the lowest index.
+
+.. [1] A.-m. Farahmand, D. Precup, A. Barreto, M. Ghavamzadeh,
+   "Classification-based Approximate Policy Iteration".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from capi.errors import InvalidInput
+from capi.validation import (
+    Floats,
+    Ints,
+    as_allowed,
+    as_integers,
+    as_q_values,
+    as_weights,
+    check_actions,
+    check_rows,
+    check_shape,
+)
+
+
+def action_gap(q_values: ArrayLike) -> Floats:
+    r"""Return the gap between two actions, :math:`g_Q(x) = |Q(x,1) - Q(x,2)|` (Section 2.2).
+
+    Parameters
+    ----------
+    q_values : array of shape (n, 2)
+
+    Returns
+    -------
+    array of shape (n,)
+
+    Examples
+    --------
+    >>> action_gap([[1.0, 3.0], [2.0, 2.0]])
+    array([2., 0.])
+    """
+    q = as_q_values(q_values)
+    if q.shape[1] != 2:
+        raise InvalidInput(
+            f"action_gap is the gap between two actions; q_values has {q.shape[1]}. For more actions use regrets."
+        )
+    return np.abs(q[:, 0] - q[:, 1])
+
+
+def regrets(q_values: ArrayLike, allowed: ArrayLike | None = None) -> Floats:
+    r"""Return the gap of every action, :math:`g_Q(x,a) = \max_{a'} Q(x,a') - Q(x,a)` (Section 3).
+
+    With two actions the regret of the worse one is `action_gap`, and the other is exactly zero. Actions
+    that are not allowed do not count in the maximum; their own regret is infinite.
+
+    Parameters
+    ----------
+    q_values : array of shape (n, A)
+    allowed : array of shape (n, A), optional
+
+    Returns
+    -------
+    array of shape (n, A)
+
+    Examples
+    --------
+    >>> regrets([[1.0, 3.0, 2.5]])
+    array([[2. , 0. , 0.5]])
+    """
+    q = as_q_values(q_values)
+    mask = as_allowed(allowed, "allowed", q.shape)
+    if mask is None:
+        return q.max(axis=1, keepdims=True) - q
+    best = np.where(mask, q, -np.inf).max(axis=1, keepdims=True)
+    return np.where(mask, best - q, np.inf)
+
+
+def greedy(q_values: ArrayLike, allowed: ArrayLike | None = None) -> Ints:
+    r"""Return :math:`\hat\pi(x; Q) = \arg\max_a Q(x,a)`, the lowest of the maximisers (Section 2.1).
+
+    Examples
+    --------
+    >>> greedy([[1.0, 3.0], [2.0, 2.0]])
+    array([1, 0])
+    """
+    return regrets(q_values, allowed).argmin(axis=1)
+
+
+def gap_weighted_loss(
+    q_values: ArrayLike, actions: ArrayLike, weights: ArrayLike | None = None, allowed: ArrayLike | None = None
+) -> float:
+    r"""Return the mean value lost by playing ``actions`` instead of the greedy ones.
+
+    .. math::
+        \hat L_n(\pi) = \frac1n \sum_{i=1}^n
+            \Bigl[\max_a \hat Q(X_i, a) - \hat Q(X_i, \pi(X_i))\Bigr]
+
+    This is Section 3's loss for any number of actions. With two it is Equation (1),
+    `two_action_loss`: the gap wherever the policy errs, zero elsewhere.
+
+    Parameters
+    ----------
+    q_values : array of shape (n, A)
+        Estimated action values at the sampled states.
+    actions : array of shape (n,)
+        Actions chosen by the policy, in ``0 .. A - 1``.
+    weights : array of shape (n,), optional
+        The mean is weighted by them.
+    allowed : array of shape (n, A), optional
+        The best action is sought among these.
+
+    Returns
+    -------
+    float
+        Zero exactly when every action is greedy; never negative.
+
+    Examples
+    --------
+    >>> gap_weighted_loss([[1.0, 3.0], [2.0, 2.5]], [0, 1])
+    1.0
+    """
+    return _mean(_of_actions(regrets(q_values, allowed), actions), weights)
+
+
+def two_action_loss(q_values: ArrayLike, actions: ArrayLike, weights: ArrayLike | None = None) -> float:
+    r"""Return Equation (1): the mean of :math:`g_{\hat Q}(X_i)\,1\{\pi(X_i) \ne \arg\max_a \hat Q(X_i,a)\}`.
+
+    The paper writes a sum for the integral over the empirical distribution; this is the mean, which
+    has the same minimiser.
+
+    Examples
+    --------
+    >>> two_action_loss([[1.0, 3.0], [2.0, 2.5]], [0, 1])
+    1.0
+    """
+    gap = action_gap(q_values)
+    errs = _checked_actions(actions, (len(gap), 2)) != greedy(q_values)
+    return _mean(gap * errs, weights)
+
+
+def zero_one_loss(
+    q_values: ArrayLike, actions: ArrayLike, weights: ArrayLike | None = None, allowed: ArrayLike | None = None
+) -> float:
+    r"""Return the share of states whose action is not a maximiser of Q: what other classifiers minimise.
+
+    .. math:: \frac1n \sum_{i=1}^n 1\{\pi(X_i) \notin \mathrm{Argmax}_a \hat Q(X_i, a)\}
+
+    Examples
+    --------
+    >>> zero_one_loss([[1.0, 3.0], [2.0, 2.0]], [0, 1])
+    0.5
+    """
+    return _mean((_of_actions(regrets(q_values, allowed), actions) > 0).astype(np.float64), weights)
+
+
+def zero_one_values(q_values: ArrayLike, allowed: ArrayLike | None = None) -> Floats:
+    """Return 1 for every maximiser of Q and 0 for the other actions (n, A).
+
+    The gap-weighted loss of these values is the 0/1 loss of the original ones, so any policy space
+    minimises the 0/1 loss when it is given them.
+
+    Examples
+    --------
+    >>> zero_one_values([[1.0, 3.0, 3.0]])
+    array([[0., 1., 1.]])
+    """
+    return (regrets(q_values, allowed) == 0).astype(np.float64)
+
+
+def summed_regrets(q_values: ArrayLike, weights: ArrayLike | None = None) -> Floats:
+    r"""Return what each action loses when it is played in every state of the sample (A,).
+
+    Its minimiser is the constant action with the least loss. Section 3 derives that it also is
+    :math:`\arg\max_a \sum_i \hat Q(X_i, a)`; the sums of regrets decide more exactly, because states
+    without a gap add exactly zero to them.
+
+    Examples
+    --------
+    >>> summed_regrets([[1.0, 3.0], [2.5, 2.0]])
+    array([2. , 0.5])
+    """
+    return weighted(regrets(q_values), weights).sum(axis=0)
+
+
+def weighted(values: Floats, weights: ArrayLike | None) -> Floats:
+    """Return ``values`` (n, A) with each row multiplied by its weight."""
+    w = as_weights(weights, "weights", len(values))
+    return values if w is None else values * w[:, None]
+
+
+def _mean(losses: Floats, weights: ArrayLike | None) -> float:
+    return float(np.average(losses, weights=as_weights(weights, "weights", len(losses))))
+
+
+def _of_actions(values: Floats, actions: ArrayLike) -> Floats:
+    """Return the entry of each row that its action names (n,); actions that are not allowed are refused."""
+    a = _checked_actions(actions, values.shape)
+    chosen = np.take_along_axis(values, a[:, None], axis=1)[:, 0]
+    check_rows(np.isfinite(chosen), a, "actions", "must be allowed in their states")
+    return chosen
+
+
+def _checked_actions(actions: ArrayLike, shape: tuple[int, ...]) -> Ints:
+    a = as_integers(actions, "actions")
+    check_shape(a, "actions", shape[:1])
+    check_actions(a, shape[1])
+    return a
+
+

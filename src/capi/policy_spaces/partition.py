@@ -1,0 +1,129 @@
+"""Policies that are constant on the cells of a given partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from capi.loss import regrets, weighted
+from capi.policies import Deterministic, check_masks_given
+from capi.types import Policy, QFunction
+from capi.validation import (
+    Bools,
+    Floats,
+    Ints,
+    as_allowed,
+    as_int,
+    as_integers,
+    as_q_values,
+    as_states,
+    check_actions,
+    check_shape,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class PartitionPolicy(Deterministic):
+    """One action a cell; states in cells without data get the default.
+
+    With masks a state plays the first action of its cell's ranking that it allows.
+    """
+
+    index: Callable[[Floats], ArrayLike]
+    cells: Ints  # (m,) sorted numbers of the cells that had data
+    ranking: Ints  # (m + 1, A) actions of each cell from best to worst; the last row is the default's
+    masked: bool = False
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions, A."""
+        return self.ranking.shape[1]
+
+    def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
+        """Return the action of each state's cell (n,)."""
+        check_masks_given(self.masked, allowed)
+        cell = cell_numbers(self.index, as_states(states))
+        row = np.minimum(np.searchsorted(self.cells, cell), len(self.cells) - 1)
+        row = np.where(self.cells[row] == cell, row, len(self.cells))
+        ranking = self.ranking[row]  # (n, A)
+        mask = as_allowed(allowed, "allowed", ranking.shape)
+        if mask is None:
+            return ranking[:, 0]
+        first = np.take_along_axis(mask, ranking, axis=1).argmax(axis=1)
+        return np.take_along_axis(ranking, first[:, None], axis=1)[:, 0]
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    r"""Policies on a given partition of the state space (the paper's Section 3).
+
+    In each cell the member with the least loss plays :math:`\arg\max_a \sum_i \hat Q(X_i, a)` over the
+    states of the sample in that cell: not the majority of the greedy actions, which would ignore how
+    much each state matters.
+
+    Parameters
+    ----------
+    index : callable
+        States (n, d) -> whole numbers (n,), the cell of each state.
+    default : int
+        The action in cells without data.
+
+    Examples
+    --------
+    Cells of width one on the first feature; one state that matters outvotes two that hardly do:
+
+    >>> space = Partition(lambda states: np.floor(states[:, 0]))
+    >>> states, q_values = np.array([[0.1], [0.5], [0.9]]), np.array([[0.1, 0.0], [0.1, 0.0], [0.0, 9.0]])
+    >>> space.improve(states, q_values).act(np.array([[0.3], [7.0]]))
+    array([1, 0])
+    """
+
+    index: Callable[[Floats], ArrayLike]
+    default: int = 0
+
+    def improve(
+        self,
+        states: ArrayLike,
+        q_values: ArrayLike,
+        *,
+        q: QFunction | None = None,  # noqa: ARG002  the sample decides alone
+        previous: Policy | None = None,  # noqa: ARG002
+        allowed: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        rng: np.random.Generator | None = None,  # noqa: ARG002
+    ) -> PartitionPolicy:
+        """Return the policy with the least gap-weighted loss on the sample, cell by cell.
+
+        With masks a cell ranks its actions by their mean regret over the states that allow them.
+        """
+        x = as_states(states)
+        values = as_q_values(q_values, n_rows=len(x))
+        n_actions = values.shape[1]
+        check_actions(np.array([as_int(self.default, "default", minimum=0)]), n_actions, "default")
+        mask = as_allowed(allowed, "allowed", values.shape)
+        cells, cell = np.unique(cell_numbers(self.index, x), return_inverse=True)
+        loss = weighted(regrets(values, mask), weights)
+        if mask is None:
+            score = _sum_by_cell(loss, cell, len(cells))
+        else:
+            counts = _sum_by_cell(weighted(mask.astype(np.float64), weights), cell, len(cells))
+            sums = _sum_by_cell(np.where(mask, loss, 0.0), cell, len(cells))
+            score = np.where(counts > 0, sums / np.where(counts > 0, counts, 1.0), np.inf)
+        default = np.argsort(np.arange(n_actions) != self.default, kind="stable")
+        ranking = np.vstack([np.argsort(score, axis=1, kind="stable"), default])
+        return PartitionPolicy(self.index, cells, ranking, masked=mask is not None)
+
+
+def cell_numbers(index: Callable[[Floats], ArrayLike], states: Floats) -> Ints:
+    """Return the cell of each state (n,), checked."""
+    cell = as_integers(index(states), "index(states)")
+    check_shape(cell, "index(states)", (len(states),))
+    return cell
+
+
+def _sum_by_cell(values: Floats, cell: Ints, n_cells: int) -> Floats:
+    """Return the column sums of each cell's rows: (n, A), (n,) -> (m, A)."""
+    return np.stack([np.bincount(cell, weights=column, minlength=n_cells) for column in values.T], axis=1)

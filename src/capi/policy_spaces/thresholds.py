@@ -1,0 +1,157 @@
+"""One cut: an action on the low side, an action on the high side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from capi.errors import InvalidInput
+from capi.loss import regrets, weighted
+from capi.policies import Deterministic, permitted
+from capi.types import Policy, QFunction
+from capi.validation import Bools, Floats, Ints, as_int, as_q_values, as_states, check_rows
+
+TIE = 1e-12  # losses that differ by less than this share of the total gap are equal
+
+
+@dataclass(frozen=True, eq=False)
+class ThresholdPolicy(Deterministic):
+    """``low`` where the feature is at most ``cut``, ``high`` where it is above; a constant has cut = inf."""
+
+    feature: int
+    cut: float
+    low: int
+    high: int
+    n_actions: int
+    n_features: int
+
+    def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
+        """Return the action of each state's side, or the lowest allowed one where it is not allowed (n,)."""
+        column = as_states(states, n_features=self.n_features)[:, self.feature]
+        _check_no_missing(column, self.feature)
+        return permitted(np.where(column <= self.cut, self.low, self.high), allowed, self.n_actions)
+
+    def rules(self) -> str:
+        """Return the policy as text, in the words of the table if it has them."""
+        features = self.schema.feature_names if self.schema else tuple(f"x{j}" for j in range(self.n_features))
+        labels = self.schema.action_labels if self.schema else tuple(range(self.n_actions))
+        if self.cut == np.inf:
+            return f"always {labels[self.low]}"
+        return f"if {features[self.feature]} <= {self.cut:.10g}: {labels[self.low]}\nelse: {labels[self.high]}"
+
+
+class _Cut(NamedTuple):
+    """The best cut in a feature."""
+
+    loss: float
+    feature: int
+    cut: float
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """Policies with one cut in one feature: the paper's half-spaces in one dimension (Section 5.1).
+
+    `improve` finds the exact minimiser of the gap-weighted loss over all features, cuts and pairs of
+    actions, constant policies among them, by sorting and prefix sums: O(d n (log n + A)). Losses within
+    1e-12 of the total gap are ties. Among ties constant policies come first (lowest action), then the
+    lowest feature, the lowest cut, and the lowest action on the low side.
+
+    Parameters
+    ----------
+    feature : int, optional
+        The column to cut. By default the best one.
+
+    Examples
+    --------
+    >>> states = np.array([[0.0], [1.0], [2.0]])
+    >>> policy = Thresholds().improve(states, np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 5.0]]))
+    >>> print(policy.rules())
+    if x0 <= 1.5: 0
+    else: 1
+    """
+
+    feature: int | None = None
+
+    def improve(
+        self,
+        states: ArrayLike,
+        q_values: ArrayLike,
+        *,
+        q: QFunction | None = None,  # noqa: ARG002  the sample decides alone
+        previous: Policy | None = None,  # noqa: ARG002
+        allowed: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        rng: np.random.Generator | None = None,  # noqa: ARG002
+    ) -> ThresholdPolicy:
+        """Return the policy with the least gap-weighted loss on the sample."""
+        if allowed is not None and not np.all(allowed):
+            raise InvalidInput(
+                "Thresholds cannot honour masks of allowed actions: one action a side may not suit every state. "
+                "Use Partition or Unrestricted, or leave allowed out."
+            )
+        x = as_states(states)
+        values = as_q_values(q_values, n_rows=len(x))
+        loss = weighted(regrets(values), weights)  # (n, A)
+        tie = TIE * loss.max(axis=1).sum()
+        features = range(x.shape[1]) if self.feature is None else [self._checked_feature(x.shape[1])]
+        for j in features:
+            _check_no_missing(x[:, j], j)
+
+        sums = loss.sum(axis=0)  # what each constant policy loses (A,)
+        cuts = [cut for j in features if (cut := _best_cut(x[:, j], loss, j, tie)) is not None]
+        least = min([sums.min(), *(cut.loss for cut in cuts)])
+        constants = np.flatnonzero(sums <= least + tie)
+        if constants.size:
+            a = int(constants[0])
+            best = _Cut(float(sums[a]), features[0], np.inf, a, a)
+        else:
+            best = next(cut for cut in cuts if cut.loss <= least + tie)
+        return ThresholdPolicy(best.feature, best.cut, best.low, best.high, values.shape[1], x.shape[1])
+
+    def _checked_feature(self, n_features: int) -> int:
+        feature = as_int(self.feature, "feature", minimum=0)
+        if feature >= n_features:
+            raise InvalidInput(f"feature must lie in 0..{n_features - 1}; got {feature}: states have {n_features} columns.")
+        return feature
+
+
+def _best_cut(column: Floats, loss: Floats, feature: int, tie: float) -> _Cut | None:
+    """Return the best cut between two distinct values of ``column`` (n,), None if all are equal."""
+    order = np.argsort(column, kind="stable")
+    x = column[order]
+    places = np.flatnonzero(x[:-1] < x[1:])  # a cut after row i of the sorted column
+    if not places.size:
+        return None
+    ordered = loss[order]
+    # The high side is summed from its own end: total minus prefix would turn exact zeros into rounding.
+    low = np.cumsum(ordered, axis=0)[places]  # (m, A)
+    high = np.cumsum(ordered[::-1], axis=0)[::-1][places + 1]  # (m, A)
+    losses = low.min(axis=1) + high.min(axis=1)  # (m,)
+    least = losses.min()
+    i = int(np.argmax(losses <= least + tie))
+    pairs = low[i][:, None] + high[i][None, :]  # (A, A)
+    a, b = np.unravel_index(int(np.argmax(pairs <= least + tie)), pairs.shape)
+    cut = _between(float(x[places[i]]), float(x[places[i] + 1]))
+    return _Cut(float(least), feature, cut, int(a), int(b))
+
+
+def _between(below: float, above: float) -> float:
+    """Return a cut with below <= cut < above: the middle, unless rounding or overflow spoils it."""
+    middle = below + (above - below) / 2
+    return middle if below <= middle < above else below
+
+
+def _check_no_missing(column: Floats, feature: int) -> None:
+    check_rows(
+        ~np.isnan(column),
+        column,
+        f"states[:, {feature}]",
+        "must not be missing (NaN) where Thresholds cuts",
+        " Fill the gaps, or choose another feature.",
+    )

@@ -1,0 +1,44 @@
+"""All policies: CAPI becomes ordinary policy iteration."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from capi.errors import InvalidInput
+from capi.policies import Greedy
+from capi.types import Policy, QFunction
+
+
+@dataclass(frozen=True)
+class Unrestricted:
+    """The space of all policies, whose best member is the greedy policy of Q, at every state.
+
+    Examples
+    --------
+    >>> from capi.finite_mdp import TabularQ
+    >>> q = TabularQ(np.array([[0.0, 1.0], [2.0, 1.0]]))
+    >>> Unrestricted().improve(np.array([[0.0]]), q.table[:1], q=q).act(np.array([[0.0], [1.0]]))
+    array([1, 0])
+    """
+
+    def improve(
+        self,
+        states: ArrayLike,  # noqa: ARG002  the greedy policy does not depend on the sample
+        q_values: ArrayLike,  # noqa: ARG002
+        *,
+        q: QFunction | None = None,
+        previous: Policy | None = None,  # noqa: ARG002
+        allowed: ArrayLike | None = None,
+        weights: ArrayLike | None = None,  # noqa: ARG002
+        rng: np.random.Generator | None = None,  # noqa: ARG002
+    ) -> Greedy:
+        """Return the greedy policy of ``q``; without a function behind the values it is undefined off the sample."""
+        if q is None:
+            raise InvalidInput(
+                "Unrestricted needs q, the function behind q_values: a matrix alone says nothing about other states. "
+                "Pass q=..., or choose a space that generalises."
+            )
+        return Greedy(q, masked=allowed is not None)

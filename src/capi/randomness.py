@@ -1,0 +1,56 @@
+"""The only place where a ``random_state`` is interpreted.
+
+Users pass ``random_state`` (an int, a Generator or None) to the outermost call. Inside, randomness is
+always an argument ``rng``. Each iteration of a loop has a seed sequence of its own, addressed by its
+number, so iteration k draws the same numbers whether or not the iterations before it ran in this process.
+"""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import TypeAlias
+
+import numpy as np
+
+from capi.errors import InvalidInput
+
+RandomState: TypeAlias = int | np.random.Generator | np.random.SeedSequence | None
+
+FIXED_SEED = 0  # what ``rng=None`` means in the public protocols
+
+
+def seed_sequence(random_state: RandomState) -> np.random.SeedSequence:
+    """Return the seed sequence that ``random_state`` stands for.
+
+    An int always gives the same one, a Generator is advanced, None takes entropy from the system.
+    """
+    if isinstance(random_state, np.random.SeedSequence):
+        return random_state
+    if isinstance(random_state, np.random.Generator):
+        return np.random.SeedSequence([int(word) for word in random_state.integers(2**63, size=4)])
+    if random_state is None:
+        return np.random.SeedSequence()
+    is_int = isinstance(random_state, Integral) and not isinstance(random_state, bool)
+    if not is_int or random_state < 0:
+        raise InvalidInput(
+            f"random_state must be a non-negative int, a numpy Generator, a SeedSequence or None; got {random_state!r}."
+        )
+    return np.random.SeedSequence(int(random_state))
+
+
+def as_generator(random_state: RandomState) -> np.random.Generator:
+    """Return a Generator; one that is passed in comes back as it is."""
+    if isinstance(random_state, np.random.Generator):
+        return random_state
+    return np.random.default_rng(seed_sequence(random_state))
+
+
+def rng_or_fixed(rng: np.random.Generator | None) -> np.random.Generator:
+    """Return ``rng``, or the generator with the fixed seed that None means in the protocols."""
+    return np.random.default_rng(FIXED_SEED) if rng is None else rng
+
+
+def numbered_rngs(seeds: np.random.SeedSequence, number: int, count: int) -> list[np.random.Generator]:
+    """Return ``count`` independent generators for step ``number``, whatever was drawn before."""
+    step = np.random.SeedSequence(seeds.entropy, spawn_key=(*seeds.spawn_key, number))
+    return [np.random.default_rng(child) for child in step.spawn(count)]

@@ -1,0 +1,391 @@
+"""The batch: logged decisions, checked once and never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from capi.errors import InvalidInput
+from capi.randomness import RandomState, as_generator
+from capi.schema import Schema
+from capi.validation import (
+    Bools,
+    Floats,
+    Ints,
+    as_allowed,
+    as_flags,
+    as_floats,
+    as_int,
+    as_integers,
+    as_states,
+    as_weights,
+    check_actions,
+    check_rows,
+    check_shape,
+)
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Transitions:
+    """A fixed batch of logged decisions (x, a, r, x').
+
+    All arrays are read-only, and independent of what was passed in. Rows of an episode stand together
+    and in the order of time. Missing values in states are NaN; everything else must be finite.
+
+    Parameters
+    ----------
+    states : array of shape (n, d)
+        The state in which each decision was taken. A finite state is one column with its index from 0.
+    actions : array of shape (n,)
+        The action taken, in ``0 .. n_actions - 1``.
+    rewards : array of shape (n,)
+        The reward of that decision.
+    next_states : array of shape (n, d)
+        The state that followed.
+    terminated : array of shape (n,)
+        True where the process ended with this row, so that nothing follows. A time limit is not an
+        end: such a row is False, and its next state is bootstrapped from.
+    n_actions : int, optional
+        How many actions there are. By default as many as ``action_labels``, else the largest action + 1.
+    allowed, next_allowed : array of shape (n, A), optional
+        Which actions could be taken in the state and in the next state.
+    episode : array of shape (n,), optional
+        Whole numbers that name the episode of each row. Without them every row counts as its own.
+    propensity : array of shape (n,), optional
+        Probability with which the behaviour policy took the logged action.
+    weight : array of shape (n,), optional
+        How much each row counts.
+    feature_names, action_labels : sequence, optional
+        The words of the table, used wherever a policy is printed or predicts.
+
+    Examples
+    --------
+    >>> batch = Transitions(
+    ...     states=[[0.0], [1.0], [0.0]], actions=[1, 0, 1], rewards=[0.0, 1.0, 0.0],
+    ...     next_states=[[1.0], [1.0], [1.0]], terminated=[False, True, False],
+    ...     episode=[7, 7, 8], action_labels=["stay", "go"],
+    ... )
+    >>> batch
+    Transitions: 3 rows, 1 feature, 2 actions
+      features    x0
+      actions     stay 1 (33.3 %), go 2 (66.7 %)
+      episodes    2, lengths 1 to 2, median 1.5
+      rewards     0 to 1, mean 0.3333
+      terminated  1 row (33.3 %)
+    >>> train, test = batch.split(0.5, random_state=0)
+    >>> len(train) + len(test)
+    3
+    """
+
+    states: Floats  # (n, d)
+    actions: Ints  # (n,)
+    rewards: Floats  # (n,)
+    next_states: Floats  # (n, d)
+    terminated: Bools  # (n,)
+    n_actions: int
+    allowed: Bools | None  # (n, A)
+    next_allowed: Bools | None  # (n, A)
+    episode: Ints | None  # (n,)
+    propensity: Floats | None  # (n,)
+    weight: Floats | None  # (n,)
+    schema: Schema
+
+    def __init__(
+        self,
+        states: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        next_states: ArrayLike,
+        terminated: ArrayLike,
+        *,
+        n_actions: int | None = None,
+        allowed: ArrayLike | None = None,
+        next_allowed: ArrayLike | None = None,
+        episode: ArrayLike | None = None,
+        propensity: ArrayLike | None = None,
+        weight: ArrayLike | None = None,
+        feature_names: Sequence[str] | None = None,
+        action_labels: Sequence[Any] | None = None,
+    ) -> None:
+        x = as_states(states)
+        n, d = x.shape
+        a = as_integers(actions, "actions")
+        check_shape(a, "actions", (n,))
+        r = as_floats(rewards, "rewards", ndim=1)
+        check_shape(r, "rewards", (n,))
+        following = as_states(next_states, "next_states", n_features=d)
+        check_shape(following, "next_states", (n, d))
+        ends = as_flags(terminated, "terminated", shape=(n,))
+        if n_actions is None:
+            n_actions = len(action_labels) if action_labels is not None else max(int(a.max()), 0) + 1
+        n_actions = as_int(n_actions, "n_actions", minimum=1)
+        check_actions(a, n_actions)
+        values = {
+            "states": x,
+            "actions": a,
+            "rewards": r,
+            "next_states": following,
+            "terminated": ends,
+            "n_actions": n_actions,
+            "allowed": _checked_allowed(allowed, a, n_actions),
+            "next_allowed": _checked_next_allowed(next_allowed, ends, n_actions),
+            "episode": _checked_episodes(episode, ends),
+            "propensity": _checked_propensity(propensity, n),
+            "weight": as_weights(weight, "weight", n),
+            "schema": Schema.of(d, n_actions, feature_names, action_labels),
+        }
+        for name, value in values.items():
+            object.__setattr__(self, name, _frozen(value) if isinstance(value, np.ndarray) else value)
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether every array, the number of actions and the schema are the same (NaN equals NaN)."""
+        if not isinstance(other, Transitions):
+            return NotImplemented
+        return all(_same(getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def n_features(self) -> int:
+        """Number of state columns, d."""
+        return self.states.shape[1]
+
+    @property
+    def n_episodes(self) -> int:
+        """Number of episodes; without episode numbers every row is one."""
+        return len(self) if self.episode is None else len(_run_starts(self.episode))
+
+    @property
+    def episode_lengths(self) -> Ints:
+        """Rows of each episode, in order (E,)."""
+        if self.episode is None:
+            return np.ones(len(self), dtype=np.int64)
+        return np.diff(_run_starts(self.episode), append=len(self))
+
+    def subset(self, rows: ArrayLike) -> Transitions:
+        """Return the chosen rows as a new batch.
+
+        Parameters
+        ----------
+        rows : array of shape (n,) of bool, or of row numbers
+            Row numbers may repeat and stand in any order as long as no episode is torn apart.
+        """
+        chosen = self._row_numbers(rows)
+        return self._with({name: getattr(self, name)[chosen] for name in self._columns()})
+
+    def split(self, share: float = 0.7, *, random_state: RandomState = None) -> tuple[Transitions, Transitions]:
+        """Return two batches that share no episode: about ``share`` of the episodes, and the rest.
+
+        Episodes are drawn at random and keep their order. Without episode numbers rows are drawn.
+        """
+        if not isinstance(share, float | int) or not 0 < share < 1:
+            raise InvalidInput(f"share must lie strictly between 0 and 1; got {share!r}.")
+        n_episodes = self.n_episodes
+        if n_episodes < 2:
+            raise InvalidInput("split needs at least two episodes; this batch has one. Split it by rows with subset.")
+        n_first = min(max(round(share * n_episodes), 1), n_episodes - 1)
+        chosen = np.zeros(n_episodes, dtype=bool)
+        chosen[as_generator(random_state).permutation(n_episodes)[:n_first]] = True
+        rows = np.repeat(chosen, self.episode_lengths)  # (n,)
+        return self.subset(rows), self.subset(~rows)
+
+    @staticmethod
+    def concat(batches: Sequence[Transitions], *, renumber_episodes: bool = False) -> Transitions:
+        """Return the rows of all ``batches`` one after the other.
+
+        Parameters
+        ----------
+        batches : sequence of Transitions
+            With the same features, actions and optional columns.
+        renumber_episodes : bool
+            Number the episodes 0, 1, ... afresh: needed when two batches use the same numbers for
+            different episodes.
+        """
+        batches = list(batches)
+        if not batches:
+            raise InvalidInput("concat needs at least one batch; got none.")
+        first = batches[0]
+        for i, batch in enumerate(batches):
+            _check_same_kind(first, batch, i)
+        columns: dict[str, Any] = {
+            name: np.concatenate([getattr(batch, name) for batch in batches]) for name in first._columns()
+        }
+        if first.episode is not None:
+            if renumber_episodes:
+                lengths = np.concatenate([batch.episode_lengths for batch in batches])
+                columns["episode"] = np.repeat(np.arange(len(lengths)), lengths)
+            else:
+                _check_distinct_episodes(batches)
+        return first._with(columns)
+
+    def __repr__(self) -> str:
+        return "\n  ".join([self._headline(), *(f"{name:<11} {text}" for name, text in self._facts())])
+
+    def _headline(self) -> str:
+        n, d, a = len(self), self.n_features, self.n_actions
+        return f"Transitions: {_count(n, 'row')}, {_count(d, 'feature')}, {_count(a, 'action')}"
+
+    def _facts(self) -> list[tuple[str, str]]:
+        n, labels = len(self), self.schema.action_labels
+        counts = np.bincount(self.actions, minlength=self.n_actions)
+        shares = [f"{label} {count} ({count / n:.1%})" for label, count in zip(labels, counts, strict=True)]
+        ends = int(self.terminated.sum())
+        facts = [
+            ("features", _listed(self.schema.feature_names)),
+            ("actions", _listed([share.replace("%", " %") for share in shares])),
+            ("episodes", self._episode_fact()),
+            ("rewards", f"{self.rewards.min():.4g} to {self.rewards.max():.4g}, mean {self.rewards.mean():.4g}"),
+            ("terminated", f"{_count(ends, 'row')} ({ends / n:.1%})".replace("%", " %")),
+        ]
+        missing = int(np.isnan(self.states).any(axis=1).sum())
+        if missing:
+            facts.append(("missing", f"{_count(missing, 'row')} with NaN in the state"))
+        extra = [name for name in ("allowed", "next_allowed", "propensity", "weight") if getattr(self, name) is not None]
+        if extra:
+            facts.append(("also", ", ".join(extra)))
+        return facts
+
+    def _episode_fact(self) -> str:
+        if self.episode is None:
+            return "not given: every row counts as its own"
+        lengths = self.episode_lengths
+        low, high = int(lengths.min()), int(lengths.max())
+        if low == high:
+            return f"{len(lengths)}, each of {_count(low, 'row')}"
+        return f"{len(lengths)}, lengths {low} to {high}, median {np.median(lengths):.4g}"
+
+    def _row_numbers(self, rows: ArrayLike) -> NDArray[Any]:
+        array = np.asarray(rows)
+        if array.dtype == np.bool_:
+            check_shape(array, "rows", (len(self),))
+            array = np.flatnonzero(array)
+        else:
+            array = as_integers(rows, "rows")
+            check_rows((array >= -len(self)) & (array < len(self)), array, "rows", f"must be below {len(self)}")
+        if not len(array):
+            raise InvalidInput("rows must choose at least one row; they choose none.")
+        return array
+
+    def _columns(self) -> list[str]:
+        """Names of the array columns that are present."""
+        return [field.name for field in fields(self) if isinstance(getattr(self, field.name), np.ndarray)]
+
+    def _with(self, columns: dict[str, Any]) -> Transitions:
+        """Return a batch of the same kind with other ``columns``, which are ours to keep."""
+        for array in columns.values():
+            array.flags.writeable = False
+        return Transitions(
+            **columns,
+            n_actions=self.n_actions,
+            feature_names=self.schema.feature_names,
+            action_labels=self.schema.action_labels,
+        )
+
+
+def _frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """Return ``array`` read-only, copied unless nobody else can write to it."""
+    if array.flags.writeable or array.base is not None:
+        array = array.copy()
+    array.flags.writeable = False
+    return array
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return np.array_equal(a, b, equal_nan=a.dtype.kind == "f" and b.dtype.kind == "f")
+    return type(a) is type(b) and bool(a == b)
+
+
+def _checked_allowed(value: ArrayLike | None, actions: Ints, n_actions: int) -> Bools | None:
+    allowed = as_allowed(value, "allowed", (len(actions), n_actions))
+    if allowed is not None:
+        taken = np.take_along_axis(allowed, actions[:, None], axis=1)[:, 0]
+        check_rows(taken, actions, "actions", "must be allowed where they were taken", " Correct the mask or the row.")
+    return allowed
+
+
+def _checked_next_allowed(value: ArrayLike | None, terminated: Bools, n_actions: int) -> Bools | None:
+    """Nothing is decided after the end, so rows that terminate may allow nothing."""
+    if value is None:
+        return None
+    allowed = as_flags(value, "next_allowed", shape=(len(terminated), n_actions))
+    check_rows(
+        allowed.any(axis=1) | terminated, allowed, "next_allowed", "must allow an action unless the row terminates"
+    )
+    return allowed
+
+
+def _checked_propensity(value: ArrayLike | None, n: int) -> Floats | None:
+    if value is None:
+        return None
+    propensity = as_floats(value, "propensity", ndim=1)
+    check_shape(propensity, "propensity", (n,))
+    check_rows((propensity > 0) & (propensity <= 1), propensity, "propensity", "must lie in (0, 1]")
+    return propensity
+
+
+def _checked_episodes(value: ArrayLike | None, terminated: Bools) -> Ints | None:
+    if value is None:
+        return None
+    episode = as_integers(value, "episode")
+    check_shape(episode, "episode", terminated.shape)
+    starts = _run_starts(episode)
+    ids = episode[starts]
+    first_run = np.zeros(len(ids), dtype=bool)
+    first_run[np.unique(ids, return_index=True)[1]] = True
+    if not first_run.all():
+        i = int(starts[np.flatnonzero(~first_run)[0]])
+        raise InvalidInput(
+            f"rows of an episode must stand together; episode[{i}] = {episode[i]} comes back after another episode. "
+            "Sort the rows by episode and time, or give each episode its own number."
+        )
+    last = np.zeros(len(episode), dtype=bool)
+    last[np.append(starts[1:], len(episode)) - 1] = True
+    check_rows(
+        last | ~terminated, episode, "episode", "must not go on after a terminated row", " Start a new number there."
+    )
+    return episode
+
+
+def _run_starts(episode: Ints) -> Ints:
+    """First row of each run of equal numbers (E,)."""
+    return np.flatnonzero(np.append(True, episode[1:] != episode[:-1]))
+
+
+def _check_same_kind(first: Transitions, batch: Transitions, i: int) -> None:
+    if not isinstance(batch, Transitions):
+        raise InvalidInput(f"concat takes Transitions; batches[{i}] is a {type(batch).__name__}.")
+    if batch.schema != first.schema:
+        raise InvalidInput(f"batches must have the same features and actions; batches[{i}] has {batch.schema}.")
+    if batch._columns() != first._columns():
+        raise InvalidInput(
+            f"batches must have the same columns; batches[0] has {first._columns()}, batches[{i}] {batch._columns()}."
+        )
+
+
+def _check_distinct_episodes(batches: Sequence[Transitions]) -> None:
+    owner: dict[int, int] = {}
+    for i, batch in enumerate(batches):
+        numbers = [] if batch.episode is None else np.unique(batch.episode).tolist()
+        for number in numbers:
+            if owner.setdefault(number, i) != i:
+                raise InvalidInput(
+                    f"episode {number} is in batches[{owner[number]}] and in batches[{i}]. "
+                    "Pass renumber_episodes=True if they are different episodes."
+                )
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def _listed(items: Sequence[str], most: int = 8) -> str:
+    shown = ", ".join(items[:most])
+    return f"{shown}, ... ({len(items)} in all)" if len(items) > most else shown

@@ -1,0 +1,126 @@
+"""The nouns and verbs of the library, as protocols: anything with these members takes part.
+
+    QFunction          an action-value estimate                 values
+    Policy             a decision rule                          act, probabilities
+    PolicyEvaluator    the paper's PolicyEval                   evaluate
+    PolicySpace        the paper's Pi                           improve
+    Domain             a generative model, at the edge          initial, step
+
+Shapes: n rows, d features of a state, A actions. `capi.testing` checks all of these contracts.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import numpy as np
+
+from capi.transitions import Transitions
+from capi.validation import Bools, Floats, Ints
+
+
+@runtime_checkable
+class QFunction(Protocol):
+    """An action-value estimate, defined for every state."""
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions, A."""
+
+    def values(self, states: Floats) -> Floats:
+        """Return Q(x, a) for all actions; ``states`` (n, d) -> (n, A)."""
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """A decision rule."""
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions, A."""
+
+    def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
+        """Return the most probable action in each state; ``states`` (n, d), ``allowed`` (n, A) -> (n,)."""
+
+    def probabilities(self, states: Floats, allowed: Bools | None = None) -> Floats:
+        """Return the distribution of the decision (n, A): one-hot for a deterministic policy."""
+
+
+@runtime_checkable
+class PolicyEvaluator(Protocol):
+    """The evaluation half of CAPI: the paper's PolicyEval."""
+
+    def evaluate(
+        self,
+        policy: Policy,
+        transitions: Transitions | None,
+        *,
+        discount: float,
+        states: Floats | None = None,
+        previous: QFunction | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> QFunction:
+        """Return an estimate of the action values of ``policy``.
+
+        ``transitions`` is None for evaluators that hold a model. ``states`` (n, d) are the points
+        where improvement will ask. ``previous`` is the estimate of the last iteration; None means
+        Q = 0. ``rng=None`` means a fixed seed. Nothing that is passed in is written to.
+        """
+
+
+@runtime_checkable
+class PolicySpace(Protocol):
+    """The improvement half of CAPI: a set of policies that one can minimise over."""
+
+    def improve(
+        self,
+        states: Floats,
+        q_values: Floats,
+        *,
+        q: QFunction | None = None,
+        previous: Policy | None = None,
+        allowed: Bools | None = None,
+        weights: Floats | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> Policy:
+        """Return the member with the least action-gap-weighted loss on the sample.
+
+        ``states`` (n, d), ``q_values`` and ``allowed`` (n, A), ``weights`` (n,). ``q`` is the function
+        behind ``q_values``, ``previous`` the last policy, ``rng=None`` a fixed seed. The loss is
+        `capi.loss.gap_weighted_loss`; labels and gaps are the space's own business.
+        """
+
+
+@runtime_checkable
+class Domain(Protocol):
+    """A vectorised generative model without state of its own.
+
+    It may also have ``allowed(states) -> (n, A)``. Time limits are no part of a domain: they belong
+    to sampling and to the measuring of performance.
+    """
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions, A."""
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the d columns of a state."""
+
+    @property
+    def action_labels(self) -> tuple[Any, ...]:
+        """Labels of the A actions."""
+
+    def initial(self, n: int, rng: np.random.Generator) -> Floats:
+        """Draw ``n`` start states (n, d)."""
+
+    def step(self, states: Floats, actions: Ints, rng: np.random.Generator) -> tuple[Floats, Floats, Bools]:
+        """Take ``actions`` (n,) in ``states`` (n, d); return next states (n, d), rewards (n,), terminated (n,)."""
+
+
+class StateSample(NamedTuple):
+    """The points on which a policy is improved: a sample of nu."""
+
+    states: Floats  # (n, d)
+    weights: Floats | None = None  # (n,)
+    allowed: Bools | None = None  # (n, A)

@@ -1,0 +1,255 @@
+"""The border: what comes from outside is checked and converted here, once.
+
+Every refusal says what must hold, what was found (with the first culprit) and what to do.
+Functions ``as_*`` convert and return, functions ``check_*`` only look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from numbers import Integral, Real
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from capi.errors import InvalidInput
+
+Floats: TypeAlias = NDArray[np.float64]
+Ints: TypeAlias = NDArray[np.int64]
+Bools: TypeAlias = NDArray[np.bool_]
+
+ROW_SUM_TOLERANCE = 1e-8  # probabilities read from text files seldom sum to one more exactly
+
+
+def as_floats(value: ArrayLike, name: str, *, ndim: int, allow_nan: bool = False) -> Floats:
+    """Return ``value`` as a float64 array of ``ndim`` dimensions without infinities (or NaN)."""
+    array = _numeric(value, name)
+    if array.ndim != ndim:
+        raise InvalidInput(
+            f"{name} must have {_dimensions(ndim)}; got shape {array.shape}.{_reshape_advice(name, ndim, array)}"
+        )
+    bad = np.isinf(array) if allow_nan else ~np.isfinite(array)
+    if bad.any():
+        where = np.unravel_index(int(np.argmax(bad)), array.shape)
+        rule = "must not be infinite (NaN stands for a missing value)" if allow_nan else "must be finite"
+        raise InvalidInput(
+            f"{name} {rule}; {int(bad.sum())} of {array.size} values are not, "
+            f"first {name}[{_index(where)}] = {array[where]}. Remove or replace those rows."
+        )
+    return array
+
+
+def as_states(
+    value: ArrayLike, name: str = "states", *, n_features: int | None = None, allow_nan: bool = True
+) -> Floats:
+    """Return ``value`` as states (n, d), n >= 1; NaN is a missing value and legal unless said otherwise."""
+    states = as_floats(value, name, ndim=2, allow_nan=allow_nan)
+    if states.shape[0] == 0:
+        raise InvalidInput(f"{name} must have at least one row; got shape {states.shape}. Check the filter before it.")
+    if states.shape[1] == 0:
+        raise InvalidInput(f"{name} must have at least one column; got shape {states.shape}.")
+    if n_features is not None and states.shape[1] != n_features:
+        raise InvalidInput(
+            f"{name} must have {n_features} columns, one a feature; got {states.shape[1]} (shape {states.shape}). "
+            "Pass the same features in the same order as in learning."
+        )
+    return states
+
+
+def as_state_index(states: ArrayLike, n_states: int) -> Ints:
+    """Return the finite states (n, 1) as indices (n,) in ``0 .. n_states - 1``."""
+    column = as_states(states, n_features=1, allow_nan=False)[:, 0]
+    index = column.astype(np.int64)
+    check_rows(
+        (index == column) & (index >= 0) & (index < n_states),
+        column,
+        "states",
+        f"must be state indices in 0..{n_states - 1}",
+    )
+    return index
+
+
+def as_integers(value: ArrayLike, name: str) -> Ints:
+    """Return ``value`` (n,) as int64; floats are accepted when they are whole numbers."""
+    array = np.asarray(value)
+    if array.ndim == 1 and array.dtype.kind in "iu":
+        return array.astype(np.int64, copy=False)
+    numbers = as_floats(value, name, ndim=1)
+    fractional = np.flatnonzero(numbers != np.floor(numbers))
+    if fractional.size:
+        i = int(fractional[0])
+        raise InvalidInput(
+            f"{name} must be whole numbers; {fractional.size} of {len(numbers)} are not, "
+            f"first {name}[{i}] = {numbers[i]}."
+        )
+    return numbers.astype(np.int64)
+
+
+def as_flags(value: ArrayLike, name: str, *, shape: tuple[int, ...]) -> Bools:
+    """Return ``value`` as booleans of ``shape``; 0 and 1 are accepted."""
+    array = np.asarray(value)
+    if array.dtype != np.bool_:
+        array = _numeric(value, name)
+        bad = (array != 0) & (array != 1)
+        if bad.any():
+            where = np.unravel_index(int(np.argmax(bad)), array.shape)
+            raise InvalidInput(
+                f"{name} must be booleans (or 0 and 1); first culprit {name}[{_index(where)}] = {array[where]}."
+            )
+        array = array.astype(np.bool_)
+    check_shape(array, name, shape)
+    return array
+
+
+def as_int(value: Any, name: str, *, minimum: int) -> int:
+    """Return ``value`` as an int that is at least ``minimum``."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or value < minimum:
+        raise InvalidInput(f"{name} must be an integer, at least {minimum}; got {value!r}.")
+    return int(value)
+
+
+def as_discount(value: Any) -> float:
+    """Return ``value`` as a discount in [0, 1)."""
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value < 1:
+        raise InvalidInput(
+            f"discount must lie in [0, 1); got {value!r}. For an undiscounted problem with long episodes take 0.99 or more."
+        )
+    return float(value)
+
+
+def as_share(value: Any, name: str) -> float:
+    """Return ``value`` as a number in [0, 1]."""
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value <= 1:
+        raise InvalidInput(f"{name} must be a number in [0, 1]; got {value!r}.")
+    return float(value)
+
+
+def as_weights(value: ArrayLike | None, name: str, n_rows: int) -> Floats | None:
+    """Return ``value`` (n,) as non-negative weights with a positive sum, None as None."""
+    if value is None:
+        return None
+    weights = as_floats(value, name, ndim=1)
+    check_shape(weights, name, (n_rows,))
+    check_rows(weights >= 0, weights, name, "must not be negative")
+    if not weights.sum() > 0:
+        raise InvalidInput(f"{name} must have a positive sum; all {n_rows} are zero.")
+    return weights
+
+
+def as_allowed(value: ArrayLike | None, name: str, shape: tuple[int, int]) -> Bools | None:
+    """Return ``value`` (n, A) as a mask in which every row allows an action, None as None."""
+    if value is None:
+        return None
+    allowed = as_flags(value, name, shape=shape)
+    check_rows(allowed.any(axis=1), allowed, name, "must allow at least one action in each row")
+    return allowed
+
+
+def as_q_values(value: ArrayLike, *, n_rows: int | None = None, name: str = "q_values") -> Floats:
+    """Return ``value`` as action values (n, A) with A >= 1, all finite."""
+    q_values = as_floats(value, name, ndim=2)
+    if 0 in q_values.shape:
+        raise InvalidInput(f"{name} must have at least one row and one action; got shape {q_values.shape}.")
+    if n_rows is not None and len(q_values) != n_rows:
+        raise InvalidInput(f"{name} must have one row a state: {n_rows} rows; got shape {q_values.shape}.")
+    return q_values
+
+
+def as_distribution(value: ArrayLike, name: str, n: int) -> Floats:
+    """Return ``value`` (n,) as probabilities that sum to one."""
+    p = as_floats(value, name, ndim=1)
+    check_shape(p, name, (n,))
+    check_rows(p >= 0, p, name, "must not be negative")
+    if abs(p.sum() - 1) > ROW_SUM_TOLERANCE:
+        raise InvalidInput(f"{name} must sum to one; it sums to {p.sum():.10g}. Divide it by its sum.")
+    return p
+
+
+def check_actions(actions: Ints, n_actions: int, name: str = "actions") -> None:
+    """Refuse actions outside ``0 .. n_actions - 1``."""
+    bad = np.flatnonzero((actions < 0) | (actions >= n_actions))
+    if bad.size:
+        i = int(bad[0])
+        advice = f" If they are coded 1..{n_actions}, subtract 1." if actions.min() >= 1 else ""
+        raise InvalidInput(
+            f"{name} must lie in 0..{n_actions - 1} (n_actions={n_actions}); {bad.size} of {len(actions)} do not, "
+            f"first {name}[{i}] = {actions[i]}.{advice}"
+        )
+
+
+def check_shape(array: NDArray[Any], name: str, shape: tuple[int, ...]) -> None:
+    """Refuse an array of another shape."""
+    if array.shape != shape:
+        raise InvalidInput(f"{name} must have shape {shape}; got {array.shape}.")
+
+
+def check_rows(good: Bools, values: NDArray[Any], name: str, rule: str, advice: str = "") -> None:
+    """Refuse ``values`` if a row is not ``good`` (n,), naming the first."""
+    bad = np.flatnonzero(~good)
+    if bad.size:
+        i = int(bad[0])
+        raise InvalidInput(
+            f"{name} {rule}; {bad.size} of {len(good)} rows break this, first {name}[{i}] = {values[i]}.{advice}"
+        )
+
+
+def check_choice(value: Any, name: str, choices: Collection[Any]) -> None:
+    """Refuse a value that is not one of ``choices``."""
+    if value not in choices:
+        raise InvalidInput(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.")
+
+
+def as_names(value: Sequence[Any], name: str, count: int) -> tuple[Any, ...]:
+    """Return ``value`` as a tuple of ``count`` distinct names."""
+    if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
+        raise InvalidInput(f"{name} must be a sequence of names; got {value!r}.")
+    names = tuple(item.item() if isinstance(item, np.generic) else item for item in value)
+    if len(names) != count:
+        raise InvalidInput(f"{name} must have {count} entries; got {len(names)}: {_shortened(names)}.")
+    seen: set[Any] = set()
+    for i, item in enumerate(names):
+        if item in seen:
+            raise InvalidInput(f"{name} must be distinct; {name}[{i}] = {item!r} is there twice.")
+        seen.add(item)
+    return names
+
+
+def _numeric(value: ArrayLike, name: str) -> Floats:
+    """Return ``value`` as float64, or say which element is not a number."""
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise InvalidInput(f"{name} must be a regular array of numbers; its rows have unequal lengths.") from error
+    if array.dtype.kind in "fiub":
+        return array.astype(np.float64, copy=False)
+    if array.dtype.kind in "OUS":
+        for where, item in np.ndenumerate(array):
+            try:
+                float(item)
+            except (TypeError, ValueError) as error:
+                raise InvalidInput(
+                    f"{name} must be numbers; first culprit {name}[{_index(where)}] = {item!r}. "
+                    "Code categories as numbers; write a missing value as NaN."
+                ) from error
+        return array.astype(np.float64)
+    raise InvalidInput(f"{name} must be real numbers; got an array of type {array.dtype}.")
+
+
+def _reshape_advice(name: str, ndim: int, array: NDArray[Any]) -> str:
+    if ndim == 2 and array.ndim == 1:
+        return f" For one feature pass {name}.reshape(-1, 1), for one state {name}.reshape(1, -1)."
+    return ""
+
+
+def _dimensions(ndim: int) -> str:
+    return {1: "one dimension, (n,)", 2: "two dimensions, (rows, columns)"}[ndim]
+
+
+def _index(where: Sequence[Any]) -> str:
+    return ", ".join(str(int(i)) for i in where)
+
+
+def _shortened(items: Sequence[Any], most: int = 6) -> str:
+    shown = ", ".join(repr(item) for item in items[:most])
+    return shown + (", ..." if len(items) > most else "")
