@@ -1,9 +1,9 @@
 """What capi raises and warns with.
 
-    Exception
-    └── CapiError                  anything capi refuses to do; catch this one
-        ├── InvalidInput           an argument, a row or a file breaks a rule (also a ValueError)
-        └── NotFitted              asked for a result before ``fit`` (also an AttributeError)
+Exception
+└── CapiError                  anything capi refuses to do; catch this one
+    ├── InvalidInput           an argument, a row or a file breaks a rule (also a ValueError)
+    └── NotFitted              asked for a result before ``fit`` (also an AttributeError)
 """
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -30,6 +30,7 @@ from capi.errors import InvalidInput
 from capi.linear_systems import solve_discounted, solve_stationary
 from capi.loss import greedy
 from capi.policies import Tabular, one_hot
+from capi.transition_matrices import Matrix, drawn_columns, scaled_rows, stacked_transitions
 from capi.types import Policy
 from capi.validation import (
     ROW_SUM_TOLERANCE,
@@ -45,8 +46,6 @@ from capi.validation import (
     check_actions,
     check_shape,
 )
-
-Matrix: TypeAlias = Any  # ndarray or scipy.sparse array: scipy has no type for either
 
 MAX_IMPROVEMENTS = 10_000  # a bound that policy iteration never comes near
 
@@ -113,7 +112,7 @@ class FiniteMDP:
         start: ArrayLike | None = None,
         action_labels: Sequence[Any] | None = None,
     ) -> None:
-        self._stacked, self.n_actions, self.n_states = _stacked_transitions(P)  # (A*S, S)
+        self._stacked, self.n_actions, self.n_states = stacked_transitions(P)  # (A*S, S)
         rewards = as_floats(R, "R", ndim=2)
         if rewards.shape != (self.n_states, self.n_actions):
             raise InvalidInput(
@@ -165,7 +164,7 @@ class FiniteMDP:
         actions = pi.argmax(axis=1)
         if np.array_equal(pi, one_hot(actions, self.n_actions)):
             return self._stacked[actions * self.n_states + np.arange(self.n_states)]
-        parts = [_scaled_rows(self._rows_of(a), pi[:, a]) for a in range(self.n_actions)]
+        parts = [scaled_rows(self._rows_of(a), pi[:, a]) for a in range(self.n_actions)]
         return sum(parts[1:], start=parts[0])
 
     def reward_vector(self, policy: Policy | ArrayLike) -> Floats:
@@ -183,17 +182,16 @@ class FiniteMDP:
         """Return Q^pi (S, A), solved exactly."""
         return self.backed_up(self.values(policy))
 
-    def action_values_by_sweeps(self, policy: Policy | ArrayLike, *, tolerance: float = 1e-8) -> tuple[Floats, int]:
-        """Return Q^pi within ``tolerance`` everywhere, and how many sweeps of T^pi from Q = 0 it took."""
-        pi, q = self.decision(policy), np.zeros((self.n_states, self.n_actions))
-        n_sweeps = 0
+    def values_by_sweeps(self, policy: Policy | ArrayLike, *, tolerance: float = 1e-8) -> tuple[Floats, int]:
+        """Return V^pi within ``tolerance`` everywhere, and how many sweeps of T^pi from zero it took."""
+        matrix, rewards = self.discount * self.transition_matrix(policy), self.reward_vector(policy)
+        v, n_sweeps = np.zeros(self.n_states), 0
         while True:
-            new = self.bellman(pi, q)
+            new = rewards + matrix @ v
             n_sweeps += 1
-            change = np.abs(new - q).max()
-            if self.discount * change <= (1 - self.discount) * tolerance:
+            if self.discount * np.abs(new - v).max() <= (1 - self.discount) * tolerance:
                 return new, n_sweeps
-            q = new
+            v = new
 
     def greedy(self, q: ArrayLike) -> Tabular:
         """Return the greedy policy of ``q`` (S, A), lowest action among equals."""
@@ -270,27 +268,28 @@ class FiniteMDP:
         a = as_integers(actions, "actions")
         check_shape(a, "actions", x.shape)
         check_actions(a, self.n_actions)
-        following = _drawn_columns(*self._cumulative, a * self.n_states + x, rng)
+        following = drawn_columns(*self._cumulative, a * self.n_states + x, rng)
         return following.astype(np.float64)[:, None], self.rewards[x, a], np.zeros(len(x), dtype=bool)
 
     # -- inside ------------------------------------------------------------------------------------
 
     def decision(self, policy: Policy | ArrayLike) -> Floats:
         """Return what ``policy`` does in all states, as probabilities (S, A)."""
-        if isinstance(policy, Policy):
-            pi = as_floats(policy.probabilities(self.states), "policy.probabilities", ndim=2)
+        if hasattr(policy, "probabilities"):
+            pi = as_floats(policy.probabilities(self.states), "policy.probabilities(states)", ndim=2)
+        elif np.ndim(policy) == 1:
+            actions = as_integers(policy, "policy")
+            check_shape(actions, "policy", (self.n_states,))
+            check_actions(actions, self.n_actions, "policy")
+            return one_hot(actions, self.n_actions)
         else:
-            array = np.asarray(policy)
-            if array.ndim == 1:
-                actions = as_integers(array, "policy")
-                check_shape(actions, "policy", (self.n_states,))
-                check_actions(actions, self.n_actions, "policy")
-                return one_hot(actions, self.n_actions)
-            pi = as_floats(array, "policy", ndim=2)
+            pi = as_floats(policy, "policy", ndim=2)
         check_shape(pi, "policy", (self.n_states, self.n_actions))
         bad = np.flatnonzero((pi < 0).any(axis=1) | (np.abs(pi.sum(axis=1) - 1) > ROW_SUM_TOLERANCE))
         if bad.size:
-            raise InvalidInput(f"policy must be a distribution over actions in each state; state {bad[0]} has {pi[bad[0]]}.")
+            raise InvalidInput(
+                f"policy must be a distribution over actions in each state; state {bad[0]} has {pi[bad[0]]}."
+            )
         return pi
 
     def _table(self, q: ArrayLike) -> Floats:
@@ -314,70 +313,6 @@ def improved_actions(q_values: Floats, old_actions: Ints, tolerance: float = 1e-
     Rounding must not make policy iteration wander among ties for ever: an action counts as good as the
     best when it is within ``tolerance`` times the largest value.
     """
-    slack = tolerance * max(float(np.abs(q_values).max()), 1.0)
+    slack = tolerance * np.abs(q_values).max()
     old_values = np.take_along_axis(q_values, old_actions[:, None], axis=1)[:, 0]
     return np.where(old_values >= q_values.max(axis=1) - slack, old_actions, greedy(q_values))
-
-
-def _stacked_transitions(P: ArrayLike | Sequence[Matrix]) -> tuple[Matrix, int, int]:
-    """Return the checked matrix (A*S, S), A and S."""
-    parts = list(P) if isinstance(P, Sequence | np.ndarray) else P
-    if isinstance(parts, list) and parts and any(sp.issparse(part) for part in parts):
-        blocks = [sp.csr_array(part, dtype=np.float64) for part in parts]
-        n_states = blocks[0].shape[0]
-        for a, block in enumerate(blocks):
-            if block.shape != (n_states, n_states):
-                raise InvalidInput(f"P[{a}] must have shape ({n_states}, {n_states}); got {block.shape}.")
-        stacked: Matrix = sp.vstack(blocks, format="csr")
-        stacked.sum_duplicates()
-        _check_entries(stacked.data, lambda k: (int(np.searchsorted(stacked.indptr, k, "right")) - 1, stacked.indices[k]), n_states)
-        n_actions = len(blocks)
-    else:
-        try:
-            dense = np.asarray(P, dtype=np.float64)
-        except (TypeError, ValueError) as error:
-            raise InvalidInput("P must be numbers of shape (n_actions, n_states, n_states).") from error
-        if dense.ndim != 3 or dense.shape[1] != dense.shape[2] or 0 in dense.shape:
-            raise InvalidInput(
-                f"P must have shape (n_actions, n_states, n_states), or be a sequence of sparse arrays; got {dense.shape}."
-            )
-        n_actions, n_states = dense.shape[:2]
-        stacked = dense.reshape(n_actions * n_states, n_states).copy()
-        _check_entries(stacked.ravel(), lambda k: divmod(k, n_states), n_states)
-    _check_row_sums(np.asarray(stacked.sum(axis=1)).ravel(), n_states)
-    return stacked, n_actions, n_states
-
-
-def _check_entries(entries: Floats, position: Any, n_states: int) -> None:
-    bad = ~(entries >= 0)  # NaN too
-    if bad.any():
-        k = int(np.argmax(bad))
-        row, column = position(k)
-        a, x = divmod(int(row), n_states)
-        raise InvalidInput(
-            f"P must be probabilities, not negative or NaN; P[{a}][{x}, {int(column)}] = {entries[k]} "
-            f"(action {a}, state {x}, next state {int(column)})."
-        )
-
-
-def _check_row_sums(sums: Floats, n_states: int) -> None:
-    bad = np.flatnonzero(~(np.abs(sums - 1) <= ROW_SUM_TOLERANCE))
-    if bad.size:
-        a, x = divmod(int(bad[0]), n_states)
-        raise InvalidInput(
-            f"P must have rows that sum to one; {bad.size} of {len(sums)} do not, first action {a}, state {x}: "
-            f"P[{a}][{x}] sums to {sums[bad[0]]:.10g}. A state that ends the process leads to itself with probability 1."
-        )
-
-
-def _scaled_rows(matrix: Matrix, factors: Floats) -> Matrix:
-    return sp.diags_array(factors) @ matrix if sp.issparse(matrix) else factors[:, None] * matrix
-
-
-def _drawn_columns(cumulative: Floats, ends: Ints, columns: Ints, rows: Ints, rng: np.random.Generator) -> Ints:
-    """Draw a column of each row (n,) by inverting the row's part of the running sum."""
-    padded = np.append(0.0, cumulative)
-    low, high = padded[ends[rows]], padded[ends[rows + 1]]
-    target = low + rng.random(len(rows)) * (high - low)
-    position = np.searchsorted(cumulative, target, side="right")
-    return columns[np.clip(position, ends[rows], ends[rows + 1] - 1)]

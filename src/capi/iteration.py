@@ -9,16 +9,18 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from capi import __version__
 from capi.errors import CapiError, InvalidInput, NotFitted
 from capi.loss import gap_weighted_loss, zero_one_values
 from capi.policies import Constant, Training, described
-from capi.randomness import RandomState, numbered_rngs, seed_sequence
+from capi.randomness import RandomState, numbered_rng, seed_sequence
 from capi.schema import Schema
 from capi.transitions import Transitions
 from capi.types import Policy, PolicyEvaluator, PolicySpace, QFunction, StateSample
@@ -94,7 +96,9 @@ class Loop:
         if self.patience is not None:
             as_int(self.patience, "patience", minimum=1)
         if self.keep != "last" and not callable(self.keep):
-            raise InvalidInput(f"keep must be 'last' or a function of an Iteration (larger is better); got {self.keep!r}.")
+            raise InvalidInput(
+                f"keep must be 'last' or a function of an Iteration (larger is better); got {self.keep!r}."
+            )
 
 
 class Learner:
@@ -134,18 +138,18 @@ class Learner:
             if loop.patience is not None and n_unchanged >= loop.patience:
                 return
             started = perf_counter()
-            rngs = numbered_rngs(seeds, k, 6)
-            batch = _resolved(transitions, k, policy, rngs[0], Transitions, "transitions")
-            evaluator = _resolved(loop.evaluator, k, policy, rngs[1], PolicyEvaluator, "evaluator")
-            space = _resolved(loop.space, k, policy, rngs[2], PolicySpace, "space")
-            x, weights, allowed = _state_sample(states, batch, evaluator, k, policy, rngs[3])
+            rng = partial(numbered_rng, seeds, k)  # each consumer below has a stream of its own
+            batch = _resolved(transitions, k, policy, partial(rng, 0), Transitions)
+            evaluator = _resolved(loop.evaluator, k, policy, partial(rng, 1), PolicyEvaluator)
+            space = _resolved(loop.space, k, policy, partial(rng, 2), PolicySpace)
+            x, weights, allowed = _state_sample(states, batch, evaluator, k, policy, partial(rng, 3))
 
-            q = evaluator.evaluate(policy, batch, discount=loop.discount, states=x, previous=q, rng=rngs[4])
+            q = evaluator.evaluate(policy, batch, discount=loop.discount, states=x, previous=q, rng=rng(4))
             values = as_q_values(q.values(x), n_rows=len(x), name=f"{type(evaluator).__name__}'s Q")
             if loop.loss == "zero-one":
                 values = zero_one_values(values, allowed)
             new: Policy | None = space.improve(
-                x, values, q=q, previous=policy, allowed=allowed, weights=weights, rng=rngs[5]
+                x, values, q=q, previous=policy, allowed=allowed, weights=weights, rng=rng(5)
             )
             if loop.update is not None and new is not None:
                 new = loop.update(policy, new, q=q, states=x, k=k)
@@ -184,13 +188,14 @@ class Learner:
         Returns
         -------
         self
-            With ``policy_`` and ``history_``, which are up to date after each round: an interrupted
+            With ``policy_``, ``q_`` and ``history_``, which are up to date after each round: an interrupted
             ``fit`` keeps what it had.
         """
         loop = self.loop()
         n_rows = len(transitions) if isinstance(transitions, Transitions) else None
         schema = transitions.schema if isinstance(transitions, Transitions) else None
         self.history_: list[dict[str, float]] = []
+        self.schema_ = schema
         best = -np.inf
         rounds = self.iterate(transitions, states=states)
         for iteration in _shown(rounds, loop.n_iterations) if progress else rounds:
@@ -200,9 +205,11 @@ class Learner:
                 best = -np.inf if score is None else score
                 training = Training(loop.discount, iteration.k + 1, n_rows, _versions())
                 self.policy_: Policy = described(iteration.policy, schema, training)
+                self.q_: QFunction = iteration.q
         if not self.history_:
-            raise InvalidInput("update ended the loop in the first round: there is no policy. Return a Policy at k = 0.")
-        self.schema_ = schema
+            raise InvalidInput(
+                "update ended the loop in the first round: there is no policy. Return a Policy at k = 0."
+            )
         return self
 
     def predict(self, states: ArrayLike, allowed: ArrayLike | None = None) -> NDArray[Any]:
@@ -275,6 +282,8 @@ class CAPI(Learner):
     ----------
     policy_ : Policy
         With the names and labels of the batch (``schema``) and its origin (``training``).
+    q_ : QFunction
+        The action values from which ``policy_`` was chosen.
     history_ : list of dict
         k, loss, changed and seconds of every round; ``pandas.DataFrame(learner.history_)`` is a table.
     schema_ : Schema or None
@@ -330,31 +339,36 @@ class CAPI(Learner):
         return Loop(**self.get_params())
 
 
-def _resolved(
-    value: Any, k: int, policy: Policy, rng: np.random.Generator, kind: type[Thing], name: str
-) -> Any:
+def _resolved(value: Any, k: int, policy: Policy, rng: Callable[[], np.random.Generator], kind: type) -> Any:
     """Return ``value``, or what it makes for round ``k`` if it is a function of (k, policy, rng)."""
-    if value is None or isinstance(value, kind):
+    if not inspect.isroutine(value) and (value is None or isinstance(value, kind)):
         return value
-    made = value(k, policy, rng)
+    made = value(k, policy, rng())
     if not isinstance(made, kind):
-        raise InvalidInput(f"the function {name} must return a {kind.__name__}; at k = {k} it returned {made!r}.")
+        raise InvalidInput(
+            f"a function (k, policy, rng) must return a {kind.__name__}; at k = {k} it returned {made!r}."
+        )
     return made
 
 
 def _state_sample(
-    states: Any, batch: Transitions | None, evaluator: PolicyEvaluator, k: int, policy: Policy, rng: np.random.Generator
+    states: Any,
+    batch: Transitions | None,
+    evaluator: PolicyEvaluator,
+    k: int,
+    policy: Policy,
+    rng: Callable[[], np.random.Generator],
 ) -> StateSample:
     """Return the points, weights and masks of round ``k``, checked."""
     if states is None:
         if batch is not None:
             return StateSample(batch.states, batch.weight, batch.allowed)
-        states = getattr(evaluator, "states", None)
-        if states is None:
+        known = getattr(evaluator, "states", None)
+        if known is None:
             raise InvalidInput(f"states must be given: there is no batch, and {type(evaluator).__name__} knows none.")
-        return StateSample(states)
+        return StateSample(known)
     if callable(states):
-        states = states(k, policy, rng)
+        states = states(k, policy, rng())
     sample = StateSample(*states) if isinstance(states, tuple) else StateSample(states)
     x = as_states(sample.states, n_features=None if batch is None else batch.n_features)
     allowed = as_allowed(sample.allowed, "allowed", (len(x), policy.n_actions))
@@ -376,7 +390,9 @@ def _n_actions(evaluator: Any, transitions: Any) -> int:
 def _check_part(part: Any, name: str, verb: str) -> None:
     if isinstance(part, type) or not (callable(part) or hasattr(part, verb)):
         hint = f" Did you mean {part.__name__}()?" if isinstance(part, type) else ""
-        raise InvalidInput(f"{name} must have the method {verb}, or be a function (k, policy, rng); got {part!r}.{hint}")
+        raise InvalidInput(
+            f"{name} must have the method {verb}, or be a function (k, policy, rng); got {part!r}.{hint}"
+        )
 
 
 def _check_batch(transitions: Any) -> None:
@@ -396,15 +412,13 @@ def _score(keep: Any, iteration: Iteration) -> float | None:
 
 
 def _versions() -> dict[str, str]:
-    from capi import __version__
-
     return {"capi": __version__, "numpy": np.__version__}
 
 
 def _shown(rounds: Iterator[Iteration], total: int) -> Iterator[Iteration]:
     """Yield ``rounds`` under a progress bar on standard error."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.console import Console  # noqa: PLC0415  only those who look pay for it
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=Console(stderr=True)) as bar:

@@ -41,10 +41,10 @@ def solve_discounted(matrix: Any, b: Floats, discount: float, norm: float = np.i
 
 def _swept(matrix: Any, b: Floats, discount: float, x: Floats, norm: float) -> Floats:
     """Apply x <- b + discount * matrix @ x until the certificate holds or rounding stops all progress."""
-    least, stalled = np.inf, 0
+    least, stalled = float(np.inf), 0
     while stalled < STALLED_SWEEPS:
         new = b + discount * (matrix @ x)
-        residual = np.linalg.norm(new - x, norm)
+        residual = float(np.linalg.norm(new - x, norm))
         x = new
         if residual <= RELATIVE_ERROR * (1 - discount) * np.linalg.norm(x, norm):
             break

@@ -209,5 +209,3 @@ def _checked_actions(actions: ArrayLike, shape: tuple[int, ...]) -> Ints:
     check_shape(a, "actions", shape[:1])
     check_actions(a, shape[1])
     return a
-
-

@@ -50,7 +50,7 @@ def rng_or_fixed(rng: np.random.Generator | None) -> np.random.Generator:
     return np.random.default_rng(FIXED_SEED) if rng is None else rng
 
 
-def numbered_rngs(seeds: np.random.SeedSequence, number: int, count: int) -> list[np.random.Generator]:
-    """Return ``count`` independent generators for step ``number``, whatever was drawn before."""
-    step = np.random.SeedSequence(seeds.entropy, spawn_key=(*seeds.spawn_key, number))
-    return [np.random.default_rng(child) for child in step.spawn(count)]
+def numbered_rng(seeds: np.random.SeedSequence, *numbers: int) -> np.random.Generator:
+    """Return the generator of the step that ``numbers`` address, whatever was drawn before it."""
+    step = np.random.SeedSequence(seeds.entropy, spawn_key=(*seeds.spawn_key, *numbers))
+    return np.random.default_rng(step)

@@ -247,7 +247,9 @@ class Transitions:
         missing = int(np.isnan(self.states).any(axis=1).sum())
         if missing:
             facts.append(("missing", f"{_count(missing, 'row')} with NaN in the state"))
-        extra = [name for name in ("allowed", "next_allowed", "propensity", "weight") if getattr(self, name) is not None]
+        extra = [
+            name for name in ("allowed", "next_allowed", "propensity", "weight") if getattr(self, name) is not None
+        ]
         if extra:
             facts.append(("also", ", ".join(extra)))
         return facts

@@ -111,7 +111,7 @@ def as_int(value: Any, name: str, *, minimum: int) -> int:
 
 def as_discount(value: Any) -> float:
     """Return ``value`` as a discount in [0, 1)."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value < 1:
+    if not _is_real(value) or not 0 <= value < 1:
         raise InvalidInput(
             f"discount must lie in [0, 1); got {value!r}. For an undiscounted problem with long episodes take 0.99 or more."
         )
@@ -120,7 +120,7 @@ def as_discount(value: Any) -> float:
 
 def as_share(value: Any, name: str) -> float:
     """Return ``value`` as a number in [0, 1]."""
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= value <= 1:
+    if not _is_real(value) or not 0 <= value <= 1:
         raise InvalidInput(f"{name} must be a number in [0, 1]; got {value!r}.")
     return float(value)
 
@@ -184,7 +184,7 @@ def check_shape(array: NDArray[Any], name: str, shape: tuple[int, ...]) -> None:
         raise InvalidInput(f"{name} must have shape {shape}; got {array.shape}.")
 
 
-def check_rows(good: Bools, values: NDArray[Any], name: str, rule: str, advice: str = "") -> None:
+def check_rows(good: Any, values: NDArray[Any], name: str, rule: str, advice: str = "") -> None:
     """Refuse ``values`` if a row is not ``good`` (n,), naming the first."""
     bad = np.flatnonzero(~good)
     if bad.size:
@@ -213,6 +213,10 @@ def as_names(value: Sequence[Any], name: str, count: int) -> tuple[Any, ...]:
             raise InvalidInput(f"{name} must be distinct; {name}[{i}] = {item!r} is there twice.")
         seen.add(item)
     return names
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def _numeric(value: ArrayLike, name: str) -> Floats:

@@ -122,7 +122,9 @@ class ChainWalk:
             direction = -1 if action == LEFT else 1
             for probability, step in zip(self.moves, (direction, 0, -direction), strict=True):
                 np.add.at(P[action], (x, np.clip(x + step, 0, S - 1)), probability)
-        R = np.stack([self.rewards if self.reward_on == "state" else P[a] @ self.rewards for a in (LEFT, RIGHT)], axis=1)
+        R = np.stack(
+            [self.rewards if self.reward_on == "state" else P[a] @ self.rewards for a in (LEFT, RIGHT)], axis=1
+        )
         return FiniteMDP(P, R, self.discount, action_labels=self.action_labels)
 
     def initial(self, n: int, rng: np.random.Generator) -> Floats:

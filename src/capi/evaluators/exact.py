@@ -77,7 +77,7 @@ class Exact:
         q = self._start(previous)
         pi = self.mdp.decision(policy)
         for _ in range(self.sweeps):
-            q = self.mdp.bellman(pi, q)
+            q = self.mdp.backed_up((pi * q).sum(axis=1))
         return TabularQ(q)
 
     def _start(self, previous: QFunction | None) -> Floats:

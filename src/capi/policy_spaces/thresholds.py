@@ -117,7 +117,9 @@ class Thresholds:
     def _checked_feature(self, n_features: int) -> int:
         feature = as_int(self.feature, "feature", minimum=0)
         if feature >= n_features:
-            raise InvalidInput(f"feature must lie in 0..{n_features - 1}; got {feature}: states have {n_features} columns.")
+            raise InvalidInput(
+                f"feature must lie in 0..{n_features - 1}; got {feature}: states have {n_features} columns."
+            )
         return feature
 
 

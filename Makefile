@@ -1,0 +1,51 @@
+# The only list of commands. Each target does all the set-up it needs; the second time it is quick.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-all lint fmt bench clean
+
+help:  ## show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+setup: $(VENV)/.ready  ## make .venv and install capi with all tools
+
+demo: $(VENV)/.ready  ## run the paper's first experiment and say where the pictures are
+	$(BIN)/capi reproduce chain --out results/chain
+
+test: $(VENV)/.ready  ## run the tests (fast ones)
+	$(BIN)/python -m pytest -q -n 2 -m "not slow"
+
+test-all: $(VENV)/.ready  ## run all tests, the slow ones too
+	$(BIN)/python -m pytest -q -n 2
+
+lint: $(VENV)/.ready  ## check style, types, import order and spelling
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/codespell
+
+fmt: $(VENV)/.ready  ## format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.ready  ## run the benchmarks beside their peers
+	$(BIN)/python -m pip install --quiet -e ".[bench]"
+	$(BIN)/python benchmarks/finite_mdp.py
+	$(BIN)/python benchmarks/thresholds.py
+
+clean:  ## remove everything that was made
+	rm -rf $(VENV) results dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(VENV)/.ready: pyproject.toml
+	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is missing: install Python 3.11 or later, or say make PYTHON=/path/to/python"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "capi needs Python 3.11 or later, $(PYTHON) is $$($(PYTHON) -V): say make PYTHON=python3.11"; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "Python's venv module is missing: on Debian or Ubuntu run apt-get install python3-venv"; exit 1; }
+	@echo "setting up $(VENV) (once; needs the package index)"
+	@$(PYTHON) -m venv --clear $(VENV)
+	@$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	@$(BIN)/python -m pip install --quiet -e . --group dev
+	@touch $@

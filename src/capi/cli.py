@@ -1,0 +1,115 @@
+"""The command line: ``capi reproduce NAME --out DIR``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import track
+from rich.table import Table
+
+from capi import __version__
+from capi.errors import CapiError
+from capi.experiments import NAMES
+
+MIN_WIDTH = 130  # of tables that go to a file or a pipe
+
+app = typer.Typer(
+    name="capi",
+    help="Decision policies from a fixed batch of logged decisions.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"capi {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+    ] = False,
+) -> None:
+    """Decision policies from a fixed batch of logged decisions."""
+
+
+@app.command(epilog="Example: capi reproduce chain --out results/chain")
+def reproduce(
+    name: Annotated[str, typer.Argument(help=f"The experiment: {', '.join(NAMES)}.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the results.", show_default="results/NAME", file_okay=False)
+    ] = None,
+) -> None:
+    """Run an experiment of the paper; write records, table, claims and figures, and print them."""
+    from capi.experiments.driver import reproduce as run_experiment  # noqa: PLC0415  keeps --help quick
+
+    result = run_experiment(name, out if out is not None else Path("results") / name, _tracked)
+    console = _console()
+    console.print(_table(f"{name}: loss by iteration", result.headings, result.lines))
+    verdicts = {True: "[green]true[/]", False: "[red]false[/]", None: "[yellow]open[/]"}
+    lines = [[escape(key), verdicts[c.holds], escape(_numbers(c.numbers))] for key, c in result.claims.items()]
+    console.print(_table("What the paper says", ["claim", "holds", "numbers"], lines, wrap=True))
+    for picture in result.figures:
+        console.print(f"picture  {picture}", highlight=False, soft_wrap=True)
+    console.print(
+        f"numbers  {result.folder / 'table.csv'}, claims.json, records.jsonl", highlight=False, soft_wrap=True
+    )
+
+
+def _console() -> Console:
+    console = Console()
+    return console if console.is_terminal else Console(width=max(console.width, MIN_WIDTH))
+
+
+def _tracked(items: Sequence[Any]) -> Iterable[Any]:
+    return track(items, description="running", console=Console(stderr=True), transient=True)
+
+
+def _table(title: str, headings: Sequence[str], lines: Sequence[Sequence[str]], wrap: bool = False) -> Table:
+    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    for i, heading in enumerate(headings):
+        numeric = not wrap and i >= 3
+        table.add_column(heading, justify="right" if numeric else "left", overflow="fold", no_wrap=not wrap)
+    for line in lines:
+        table.add_row(*line)
+    return table
+
+
+def _numbers(numbers: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {json.dumps(_rounded(value))}" for key, value in numbers.items())
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.4g}")
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list) else value
+
+
+def main() -> None:
+    """Run the command line; errors that we foresee end with one sentence and exit code 1."""
+    try:
+        app()
+    except CapiError as error:
+        Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("stopped; nothing was written.")
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,8 @@
+"""The paper's experiments: one folder a problem.
+
+Each folder has three files: ``settings.py`` (data only), ``run.py`` (one setting -> one record that JSON can
+hold) and ``figure.py`` (records -> table, figures, claims; pure functions). `capi.experiments.driver` runs
+any of them and writes the same files.
+"""
+
+NAMES = {"chain": "1D chain walk, with and without policy approximation error"}

@@ -1,0 +1,7 @@
+"""Figures "1D Chain Walk with / without Policy Approximation Error" (Section 5.1)."""
+
+from capi.experiments.chain.figure import COLUMNS, claims, figures, summary, table
+from capi.experiments.chain.run import run
+from capi.experiments.chain.settings import SETTINGS
+
+__all__ = ["COLUMNS", "SETTINGS", "claims", "figures", "run", "summary", "table"]

@@ -1,0 +1,221 @@
+"""Records of the chain walk -> table, figures and the paper's sentences as predicates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from capi.experiments.chain.settings import FIGURES, SUCCESSES, VARIANTS
+from capi.experiments.driver import Claim, Record, Row
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLUMNS = ("variant", "success", "method", "iteration", "loss")
+SHOWN_ITERATIONS = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 20, 50, 100)
+PLOTTED_ITERATIONS = 20
+
+ZERO = 1e-9  # a loss below this is rounding: values are of the order of 100
+SIMILAR_TIME = 3.0  # "comparable": within this factor
+HIGHER_TIME = 2.0  # "considerably higher": at least this factor
+POOR = 2.0  # "quite poor": at least this many times the loss of the best policy of the space
+
+STYLES = {  # Okabe and Ito's palette; line and marker tell the methods apart without colour
+    "capi": ("CAPI", "#D55E00", "-", "o"),
+    "vi": ("Value iteration", "#0072B2", "--", "s"),
+    "pi": ("Policy iteration", "#009E73", "-.", "^"),
+    "zero-one": ("0/1 loss given Q*", "#CC79A7", ":", ""),
+}
+
+
+def table(records: Sequence[Record]) -> list[Row]:
+    """Return the loss of every iterate in the figures' settings; other starts and ties stay in the records."""
+    return [
+        {"variant": r["variant"], "success": r["success"], "method": r["method"], "iteration": k, "loss": loss}
+        for r in records
+        if _in_figures(r)
+        for k, loss in enumerate(r["losses"])
+    ]
+
+
+def summary(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+    """Return one line a method with its loss at some iterations."""
+    cases: dict[tuple[Any, ...], dict[int, float]] = {}
+    for row in rows:
+        cases.setdefault((row["variant"], row["success"], row["method"]), {})[row["iteration"]] = row["loss"]
+    shown = [k for k in SHOWN_ITERATIONS if all(k in losses for losses in cases.values())]
+    headings = ["variant", "success", "method", *(f"{k}" for k in shown)]
+    return headings, [[*map(str, case), *(_short(losses[k]) for k in shown)] for case, losses in cases.items()]
+
+
+def figures(rows: Sequence[Row]) -> dict[str, Figure]:
+    """Return one figure a variant, with a panel for each success probability."""
+    titles = {1: "with policy approximation error", 2: "without policy approximation error"}
+    files = {1: "chain-with-approximation-error.png", 2: "chain-without-approximation-error.png"}
+    return {files[v]: _figure([r for r in rows if r["variant"] == v], f"1D chain walk {titles[v]}") for v in VARIANTS}
+
+
+def _figure(rows: Sequence[Row], title: str) -> Figure:
+    from matplotlib.figure import Figure  # noqa: PLC0415  only those who draw pay for it
+
+    figure = Figure(figsize=(9, 3.8), layout="constrained")
+    figure.suptitle(title)
+    panels = figure.subplots(1, len(SUCCESSES), sharey=True)
+    for axes, success in zip(panels, SUCCESSES, strict=True):
+        _draw(axes, [row for row in rows if row["success"] == success])
+        axes.set_title(f"success probability {success:g}", fontsize="medium")
+    panels[0].set_ylabel("performance loss (uniform start)")
+    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(STYLES), frameon=False)
+    return figure
+
+
+def _draw(axes: Axes, rows: Sequence[Row]) -> None:
+    for method, (label, colour, line, marker) in STYLES.items():
+        losses = [r["loss"] for r in rows if r["method"] == method and r["iteration"] <= PLOTTED_ITERATIONS]
+        # Losses at rounding are zero; the axis is linear below 1e-2, so that zero can be shown.
+        heights = np.where(np.array(losses) < ZERO, 0.0, losses)
+        axes.plot(heights, color=colour, linestyle=line, marker=marker, markersize=4, label=label)
+    axes.set_yscale("symlog", linthresh=1e-2)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("iteration")
+    axes.set_xticks(range(0, PLOTTED_ITERATIONS + 1, 4))
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def claims(records: Sequence[Record]) -> dict[str, Claim]:
+    """Return the paper's sentences on the chain walk at each success probability."""
+    found: dict[str, Claim] = {}
+    for success in SUCCESSES:
+        for variant, sentences in ((1, _with_error), (2, _without_error)):
+            chosen = [r for r in records if r["variant"] == variant and r["success"] == success]
+            main = {r["method"]: r for r in chosen if _in_figures(r)}
+            others = [r for r in chosen if not _in_figures(r)]
+            for name, claim in {**sentences(main, others), **_costs(main)}.items():
+                found[f"variant-{variant}/success-{success:g}/{name}"] = claim
+    return found
+
+
+def _with_error(main: dict[str, Record], others: Sequence[Record]) -> dict[str, Claim]:
+    best = main["zero-one"]["best_in_space"]
+    capi, final = main["capi"]["losses"], main["capi"]["losses"][-1]
+    reached = {method: _first(main[method]["losses"], best) for method in ("capi", "vi", "pi")}
+    ends = {method: main[method]["losses"][-1] for method in ("vi", "pi")}
+    zero_one, by_gap = main["zero-one"]["zero_one"], main["zero-one"]["gap_weighted"]
+    right = next(_first(r["losses"], best) for r in others if r["method"] == "pi" and r["start"] == "all-right")
+    where = "Section 5.1, figure with policy approximation error"
+    return {
+        "optimal-policy-outside-space": Claim(
+            "No policy with one cut is optimal.", where, best > ZERO, {"least_loss_in_space": best}
+        ),
+        "capi-reaches-best-of-space": Claim(
+            "The loss of CAPI converges to the least that the policy space can reach.",
+            where,
+            abs(final - best) <= ZERO,
+            {"capi": final, "least_loss_in_space": best, "capi_by_iteration": capi[:7]},
+        ),
+        "capi-faster-than-vi": Claim(
+            "CAPI gets to that level in fewer iterations than value iteration.",
+            where,
+            _earlier(reached["capi"], reached["vi"]),
+            {"first_iteration_at_level": {"capi": reached["capi"], "vi": reached["vi"]}, "vi_at_end": ends["vi"]},
+        ),
+        "capi-faster-than-pi": Claim(
+            "CAPI gets to that level in fewer iterations than policy iteration.",
+            where,
+            _earlier(reached["capi"], reached["pi"]),
+            {
+                "first_iteration_at_level": {"capi": reached["capi"], "pi": reached["pi"], "pi_from_all_right": right},
+                "pi_at_end": ends["pi"],
+            },
+        ),
+        "zero-one-loss-is-poor": Claim(
+            f"The minimiser of the 0/1 loss given Q* loses at least {POOR:g} times as much as the best of the space.",
+            where,
+            main["zero-one"]["losses"][0] > max(POOR * best, ZERO),
+            {"zero_one": main["zero-one"]["losses"][0], "least_loss_in_space": best},
+        ),
+        "zero-one-errs-where-gaps-are-large": Claim(
+            "That policy is wrong in fewer states than the gap-weighted minimiser, but where the gap is larger.",
+            where,
+            zero_one["states"] < by_gap["states"] and zero_one["mean_gap"] > by_gap["mean_gap"],
+            {"zero_one": zero_one, "gap_weighted": by_gap},
+        ),
+    }
+
+
+def _without_error(main: dict[str, Record], others: Sequence[Record]) -> dict[str, Claim]:
+    best = main["zero-one"]["best_in_space"]
+    zero = {method: _first(main[method]["losses"], 0.0) for method in ("capi", "pi", "vi")}
+    last = next(_first(r["losses"], 0.0) for r in others if r["method"] == "capi" and r["ties"] == "last")
+    where = "Section 5.1, figure without policy approximation error"
+    return {
+        "optimal-policy-in-space": Claim(
+            "Some policy with one cut is optimal.", where, best <= ZERO, {"least_loss_in_space": best}
+        ),
+        "zero-from-iteration-4": Claim(
+            "From the fourth iteration on CAPI and policy iteration lose nothing.",
+            where,
+            all(max(main[method]["losses"][4:]) <= ZERO for method in ("capi", "pi")),
+            {
+                "first_iteration_without_loss": {**zero, "capi_with_last_ties": last},
+                "capi": main["capi"]["losses"][:6],
+                "pi": main["pi"]["losses"][:6],
+            },
+        ),
+        "zero-one-loss-is-zero": Claim(
+            "The minimiser of the 0/1 loss given Q* loses nothing.",
+            where,
+            main["zero-one"]["losses"][0] <= ZERO,
+            {"zero_one": main["zero-one"]["losses"][0]},
+        ),
+    }
+
+
+def _costs(main: dict[str, Record]) -> dict[str, Claim]:
+    sweeps = {method: main[method]["sweeps"] for method in ("capi", "vi", "pi")}
+    steps = {"capi": len(sweeps["capi"]) - 1, "vi": len(sweeps["vi"]) - 1, "pi": main["pi"]["converged"]}
+    # The median, because the first call of everything is slower than the rest.
+    seconds = {m: float(np.median(np.diff(main[m]["seconds"][: steps[m] + 1]))) for m in steps}
+    each = {method: sweeps[method][steps[method]] / steps[method] for method in steps}
+    where = "Section 5.1, on computation"
+    return {
+        "capi-asks-the-model-like-vi": Claim(
+            "CAPI makes as many sweeps over the model an iteration as value iteration.",
+            where,
+            each["capi"] == each["vi"],
+            {"sweeps_per_iteration": each},
+        ),
+        "capi-time-comparable-to-vi": Claim(
+            f"An iteration of CAPI takes at most {SIMILAR_TIME:g} times as long as one of value iteration.",
+            where,
+            seconds["capi"] <= SIMILAR_TIME * seconds["vi"],
+            {"seconds_per_iteration": seconds, "capi_to_vi": seconds["capi"] / seconds["vi"]},
+        ),
+        "pi-time-considerably-higher": Claim(
+            f"An iteration of policy iteration takes at least {HIGHER_TIME:g} times as long as one of CAPI.",
+            where,
+            seconds["pi"] >= HIGHER_TIME * seconds["capi"],
+            {"seconds_per_iteration": seconds, "pi_to_capi": seconds["pi"] / seconds["capi"]},
+        ),
+    }
+
+
+def _in_figures(record: Record) -> bool:
+    return all(record[key] == value for key, value in FIGURES.items())
+
+
+def _first(losses: Sequence[float], level: float) -> int | None:
+    """Return the first iteration whose loss is at most ``level``, None if there is none."""
+    return next((k for k, loss in enumerate(losses) if loss <= level + ZERO), None)
+
+
+def _earlier(a: int | None, b: int | None) -> bool:
+    return a is not None and (b is None or a < b)
+
+
+def _short(loss: float) -> str:
+    return "0" if loss < ZERO else f"{loss:.4g}"

@@ -1,0 +1,109 @@
+"""One method on one chain: the loss of every iterate, what it cost, and how good the space could be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from capi.baselines import PolicyIteration, ValueIteration
+from capi.domains import ChainWalk
+from capi.domains.chain import LEFT, RIGHT
+from capi.evaluators import Exact
+from capi.finite_mdp import FiniteMDP
+from capi.iteration import CAPI, Iteration
+from capi.loss import action_gap, zero_one_values
+from capi.policies import Constant
+from capi.policy_spaces import Thresholds
+from capi.types import Policy
+from capi.validation import Ints
+
+EVALUATION_TOLERANCE = 1e-8  # to which policy iteration's evaluations are counted in sweeps
+
+
+def run(setting: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record of one setting: ``losses[k]`` is that of pi_k, ``sweeps`` and ``seconds`` add up."""
+    chain = ChainWalk(variant=setting["variant"], success=setting["success"], reward_on=setting["reward_on"])
+    mdp = _mirrored(chain.mdp) if setting["ties"] == "last" else chain.mdp
+    leftwards = (setting["start"] == "all-left") != (setting["ties"] == "last")
+    start = Constant(LEFT if leftwards else RIGHT, n_actions=2)
+    return {**setting, **_METHODS[setting["method"]](mdp, start, setting["n_iterations"])}
+
+
+def _capi(mdp: FiniteMDP, start: Policy, n_iterations: int) -> dict[str, Any]:
+    learner = CAPI(Exact(mdp, sweeps=1), Thresholds(), mdp.discount, n_iterations, initial_policy=start)
+    return _measured(mdp, start, learner.iterate(), sweeps_each=1)
+
+
+def _value_iteration(mdp: FiniteMDP, start: Policy, n_iterations: int) -> dict[str, Any]:  # noqa: ARG001
+    """Value iteration starts from Q = 0, whose greedy policy is the tie rule's, whatever the start."""
+    greedy_of_zero = Constant(LEFT, n_actions=2)
+    learner = ValueIteration(mdp, n_iterations, tolerance=None)
+    return _measured(mdp, greedy_of_zero, learner.iterate(), sweeps_each=1)
+
+
+def _policy_iteration(mdp: FiniteMDP, start: Policy, n_iterations: int) -> dict[str, Any]:
+    """Policy iteration stops when it has converged; its last policy stands for the rest.
+
+    It solves a linear system for each policy; ``sweeps`` counts what evaluating by sweeps takes instead.
+    """
+    learner = PolicyIteration(mdp, n_iterations, initial_policy=start)
+    iterations = list(learner.iterate())
+    record = _measured(mdp, start, iterations)
+    evaluated = [start, *(iteration.policy for iteration in iterations)][: len(iterations)]
+    counts = [mdp.values_by_sweeps(policy, tolerance=EVALUATION_TOLERANCE)[1] for policy in evaluated]
+    record["sweeps"] = [0, *np.cumsum(counts).tolist()]
+    record["converged"] = len(iterations)
+    for values in (record["losses"], record["sweeps"], record["seconds"]):
+        values += [values[-1]] * (n_iterations + 1 - len(values))
+    return record
+
+
+def _zero_one(mdp: FiniteMDP, start: Policy, n_iterations: int) -> dict[str, Any]:  # noqa: ARG001
+    """Minimise the 0/1 loss given Q*: that is one policy, so the same loss at every iteration."""
+    q = mdp.optimal_action_values
+    chosen = Thresholds().improve(mdp.states, zero_one_values(q))
+    by_gap = Thresholds().improve(mdp.states, q)
+    optimal, gap = q.argmax(axis=1), action_gap(q)
+    return {
+        "losses": [mdp.performance_loss(chosen)] * (n_iterations + 1),
+        "best_in_space": _least_loss(mdp),
+        "zero_one": _mistakes(chosen.act(mdp.states), optimal, gap),
+        "gap_weighted": _mistakes(by_gap.act(mdp.states), optimal, gap),
+    }
+
+
+_METHODS = {"capi": _capi, "vi": _value_iteration, "pi": _policy_iteration, "zero-one": _zero_one}
+
+
+def half_spaces(n_states: int) -> Iterable[Ints]:
+    """Yield the paper's policy space: one action on states 0 .. p-1, the other on the rest, 1 <= p <= S."""
+    for low in (LEFT, RIGHT):
+        for p in range(1, n_states + 1):
+            yield np.where(np.arange(n_states) < p, low, 1 - low)
+
+
+def _least_loss(mdp: FiniteMDP) -> float:
+    """Return the least performance loss of a policy in the space, by trying them all."""
+    return min(mdp.performance_loss(actions) for actions in half_spaces(mdp.n_states))
+
+
+def _measured(mdp: FiniteMDP, start: Policy, iterations: Iterable[Iteration], sweeps_each: int = 0) -> dict[str, Any]:
+    losses, seconds = [mdp.performance_loss(start)], [0.0]
+    for iteration in iterations:
+        losses.append(losses[-1] if iteration.changed == 0 else mdp.performance_loss(iteration.policy))
+        seconds.append(seconds[-1] + iteration.seconds)
+    return {"losses": losses, "sweeps": [k * sweeps_each for k in range(len(losses))], "seconds": seconds}
+
+
+def _mistakes(actions: Ints, optimal: Ints, gap: Any) -> dict[str, float]:
+    """Return how many states differ from the optimal policy, and the mean gap there."""
+    wrong = actions != optimal
+    return {"states": int(wrong.sum()), "mean_gap": float(gap[wrong].mean()) if wrong.any() else 0.0}
+
+
+def _mirrored(mdp: FiniteMDP) -> FiniteMDP:
+    """Return the chain seen from its other end, so that ties between cuts and actions go the other way."""
+    rows = [mdp.transition_matrix(np.full(mdp.n_states, action))[::-1, ::-1] for action in (RIGHT, LEFT)]
+    return FiniteMDP(np.stack(rows), mdp.rewards[::-1, ::-1], mdp.discount)

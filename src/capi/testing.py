@@ -1,0 +1,218 @@
+"""Contract checks for people who plug in their own evaluator, policy space or domain.
+
+Each raises AssertionError with the rule that was broken. We run them over everything that we ship::
+
+    from capi.testing import check_policy_space
+    check_policy_space(MySpace())
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from capi.loss import gap_weighted_loss
+from capi.policies import Constant, Uniform
+from capi.transitions import Transitions
+from capi.types import Domain, Policy, PolicyEvaluator, PolicySpace, QFunction
+from capi.validation import Bools, Floats
+
+
+def check_evaluator(
+    evaluator: PolicyEvaluator,
+    *,
+    transitions: Transitions | None = None,
+    discount: float = 0.9,
+    needs_transitions: bool = True,
+    seed: int = 0,
+) -> None:
+    """Check the contract of a `PolicyEvaluator`.
+
+    Parameters
+    ----------
+    evaluator : PolicyEvaluator
+    transitions : Transitions, optional
+        The batch to evaluate on. By default random states with two features and three actions.
+    discount : float
+        The model's, for an evaluator that holds a model.
+    needs_transitions : bool
+        False for an evaluator that holds a model: it is then also called without a batch.
+    seed : int
+    """
+    assert isinstance(evaluator, PolicyEvaluator), "an evaluator must have the method evaluate"
+    batch = random_batch(seed) if transitions is None else transitions
+    before = {name: array.copy() for name, array in _arrays_of(batch).items()}
+    states, n_actions = batch.states, batch.n_actions
+
+    def evaluate(policy: Policy, data: Transitions | None = batch, **options: Any) -> QFunction:
+        rng = np.random.default_rng(seed + 1)
+        return evaluator.evaluate(policy, data, discount=discount, states=states, rng=rng, **options)
+
+    constant = Constant(0, n_actions)
+    q = evaluate(constant)
+    values = _checked_q(q, states, n_actions)
+    np.testing.assert_array_equal(evaluate(constant).values(states), values, "same rng must give the same Q")
+    np.testing.assert_array_equal(q.values(states), values, "values must not change from call to call")
+    np.testing.assert_array_equal(
+        q.values(states[::-1]), values[::-1], "the value of a state must not depend on others"
+    )
+    without_rng = evaluator.evaluate(constant, batch, discount=discount, states=states).values(states)
+    again = evaluator.evaluate(constant, batch, discount=discount, states=states).values(states)
+    np.testing.assert_array_equal(without_rng, again, "rng=None must mean a fixed seed")
+    _checked_q(evaluate(constant, previous=q), states, n_actions)
+    _checked_q(evaluate(Uniform(n_actions)), states, n_actions)
+    if needs_transitions:
+        _check_no_bootstrap_past_the_end(evaluate, batch, values)
+    else:
+        np.testing.assert_array_equal(evaluate(constant, None).values(states), values, "a model must not need a batch")
+    for name, array in _arrays_of(batch).items():
+        np.testing.assert_array_equal(array, before[name], f"evaluate must not write to transitions.{name}")
+
+
+def check_policy_space(space: PolicySpace, *, n_actions: int = 3, n_features: int = 2, seed: int = 0) -> None:
+    """Check the contract of a `PolicySpace`, on random states and values."""
+    assert isinstance(space, PolicySpace), "a policy space must have the method improve"
+    rng = np.random.default_rng(seed)
+    states = rng.normal(size=(60, n_features))
+    q_values = rng.normal(size=(60, n_actions))
+    before = states.copy(), q_values.copy()
+
+    def improve(values: Floats = q_values, **options: Any) -> Policy:
+        q = NearestQ(states, values)
+        return space.improve(states, values, q=q, rng=np.random.default_rng(seed + 1), **options)
+
+    policy = improve()
+    actions = check_policy(policy, states, n_actions)
+    np.testing.assert_array_equal(improve().act(states), actions, "same rng must give the same policy")
+    one, other = (space.improve(states, q_values, q=NearestQ(states, q_values)).act(states) for _ in range(2))
+    np.testing.assert_array_equal(one, other, "rng=None must mean a fixed seed")
+    np.testing.assert_array_equal(improve(previous=policy).act(states).shape, (60,), "previous must be accepted")
+
+    offset = rng.integers(-8, 8, size=(60, 1)).astype(np.float64)
+    eighths = np.round(q_values * 8) / 8  # sums of these are exact, so that only the rule is tested
+    plain, shifted, doubled = (improve(v).act(states) for v in (eighths, eighths + offset, eighths * 2))
+    np.testing.assert_array_equal(shifted, plain, "adding f(x) to all values of a state must not change the policy")
+    np.testing.assert_array_equal(doubled, plain, "scaling the values must not change the policy")
+    weighted = improve(weights=np.full(60, 2.0)).act(states)
+    np.testing.assert_array_equal(weighted, actions, "equal weights must not change the policy")
+
+    worst = max(gap_weighted_loss(q_values, np.full(60, a)) for a in range(n_actions))
+    assert gap_weighted_loss(q_values, actions) <= worst, "the policy must not lose more than the worst constant action"
+    check_policy(improve(np.zeros((60, n_actions))), states, n_actions)
+    only = space.improve(states[:1], q_values[:1], q=NearestQ(states[:1], q_values[:1]))
+    check_policy(only, states, n_actions)
+    single = space.improve(states, q_values[:, :1], q=NearestQ(states, q_values[:, :1]))
+    np.testing.assert_array_equal(single.act(states), 0, "with one action there is nothing to choose")
+    for array, old, name in zip((states, q_values), before, ("states", "q_values"), strict=True):
+        np.testing.assert_array_equal(array, old, f"improve must not write to {name}")
+
+
+def check_policy(policy: Policy, states: Floats, n_actions: int) -> Any:
+    """Check the contract of a `Policy` on ``states`` (n, d) and return its actions (n,)."""
+    assert isinstance(policy, Policy), "a policy must have n_actions, act and probabilities"
+    assert policy.n_actions == n_actions, f"n_actions must be {n_actions}, is {policy.n_actions}"
+    n, before = len(states), states.copy()
+    actions, p = policy.act(states), policy.probabilities(states)
+    assert actions.shape == (n,), f"act must return shape ({n},), returned {actions.shape}"
+    assert actions.dtype.kind == "i", f"act must return integers, returned {actions.dtype}"
+    assert ((actions >= 0) & (actions < n_actions)).all(), "actions must lie in 0..n_actions - 1"
+    assert p.shape == (n, n_actions), f"probabilities must have shape {(n, n_actions)}, have {p.shape}"
+    assert (p >= 0).all(), "probabilities must not be negative"
+    np.testing.assert_allclose(p.sum(axis=1), 1, err_msg="probabilities must sum to one in each state")
+    np.testing.assert_array_equal(p.argmax(axis=1), actions, "act must be the (lowest) most probable action")
+    np.testing.assert_array_equal(policy.act(states[::-1]), actions[::-1], "a decision must not depend on other states")
+    np.testing.assert_array_equal(states, before, "act must not write to its input")
+    return actions
+
+
+def check_domain(domain: Domain, *, n: int = 200, seed: int = 0) -> None:
+    """Check the contract of a `Domain` on ``n`` start states and every action."""
+    assert isinstance(domain, Domain), "a domain must have n_actions, feature_names, action_labels, initial and step"
+    assert len(domain.action_labels) == domain.n_actions, "there must be one label an action"
+    d = len(domain.feature_names)
+    states = domain.initial(n, np.random.default_rng(seed))
+    assert states.shape == (n, d), f"initial must return shape {(n, d)}, returned {states.shape}"
+    assert states.dtype == np.float64, f"states must be float64, are {states.dtype}"
+    again = domain.initial(n, np.random.default_rng(seed))
+    np.testing.assert_array_equal(again, states, "same rng must give the same start states")
+    for action in range(domain.n_actions):
+        actions = np.full(n, action)
+        first = domain.step(states.copy(), actions, np.random.default_rng(seed))
+        _check_step(first, n, d)
+        kept = states.copy()
+        for one, other in zip(first, domain.step(kept, actions, np.random.default_rng(seed)), strict=True):
+            np.testing.assert_array_equal(one, other, "same rng must give the same step: a domain has no state")
+        np.testing.assert_array_equal(kept, states, "step must not write to its input")
+    allowed = getattr(domain, "allowed", None)
+    if allowed is not None:
+        mask: Bools = allowed(states)
+        assert mask.shape == (n, domain.n_actions), f"allowed must return shape {(n, domain.n_actions)}"
+        assert mask.any(axis=1).all(), "every state must allow an action"
+
+
+def random_batch(seed: int = 0, *, n_episodes: int = 20, n_actions: int = 3) -> Transitions:
+    """Return a batch of random walks in the plane, episodes of up to six rows, some terminated."""
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, 7, size=n_episodes)
+    n = int(lengths.sum())
+    states = rng.normal(size=(n, 2))
+    actions = rng.permutation(np.arange(n) % n_actions)
+    last = np.zeros(n, dtype=bool)
+    last[np.cumsum(lengths) - 1] = True
+    return Transitions(
+        states,
+        actions,
+        rewards=states[:, 0] + 0.5 * actions,
+        next_states=states + rng.normal(size=(n, 2)),
+        terminated=last & (rng.random(n) < 0.5),
+        n_actions=n_actions,
+        episode=np.repeat(np.arange(n_episodes), lengths),
+    )
+
+
+class NearestQ:
+    """The values of the nearest known state: a `QFunction` through given points, for checks."""
+
+    def __init__(self, states: Floats, q_values: Floats) -> None:
+        self.states, self.q_values = states, q_values
+        self.n_actions = q_values.shape[1]
+
+    def values(self, states: Floats) -> Floats:
+        """Return the values at the nearest points; ``states`` (n, d) -> (n, A)."""
+        distance = np.square(states[:, None, :] - self.states[None, :, :]).sum(axis=2)
+        return self.q_values[distance.argmin(axis=1)]
+
+
+def _checked_q(q: QFunction, states: Floats, n_actions: int) -> Floats:
+    assert isinstance(q, QFunction), "evaluate must return a QFunction: n_actions and values"
+    assert q.n_actions == n_actions, f"Q must have {n_actions} actions, has {q.n_actions}"
+    values = q.values(states)
+    assert values.shape == (len(states), n_actions), f"values must have shape (n, n_actions), have {values.shape}"
+    assert np.isfinite(values).all(), "values must be finite"
+    return values
+
+
+def _check_no_bootstrap_past_the_end(evaluate: Any, batch: Transitions, values: Floats) -> None:
+    """After a terminated row nothing follows, so its next state must not matter."""
+    arrays = _arrays_of(batch)
+    arrays["next_states"] = np.where(batch.terminated[:, None], batch.next_states[::-1], batch.next_states)
+    changed = Transitions(**arrays, n_actions=batch.n_actions)
+    other = evaluate(Constant(0, batch.n_actions), changed).values(batch.states)
+    np.testing.assert_array_equal(other, values, "the next state of a terminated row must not matter")
+
+
+def _check_step(step: tuple[Floats, Floats, Bools], n: int, d: int) -> None:
+    assert len(step) == 3, "step must return next states, rewards and terminated"
+    following, rewards, terminated = step
+    assert following.shape == (n, d), f"next states must have shape {(n, d)}, have {following.shape}"
+    assert rewards.shape == (n,), f"rewards must have shape {(n,)}, have {rewards.shape}"
+    assert terminated.shape == (n,), f"terminated must have shape {(n,)}, has {terminated.shape}"
+    assert terminated.dtype == np.bool_, f"terminated must be bool, is {terminated.dtype}"
+    assert np.isfinite(following).all(), "next states must be finite"
+    assert np.isfinite(rewards).all(), "rewards must be finite"
+
+
+def _arrays_of(batch: Transitions) -> dict[str, Any]:
+    names = ("states", "actions", "rewards", "next_states", "terminated", "episode", "propensity", "weight")
+    return {name: getattr(batch, name) for name in names if getattr(batch, name) is not None}

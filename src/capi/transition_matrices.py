@@ -1,0 +1,90 @@
+"""Transition probabilities of all actions in one matrix of A*S rows, row ``a * S + x``, dense or sparse."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+
+from capi.errors import InvalidInput
+from capi.validation import ROW_SUM_TOLERANCE, Floats, Ints
+
+Matrix: TypeAlias = Any  # ndarray or scipy.sparse array: there is no common type
+
+
+def stacked_transitions(P: ArrayLike | Sequence[Matrix]) -> tuple[Matrix, int, int]:
+    """Return the checked matrix (A*S, S), A and S; ``P`` is (A, S, S) or a sequence of sparse (S, S)."""
+    if sp.issparse(P):
+        raise InvalidInput("P must be a sequence of sparse arrays, one an action; got a single one.")
+    is_sparse = isinstance(P, Sequence) and any(sp.issparse(part) for part in P)
+    stacked, n_actions = _stacked_sparse(P) if is_sparse else _stacked_dense(P)
+    n_states = stacked.shape[1]
+    entries = sp.coo_array(stacked)  # explicit entries only; zeros need no check
+    _check_probabilities(entries, n_states)
+    _check_row_sums(np.asarray(stacked.sum(axis=1)).ravel(), n_states)
+    return stacked, n_actions, n_states
+
+
+def scaled_rows(matrix: Matrix, factors: Floats) -> Matrix:
+    """Return ``matrix`` with each row multiplied by its factor."""
+    return sp.diags_array(factors) @ matrix if sp.issparse(matrix) else factors[:, None] * matrix
+
+
+def drawn_columns(cumulative: Floats, ends: Ints, columns: Ints, rows: Ints, rng: np.random.Generator) -> Ints:
+    """Draw a column for each of ``rows`` (n,) by inverting that row's part of the running sum.
+
+    ``cumulative`` is the running sum of all entries of a csr matrix, ``ends`` its indptr, ``columns`` its indices.
+    """
+    padded = np.append(0.0, cumulative)
+    low, high = padded[ends[rows]], padded[ends[rows + 1]]
+    target = low + rng.random(len(rows)) * (high - low)
+    position = np.searchsorted(cumulative, target, side="right")
+    return columns[np.clip(position, ends[rows], ends[rows + 1] - 1)]
+
+
+def _stacked_sparse(P: Any) -> tuple[Matrix, int]:
+    blocks = [sp.csr_array(part, dtype=np.float64) for part in P]
+    n_states = blocks[0].shape[0]
+    for a, block in enumerate(blocks):
+        if block.shape != (n_states, n_states):
+            raise InvalidInput(f"P[{a}] must have shape ({n_states}, {n_states}); got {block.shape}.")
+    stacked = sp.vstack(blocks, format="csr")
+    stacked.sum_duplicates()
+    stacked.eliminate_zeros()
+    return stacked, len(blocks)
+
+
+def _stacked_dense(P: Any) -> tuple[Matrix, int]:
+    try:
+        dense = np.array(P, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput("P must be numbers of shape (n_actions, n_states, n_states).") from error
+    if dense.ndim != 3 or dense.shape[1] != dense.shape[2] or 0 in dense.shape:
+        raise InvalidInput(
+            f"P must have shape (n_actions, n_states, n_states), or be a sequence of sparse arrays; got {dense.shape}."
+        )
+    return dense.reshape(-1, dense.shape[2]), len(dense)
+
+
+def _check_probabilities(entries: Matrix, n_states: int) -> None:
+    bad = ~(entries.data >= 0)  # NaN too
+    if bad.any():
+        k = int(np.argmax(bad))
+        (a, x), y = divmod(int(entries.row[k]), n_states), int(entries.col[k])
+        raise InvalidInput(
+            f"P must be probabilities, neither negative nor NaN; P[{a}][{x}, {y}] = {entries.data[k]} "
+            f"(action {a}, state {x}, next state {y})."
+        )
+
+
+def _check_row_sums(sums: Floats, n_states: int) -> None:
+    bad = np.flatnonzero(~(np.abs(sums - 1) <= ROW_SUM_TOLERANCE))
+    if bad.size:
+        a, x = divmod(int(bad[0]), n_states)
+        raise InvalidInput(
+            f"P must have rows that sum to one; {bad.size} of {len(sums)} do not, first action {a}, state {x}: "
+            f"P[{a}][{x}] sums to {sums[bad[0]]:.10g}. A state that ends the process leads to itself with probability 1."
+        )
