@@ -27,7 +27,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import connected_components
 
 from capi.errors import InvalidInput
-from capi.linear_systems import solve_discounted, solve_stationary
+from capi.linear_systems import relative_error, solve_discounted, solve_stationary
 from capi.loss import greedy
 from capi.policies import Tabular, one_hot
 from capi.transition_matrices import Matrix, drawn_columns, scaled_rows, stacked_transitions
@@ -197,12 +197,22 @@ class FiniteMDP:
         """Return the greedy policy of ``q`` (S, A), lowest action among equals."""
         return Tabular(greedy(self._table(q)), self.n_actions)
 
+    def improved(self, actions: Ints, q: Floats) -> Ints:
+        """Return the greedy actions of ``q`` (S, A), keeping those of ``actions`` (S,) that are as good.
+
+        "As good" allows for the error of `values`, so that rounding cannot make policy iteration wander
+        among ties for ever.
+        """
+        slack = 2 * relative_error(self.n_states, self.discount) * np.abs(q).max()
+        old_values = np.take_along_axis(q, actions[:, None], axis=1)[:, 0]
+        return np.where(old_values >= q.max(axis=1) - slack, actions, greedy(q))
+
     @cached_property
     def optimal_policy(self) -> Tabular:
         """An optimal policy, found by policy iteration that keeps the old action among ties."""
         policy = self.greedy(self.rewards)
         for _ in range(MAX_IMPROVEMENTS):
-            improved = improved_actions(self.action_values(policy), policy.actions)
+            improved = self.improved(policy.actions, self.action_values(policy))
             if np.array_equal(improved, policy.actions):
                 return policy
             policy = Tabular(improved, self.n_actions)
@@ -305,14 +315,3 @@ class FiniteMDP:
         """The running sum of all probabilities, where each row ends in it, and the columns."""
         matrix = sp.csr_array(self._stacked)
         return np.cumsum(matrix.data), matrix.indptr.astype(np.int64), matrix.indices.astype(np.int64)
-
-
-def improved_actions(q_values: Floats, old_actions: Ints, tolerance: float = 1e-12) -> Ints:
-    """Return greedy actions (n,), keeping the old one where it is as good.
-
-    Rounding must not make policy iteration wander among ties for ever: an action counts as good as the
-    best when it is within ``tolerance`` times the largest value.
-    """
-    slack = tolerance * np.abs(q_values).max()
-    old_values = np.take_along_axis(q_values, old_actions[:, None], axis=1)[:, 0]
-    return np.where(old_values >= q_values.max(axis=1) - slack, old_actions, greedy(q_values))

@@ -21,6 +21,12 @@ KRYLOV_STEPS = 500
 STALLED_SWEEPS = 20
 
 
+def relative_error(n_states: int, discount: float) -> float:
+    """Return how far `solve_discounted` may be off, relative to the largest value: rounding, or the certificate."""
+    rounding = 4 * np.finfo(np.float64).eps / (1 - discount)
+    return float(rounding if n_states <= DENSE_LIMIT else max(rounding, RELATIVE_ERROR))
+
+
 def solve_discounted(matrix: Any, b: Floats, discount: float, norm: float = np.inf) -> Floats:
     """Return x with x = b + discount * matrix @ x.
 

@@ -19,6 +19,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
 
+LARGEST_INTEGER = 2.0**53  # above it float64 does not have every integer
 ROW_SUM_TOLERANCE = 1e-8  # probabilities read from text files seldom sum to one more exactly
 
 
@@ -72,25 +73,20 @@ def as_state_index(states: ArrayLike, n_states: int) -> Ints:
 
 def as_integers(value: ArrayLike, name: str) -> Ints:
     """Return ``value`` (n,) as int64; floats are accepted when they are whole numbers."""
-    array = np.asarray(value)
-    if array.ndim == 1 and array.dtype.kind in "iu":
+    array = _array(value, name)
+    if array.ndim == 1 and array.dtype.kind == "i":
         return array.astype(np.int64, copy=False)
-    numbers = as_floats(value, name, ndim=1)
-    fractional = np.flatnonzero(numbers != np.floor(numbers))
-    if fractional.size:
-        i = int(fractional[0])
-        raise InvalidInput(
-            f"{name} must be whole numbers; {fractional.size} of {len(numbers)} are not, "
-            f"first {name}[{i}] = {numbers[i]}."
-        )
+    numbers = as_floats(array, name, ndim=1)
+    whole = (numbers == np.floor(numbers)) & (np.abs(numbers) < LARGEST_INTEGER)
+    check_rows(whole, numbers, name, "must be whole numbers")
     return numbers.astype(np.int64)
 
 
 def as_flags(value: ArrayLike, name: str, *, shape: tuple[int, ...]) -> Bools:
     """Return ``value`` as booleans of ``shape``; 0 and 1 are accepted."""
-    array = np.asarray(value)
+    array = _array(value, name)
     if array.dtype != np.bool_:
-        array = _numeric(value, name)
+        array = _numeric(array, name)
         bad = (array != 0) & (array != 1)
         if bad.any():
             where = np.unravel_index(int(np.argmax(bad)), array.shape)
@@ -204,7 +200,7 @@ def as_names(value: Sequence[Any], name: str, count: int) -> tuple[Any, ...]:
     """Return ``value`` as a tuple of ``count`` distinct names."""
     if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
         raise InvalidInput(f"{name} must be a sequence of names; got {value!r}.")
-    names = tuple(item.item() if isinstance(item, np.generic) else item for item in value)
+    names = tuple(_plain(item) for item in value)
     if len(names) != count:
         raise InvalidInput(f"{name} must have {count} entries; got {len(names)}: {_shortened(names)}.")
     seen: set[Any] = set()
@@ -219,25 +215,34 @@ def _is_real(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
+def _array(value: ArrayLike, name: str) -> NDArray[Any]:
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError) as error:
+        raise InvalidInput(f"{name} must be a regular array of numbers; its rows have unequal lengths.") from error
+
+
 def _numeric(value: ArrayLike, name: str) -> Floats:
     """Return ``value`` as float64, or say which element is not a number."""
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise InvalidInput(f"{name} must be a regular array of numbers; its rows have unequal lengths.") from error
+    array = _array(value, name)
     if array.dtype.kind in "fiub":
         return array.astype(np.float64, copy=False)
-    if array.dtype.kind in "OUS":
-        for where, item in np.ndenumerate(array):
-            try:
-                float(item)
-            except (TypeError, ValueError) as error:
-                raise InvalidInput(
-                    f"{name} must be numbers; first culprit {name}[{_index(where)}] = {item!r}. "
-                    "Code categories as numbers; write a missing value as NaN."
-                ) from error
-        return array.astype(np.float64)
-    raise InvalidInput(f"{name} must be real numbers; got an array of type {array.dtype}.")
+    if array.dtype.kind not in "OUS":
+        raise InvalidInput(f"{name} must be real numbers; got an array of type {array.dtype}.")
+    numbers = np.empty(array.shape)
+    for where, item in np.ndenumerate(array):
+        try:
+            numbers[where] = float(item)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise InvalidInput(
+                f"{name} must be numbers; first culprit {name}[{_index(where)}] = {_plain(item)!r}. "
+                "Code categories as numbers; write a missing value as NaN."
+            ) from error
+    return numbers
+
+
+def _plain(item: Any) -> Any:
+    return item.item() if isinstance(item, np.generic) else item
 
 
 def _reshape_advice(name: str, ndim: int, array: NDArray[Any]) -> str:

@@ -13,12 +13,12 @@ import numpy as np
 
 from capi.errors import InvalidInput
 from capi.evaluators import Exact
-from capi.finite_mdp import FiniteMDP, improved_actions
+from capi.finite_mdp import FiniteMDP
 from capi.iteration import Learner, Loop, Update
 from capi.policies import Tabular
 from capi.policy_spaces import Unrestricted
 from capi.types import Policy, QFunction
-from capi.validation import Bools, Floats, as_q_values
+from capi.validation import Bools, Floats
 
 
 class ValueIteration(Learner):
@@ -39,7 +39,7 @@ class ValueIteration(Learner):
     >>> mdp = FiniteMDP(P=[np.eye(2), 1 - np.eye(2)], R=[[0.0, 0.0], [1.0, 1.0]], discount=0.9)
     >>> learner = ValueIteration(mdp).fit()
     >>> learner.predict(mdp.states), len(learner.history_)
-    (array([1, 0]), 220)
+    (array([1, 0]), 196)
     """
 
     def __init__(self, mdp: FiniteMDP, n_iterations: int = 10_000, *, tolerance: float | None = 1e-8) -> None:
@@ -89,7 +89,7 @@ class ModifiedPolicyIteration(Learner):
 class PolicyIteration(Learner):
     r"""Policy iteration: :math:`Q^{\pi_k}` exactly, then the greedy policy, until it no longer changes.
 
-    Among actions that are equally good (to 1e-12 of the largest value) the old one stays, so that rounding
+    Among actions that are equally good, to the error of the evaluation, the old one stays, so that rounding
     cannot make the policies cycle.
 
     Parameters
@@ -118,7 +118,7 @@ class PolicyIteration(Learner):
         """Return exact evaluation, all policies, and a stop at the first round without change."""
         return Loop(
             Exact(self.mdp),
-            _AllTables(),
+            _AllTables(self.mdp),
             self.mdp.discount,
             self.n_iterations,
             initial_policy=self.initial_policy,
@@ -126,9 +126,11 @@ class PolicyIteration(Learner):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _AllTables:
     """All policies on the states of a finite MDP, which come in order; the old action stays among ties."""
+
+    mdp: FiniteMDP
 
     def improve(
         self,
@@ -141,9 +143,9 @@ class _AllTables:
         weights: Floats | None = None,  # noqa: ARG002
         rng: np.random.Generator | None = None,  # noqa: ARG002
     ) -> Tabular:
-        values = as_q_values(q_values, n_rows=len(states))
-        old = np.zeros(len(states), dtype=np.int64) if previous is None else previous.act(states)
-        return Tabular(improved_actions(values, old), values.shape[1])
+        if previous is None:
+            return self.mdp.greedy(q_values)
+        return Tabular(self.mdp.improved(previous.act(states), q_values), self.mdp.n_actions)
 
 
 def _until_settled(factor: float, tolerance: float | None) -> Update | None:

@@ -1,0 +1,9 @@
+"""What every test and doctest has at hand."""
+
+import numpy as np
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def _names_in_doctests(doctest_namespace: dict[str, object]) -> None:
+    doctest_namespace["np"] = np

@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+
+from capi.errors import InvalidInput
+from capi.policy_spaces import Partition
+from capi.testing import check_policy_space
+
+
+def first_digit(states):
+    return np.floor(states[:, 0])
+
+
+def test_keeps_the_contract():
+    check_policy_space(Partition(first_digit))
+    check_policy_space(Partition(lambda states: np.zeros(len(states), dtype=int)))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_cell_plays_the_action_with_the_largest_summed_value(seed):
+    rng = np.random.default_rng(seed)
+    states, q, weights = rng.uniform(0, 5, size=(40, 1)), rng.normal(size=(40, 3)), rng.random(40)
+    policy = Partition(first_digit).improve(states, q, weights=weights)
+    for cell in range(5):
+        inside = first_digit(states) == cell
+        expected = (weights[inside, None] * q[inside]).sum(axis=0).argmax()
+        assert (policy.act(states[inside]) == expected).all()
+
+
+def test_one_state_that_matters_outvotes_two_that_do_not():
+    policy = Partition(first_digit).improve([[0.1], [0.2], [0.3]], [[0.1, 0.0], [0.1, 0.0], [0.0, 9.0]])
+    assert policy.act(np.array([[0.5]]))[0] == 1
+
+
+def test_cells_without_data_play_the_default():
+    policy = Partition(first_digit, default=2).improve([[5.0]], [[1.0, 0.0, 0.0]])
+    np.testing.assert_array_equal(policy.act(np.array([[5.5], [4.0], [6.0], [-1e9]])), [0, 2, 2, 2])
+
+
+def test_masks_play_the_best_that_is_allowed():
+    allowed = np.array([[True, True, True], [True, True, True]])
+    policy = Partition(first_digit).improve([[0.0], [0.5]], [[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]], allowed=allowed)
+    masks = np.array([[True, True, True], [False, True, True], [False, False, True]])
+    np.testing.assert_array_equal(policy.act(np.zeros((3, 1)), masks), [0, 1, 2])
+    with pytest.raises(InvalidInput, match="pass allowed"):
+        policy.act(np.zeros((3, 1)))
+
+
+def test_actions_that_are_not_allowed_do_not_count():
+    """The third action looks best, but only where nobody may take it."""
+    allowed = np.array([[True, True, False], [True, True, False], [True, True, True]])
+    q = np.array([[1.0, 0.0, 99.0], [1.0, 0.0, 99.0], [0.0, 0.5, -1.0]])
+    policy = Partition(first_digit).improve([[0.1], [0.2], [0.3]], q, allowed=allowed)
+    np.testing.assert_array_equal(policy.act(np.full((3, 1), 0.1), allowed), [0, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("space", "words"),
+    [
+        (Partition(lambda states: states), r"index\(states\) must have one dimension"),
+        (Partition(lambda states: [0]), r"index\(states\) must have shape \(2,\)"),
+        (Partition(lambda states: states[:, 0] + 0.5), r"index\(states\) must be whole numbers"),
+        (Partition(first_digit, default=5), r"default must lie in 0..1"),
+    ],
+)
+def test_bad_partitions_are_refused(space, words):
+    with pytest.raises(InvalidInput, match=words):
+        space.improve([[0.0], [1.0]], [[0.0, 1.0], [1.0, 0.0]])

@@ -1,0 +1,139 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+import naive
+from capi.errors import InvalidInput
+from capi.policy_spaces import Thresholds
+from capi.testing import check_policy_space
+
+small_problems = st.tuples(st.integers(1, 8), st.integers(1, 3), st.integers(1, 4)).flatmap(
+    lambda size: st.tuples(
+        arrays(np.float64, size[:2], elements=st.integers(0, 4).map(float)),
+        arrays(np.float64, (size[0], size[2]), elements=st.integers(-4, 4).map(float)),
+        arrays(np.float64, size[0], elements=st.integers(1, 3).map(float)),
+    )
+)
+
+
+def chosen(policy):
+    return policy.feature, policy.cut, policy.low, policy.high
+
+
+def test_keeps_the_contract():
+    check_policy_space(Thresholds())
+    check_policy_space(Thresholds(feature=1))
+
+
+@settings(max_examples=400, deadline=None)
+@given(small_problems)
+def test_finds_the_least_loss_of_all(problem):
+    states, q_values, weights = problem
+    policy = Thresholds().improve(states, q_values, weights=weights)
+    found = naive.policy_loss(q_values, policy.act(states), weights)
+    assert found == naive.best_threshold(states, q_values, weights)
+
+
+@settings(max_examples=200, deadline=None)
+@given(small_problems, st.randoms(use_true_random=False))
+def test_the_order_of_rows_does_not_matter(problem, random):
+    states, q_values, weights = problem
+    order = np.array(random.sample(range(len(states)), len(states)))
+    one = Thresholds().improve(states, q_values, weights=weights)
+    other = Thresholds().improve(states[order], q_values[order], weights=weights[order])
+    assert chosen(one) == chosen(other)
+
+
+@settings(max_examples=200, deadline=None)
+@given(small_problems, st.integers(-5, 5))
+def test_a_function_of_the_state_and_a_scale_do_not_matter(problem, k):
+    states, q_values, _ = problem
+    offset = k * states[:, :1] ** 2
+    assert chosen(Thresholds().improve(states, q_values)) == chosen(Thresholds().improve(states, 4 * q_values + offset))
+
+
+@settings(max_examples=100, deadline=None)
+@given(small_problems)
+def test_a_weight_is_a_number_of_copies(problem):
+    states, q_values, weights = problem
+    copies = weights.astype(int)
+    weighted = Thresholds().improve(states, q_values, weights=weights)
+    repeated = Thresholds().improve(np.repeat(states, copies, axis=0), np.repeat(q_values, copies, axis=0))
+    assert chosen(weighted) == chosen(repeated)
+
+
+X = np.arange(4, dtype=float)[:, None]
+
+
+def test_without_gaps_the_lowest_constant_action_wins():
+    assert chosen(Thresholds().improve(X, np.zeros((4, 3)))) == (0, np.inf, 0, 0)
+
+
+def test_a_constant_policy_beats_a_cut_of_the_same_loss():
+    q = np.array([[0.0, 1.0], [0.0, 0.0], [0.0, 0.0], [0.0, 1.0]])
+    assert chosen(Thresholds().improve(X, q)) == (0, np.inf, 1, 1)
+
+
+def test_the_lowest_cut_wins_among_equal_ones():
+    q = np.array([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [0.0, 1.0]])
+    assert chosen(Thresholds().improve(X, q)) == (0, 0.5, 0, 1)
+
+
+def test_the_lowest_action_on_the_low_side_wins_among_equal_ones():
+    q = np.array([[0.0, 1.0, 1.0], [0.0, 1.0, 1.0], [9.0, 0.0, 0.0], [9.0, 0.0, 0.0]])
+    assert chosen(Thresholds().improve(X, q)) == (0, 1.5, 1, 0)
+
+
+def test_the_lowest_feature_wins_among_equal_ones():
+    q = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    assert Thresholds().improve(np.hstack([X, X, X]), q).feature == 0
+
+
+def test_differences_at_rounding_are_ties():
+    """A constant within 1e-12 of the total gap of the best cut is as good as that."""
+    q = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [0.0, 1e-13]])
+    assert chosen(Thresholds().improve(X, q)) == (0, np.inf, 0, 0)
+
+
+def test_the_cut_lies_between_neighbours_even_where_no_middle_exists():
+    low, high = 1.0, np.nextafter(1.0, 2.0)
+    states = np.array([[low], [high]])
+    policy = Thresholds().improve(states, np.array([[1.0, 0.0], [0.0, 1.0]]))
+    np.testing.assert_array_equal(policy.act(states), [0, 1])
+    huge = np.array([[-1.7e308], [1.7e308]])
+    policy = Thresholds().improve(huge, np.array([[1.0, 0.0], [0.0, 1.0]]))
+    np.testing.assert_array_equal(policy.act(huge), [0, 1])
+
+
+def test_a_chosen_feature_is_the_only_one_cut():
+    q = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    states = np.hstack([X, X[::-1] * 10, np.zeros((4, 1))])
+    assert chosen(Thresholds(feature=1).improve(states, q)) == (1, 15.0, 1, 0)
+    assert chosen(Thresholds(feature=2).improve(states, q)) == (2, np.inf, 0, 0)
+
+
+def test_rules_speak():
+    policy = Thresholds().improve(X, np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 5.0], [0.0, 5.0]]))
+    assert policy.rules() == "if x0 <= 1.5: 0\nelse: 1"
+    assert Thresholds().improve(X, np.zeros((4, 2))).rules() == "always 0"
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: Thresholds().improve(X, np.zeros((3, 2))), "one row a state: 4 rows"),
+        (
+            lambda: Thresholds().improve(np.full((2, 1), np.nan), np.zeros((2, 2))),
+            r"states\[:, 0\] must not be missing",
+        ),
+        (lambda: Thresholds(feature=3).improve(X, np.zeros((4, 2))), "feature must lie in 0..0; got 3"),
+        (lambda: Thresholds().improve(X, np.zeros((4, 2)), allowed=[[True, False]] * 4), "cannot honour masks"),
+        (lambda: Thresholds().improve(X, np.zeros((4, 2))).act(np.zeros((1, 2))), "must have 1 columns"),
+        (lambda: Thresholds().improve(X, np.full((4, 2), np.nan)), "q_values must be finite"),
+    ],
+)
+def test_bad_input_is_named(call, words):
+    with pytest.raises(InvalidInput, match=words):
+        call()

@@ -1,0 +1,48 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+def capi(*arguments, cwd=None):
+    command = [sys.executable, "-m", "capi.cli", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=300, check=False)
+
+
+def test_version_and_help():
+    assert capi("--version").stdout.startswith("capi ")
+    help_text = capi("reproduce", "--help").stdout
+    assert "Example: capi reproduce chain --out results/chain" in help_text
+
+
+def test_an_unknown_experiment_is_one_sentence_and_exit_code_1():
+    done = capi("reproduce", "nothing")
+    assert done.returncode == 1
+    assert done.stderr == "error: there is no experiment 'nothing'; there are: chain.\n"
+
+
+def test_a_file_in_the_way_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("keep me")
+    done = capi("reproduce", "chain", "--out", tmp_path / "file" / "below")
+    assert done.returncode == 1
+    assert "a file is in the way" in done.stderr
+    assert (tmp_path / "file").read_text() == "keep me"
+
+
+def test_a_wrong_option_is_usage_and_exit_code_2():
+    done = capi("reproduce", "chain", "--output", "x")
+    assert done.returncode == 2
+    assert "--output" in done.stderr
+
+
+HEAVY = {"numba", "matplotlib", "pandas", "sklearn"}
+
+
+@pytest.mark.parametrize(
+    "statement", ["import capi", "from capi import CAPI, FiniteMDP, Transitions", "import capi.cli"]
+)
+def test_heavy_libraries_are_paid_for_only_by_those_who_use_them(statement):
+    code = f"{statement}; import sys; print(*sorted(set(sys.modules) & {HEAVY!r}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
+    assert done.stdout.strip() == ""

@@ -1,0 +1,125 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from capi.errors import InvalidInput
+from capi.loss import (
+    action_gap,
+    gap_weighted_loss,
+    greedy,
+    regrets,
+    summed_regrets,
+    two_action_loss,
+    zero_one_loss,
+    zero_one_values,
+)
+
+Q2 = np.array([[1.0, 3.0], [2.0, 2.5], [4.0, 4.0]])
+Q3 = np.array([[1.0, 3.0, 2.0], [5.0, 5.0, 0.0]])
+
+# Values on a grid of quarters: sums of them are exact, so that equalities can be tested as such.
+quarters = st.integers(-40, 40).map(lambda k: k / 4)
+
+
+def tables(n_actions):
+    return st.integers(1, 12).flatmap(lambda n: arrays(np.float64, (n, n_actions), elements=quarters))
+
+
+def test_action_gap_of_two_actions_by_hand():
+    np.testing.assert_array_equal(action_gap(Q2), [2.0, 0.5, 0.0])
+
+
+def test_action_gap_refuses_three_actions_and_names_the_remedy():
+    with pytest.raises(InvalidInput, match="use regrets"):
+        action_gap(Q3)
+
+
+def test_regrets_by_hand():
+    np.testing.assert_array_equal(regrets(Q3), [[2.0, 0.0, 1.0], [0.0, 0.0, 5.0]])
+
+
+def test_regrets_with_masks_seek_the_best_among_the_allowed():
+    allowed = [[True, False, True], [True, True, True]]
+    np.testing.assert_array_equal(regrets(Q3, allowed), [[1.0, np.inf, 0.0], [0.0, 0.0, 5.0]])
+
+
+def test_greedy_takes_the_lowest_of_equal_actions():
+    np.testing.assert_array_equal(greedy(Q3), [1, 0])
+    np.testing.assert_array_equal(greedy(Q3, [[True, False, True], [False, True, True]]), [2, 1])
+
+
+def test_gap_weighted_loss_by_hand():
+    assert gap_weighted_loss(Q3, [0, 2]) == (2.0 + 5.0) / 2
+    assert gap_weighted_loss(Q3, [2, 1]) == 0.5
+    assert gap_weighted_loss(Q3, [1, 0]) == 0.0
+
+
+def test_gap_weighted_loss_weighs_rows():
+    assert gap_weighted_loss(Q3, [0, 2], weights=[3.0, 1.0]) == (3 * 2.0 + 5.0) / 4
+
+
+def test_two_action_loss_by_hand():
+    assert two_action_loss(Q2, [0, 0, 1]) == pytest.approx(2.5 / 3)
+
+
+def test_zero_one_loss_counts_a_tie_as_right():
+    assert zero_one_loss(Q3, [0, 1]) == 0.5
+    assert zero_one_loss(Q3, [0, 2]) == 1.0
+
+
+def test_zero_one_values_mark_every_maximiser():
+    np.testing.assert_array_equal(zero_one_values(Q3), [[0, 1, 0], [1, 1, 0]])
+
+
+@given(tables(2), st.randoms(use_true_random=False))
+def test_two_action_form_equals_the_general_one(q, random):
+    """Equation (1) is the general loss with two actions: the gap where the policy errs, else zero."""
+    actions = np.array([random.randrange(2) for _ in q])
+    assert two_action_loss(q, actions) == gap_weighted_loss(q, actions)
+
+
+@given(tables(4), st.randoms(use_true_random=False))
+def test_zero_one_values_turn_one_loss_into_the_other(q, random):
+    actions = np.array([random.randrange(4) for _ in q])
+    assert gap_weighted_loss(zero_one_values(q), actions) == zero_one_loss(q, actions)
+
+
+@given(tables(3))
+def test_least_regret_in_a_cell_is_the_largest_summed_value(q):
+    """Section 3: argmin_a sum of gaps where a errs = argmin_a sum of regrets = argmax_a sum of Q."""
+    sums = summed_regrets(q)
+    np.testing.assert_array_equal(sums == sums.min(), q.sum(axis=0) == q.sum(axis=0).max())
+    by_definition = [sum(row.max() - row[a] for row in q if row[a] != row.max()) for a in range(3)]
+    np.testing.assert_array_equal(sums, by_definition)
+
+
+@given(tables(3), st.randoms(use_true_random=False))
+def test_adding_a_function_of_the_state_changes_no_loss(q, random):
+    actions = np.array([random.randrange(3) for _ in q])
+    offset = np.array([[random.randrange(-9, 9)] for _ in q], dtype=float)
+    assert gap_weighted_loss(q + offset, actions) == gap_weighted_loss(q, actions)
+    np.testing.assert_array_equal(greedy(q + offset), greedy(q))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: gap_weighted_loss(Q3, [0]), r"actions must have shape \(2,\)"),
+        (lambda: gap_weighted_loss(Q3, [0, 3]), r"actions\[1\] = 3"),
+        (
+            lambda: gap_weighted_loss(Q3, [0, 0], allowed=[[False, True, True], [True] * 3]),
+            r"allowed.*actions\[0\] = 0",
+        ),
+        (lambda: greedy([[np.nan, 1.0]]), r"q_values must be finite.*q_values\[0, 0\]"),
+        (lambda: greedy([1.0, 2.0]), "two dimensions"),
+        (lambda: greedy(np.zeros((0, 2))), "at least one row"),
+        (lambda: greedy([[1.0, 2.0]], [[False, False]]), "must allow at least one action"),
+        (lambda: gap_weighted_loss(Q3, [0, 0], weights=[0.0, 0.0]), "positive sum"),
+        (lambda: gap_weighted_loss(Q3, [0, 0], weights=[1.0, -1.0]), r"weights\[1\] = -1"),
+    ],
+)
+def test_bad_input_is_named(call, words):
+    with pytest.raises(InvalidInput, match=words):
+        call()
