@@ -4,6 +4,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
+# One BLAS thread a worker: two workers with two threads each would wait for each other.
+test test-all: export OPENBLAS_NUM_THREADS := 1
+test test-all: export MKL_NUM_THREADS := 1
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-all lint fmt bench clean
 

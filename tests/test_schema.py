@@ -11,7 +11,7 @@ from capi.schema import Schema
 def test_labels_come_back_as_they_were_given(labels):
     found = Schema.of(1, 2, None, labels).labels_of(np.array([1, 0, 1]))
     assert found.shape == (3,)
-    assert [item for item in found.tolist()] == [labels[1], labels[0], labels[1]]
+    assert found.tolist() == [labels[1], labels[0], labels[1]]
 
 
 def test_defaults_are_numbered():

@@ -198,18 +198,17 @@ class FiniteMDP:
         return Tabular(greedy(self._table(q)), self.n_actions)
 
     def improved(self, actions: Ints, q: Floats) -> Ints:
-        """Return the greedy actions of ``q`` (S, A), keeping those of ``actions`` (S,) that are as good.
+        """Return the greedy actions of ``q`` (S, A), or ``actions`` (S,) if nowhere better than to the error of `values`.
 
-        "As good" allows for the error of `values`, so that rounding cannot make policy iteration wander
-        among ties for ever.
+        Without this guard rounding could make policy iteration wander among ties for ever.
         """
-        slack = 2 * relative_error(self.n_states, self.discount) * np.abs(q).max()
-        old_values = np.take_along_axis(q, actions[:, None], axis=1)[:, 0]
-        return np.where(old_values >= q.max(axis=1) - slack, actions, greedy(q))
+        gain = q.max(axis=1) - np.take_along_axis(q, actions[:, None], axis=1)[:, 0]
+        error = 2 * relative_error(self.n_states, self.discount) * np.abs(q).max()
+        return greedy(q) if (gain > error).any() else actions
 
     @cached_property
     def optimal_policy(self) -> Tabular:
-        """An optimal policy, found by policy iteration that keeps the old action among ties."""
+        """An optimal policy, found by policy iteration."""
         policy = self.greedy(self.rewards)
         for _ in range(MAX_IMPROVEMENTS):
             improved = self.improved(policy.actions, self.action_values(policy))

@@ -89,8 +89,8 @@ class ModifiedPolicyIteration(Learner):
 class PolicyIteration(Learner):
     r"""Policy iteration: :math:`Q^{\pi_k}` exactly, then the greedy policy, until it no longer changes.
 
-    Among actions that are equally good, to the error of the evaluation, the old one stays, so that rounding
-    cannot make the policies cycle.
+    A greedy policy that is nowhere better than the old one, to the error of the evaluation, does not replace
+    it: rounding cannot make the policies cycle among ties.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ class PolicyIteration(Learner):
 
 @dataclass(frozen=True, eq=False)
 class _AllTables:
-    """All policies on the states of a finite MDP, which come in order; the old action stays among ties."""
+    """All policies on the states of a finite MDP, which come in order; the old one stays if none is better."""
 
     mdp: FiniteMDP
 
