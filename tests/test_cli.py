@@ -1,6 +1,8 @@
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -28,6 +30,20 @@ def test_a_file_in_the_way_is_one_sentence(tmp_path):
     assert done.returncode == 1
     assert "a file is in the way" in done.stderr
     assert (tmp_path / "file").read_text() == "keep me"
+
+
+def test_an_interruption_is_one_sentence_and_changes_nothing(tmp_path):
+    command = [sys.executable, "-m", "capi.cli", "reproduce", "chain", "--out", str(tmp_path / "out[/b]")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not (tmp_path / "out[/b]").is_dir():
+        time.sleep(0.05)  # the folder is made right before the work begins
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out == ""
+    assert "stopped; no file was written or changed." in err
+    assert list((tmp_path / "out[/b]").iterdir()) == []
 
 
 def test_a_wrong_option_is_usage_and_exit_code_2():

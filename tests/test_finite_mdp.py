@@ -103,6 +103,29 @@ def test_stationary_distribution_of_a_cycle_and_with_transient_states():
     np.testing.assert_allclose(falls.stationary_distribution([0, 0]), [0, 1])
 
 
+def test_stationary_distribution_of_a_long_chain_with_all_its_mass_at_one_end():
+    """The far end has no mass that float64 could hold; the near end has 8/9 of it, whatever the solver."""
+    n = 2_500
+    x = np.arange(n)
+    ends = np.concatenate([np.maximum(x - 1, 0), np.minimum(x + 1, n - 1)])
+    steps = sp.csr_array((np.repeat([0.9, 0.1], n), (np.tile(x, 2), ends)), shape=(n, n))
+    mu = FiniteMDP([steps], np.zeros((n, 1)), 0.9).stationary_distribution(np.zeros(n, dtype=int))
+    np.testing.assert_allclose(mu[:3], [8 / 9, 8 / 81, 8 / 729], rtol=1e-9)
+
+
+def test_nobody_can_change_a_model_from_outside():
+    start, table = np.array([0.5, 0.5]), np.zeros((2, 2))
+    mdp = two_states(start=start)
+    view = table.view()
+    view.flags.writeable = False
+    q = TabularQ(view)
+    start[0], table[0, 0] = 9.0, 5.0
+    assert mdp.start[0] == 0.5
+    assert q.table[0, 0] == 0
+    with pytest.raises(ValueError, match="read-only"):
+        mdp.start[0] = 1.0
+
+
 def test_several_stationary_distributions_are_refused_with_the_states():
     with pytest.raises(InvalidInput, match="2 stationary distributions: states 0 and 1"):
         two_states().stationary_distribution([0, 0])
@@ -169,10 +192,12 @@ def test_a_table_of_values_is_its_own():
         ({"P": [np.eye(2), [[np.nan, 0.5], [0.0, 1.0]]]}, r"P\[1\]\[0, 0\] = nan"),
         ({"P": [sp.eye_array(2), sp.csr_array([[0.5, 0.4], [0.0, 1.0]])]}, "action 1, state 0"),
         ({"P": [sp.eye_array(2), sp.csr_array([[1.5, -0.5], [0.0, 1.0]])]}, r"P\[1\]\[0, 1\] = -0.5"),
-        ({"P": [sp.eye_array(2), sp.eye_array(3)]}, r"P\[1\] must have shape \(2, 2\)"),
+        ({"P": [sp.eye_array(2), sp.eye_array(3)]}, r"P\[1\] must be a sparse array of shape \(2, 2\)"),
         ({"P": sp.eye_array(2)}, "sequence of sparse arrays"),
+        ({"P": [sp.eye_array(2), None]}, r"P\[1\] must be a sparse array.*got a NoneType"),
+        ({"P": [np.eye(2) * 1j, np.eye(2)]}, "P must be real numbers; got complex"),
         ({"P": np.eye(2)}, r"P must have shape \(n_actions, n_states, n_states\).*got \(2, 2\)"),
-        ({"P": "no"}, "P must be numbers"),
+        ({"P": "no"}, "P must be real numbers"),
         ({"P": []}, "P must have shape"),
         ({"R": [[0.0, 0.0]]}, r"R must have shape.*\(2, 2\); got \(1, 2\)"),
         ({"R": [[0.0, np.inf], [0.0, 0.0]]}, r"R must be finite.*R\[0, 1\]"),
@@ -194,6 +219,8 @@ def test_bad_models_are_refused_with_the_culprit(options, words):
     [
         (lambda mdp: mdp.values([0, 2]), r"policy\[1\] = 2"),
         (lambda mdp: mdp.values([0]), r"policy must have shape \(2,\)"),
+        (lambda mdp: mdp.values([[1, 0], [1]]), "policy must be a regular array"),
+        (lambda mdp: mdp.values_by_sweeps([0, 0], tolerance=np.nan), "tolerance must be a positive number"),
         (lambda mdp: mdp.values([[0.5, 0.4], [1.0, 0.0]]), "distribution over actions in each state; state 0"),
         (lambda mdp: mdp.values(Constant(0, 3)), r"policy must have shape \(2, 2\); got \(2, 3\)"),
         (lambda mdp: mdp.bellman([0, 0], [[1.0, 2.0]]), r"q must have shape \(2, 2\)"),

@@ -1,3 +1,5 @@
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -96,6 +98,66 @@ def test_same_random_state_same_bytes_and_another_one_differs():
     np.testing.assert_array_equal(noisy(1), noisy(1))
     assert not np.array_equal(noisy(1), noisy(2))
     assert len(np.unique(noisy(1))) == 12, "every round draws anew"
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Draws from the first policy with probability 0.9, else from the second."""
+
+    one: object
+    other: object
+    n_actions: int = 2
+
+    def probabilities(self, states, allowed=None):
+        return 0.9 * self.one.probabilities(states) + 0.1 * self.other.probabilities(states)
+
+    def act(self, states, allowed=None):
+        return self.probabilities(states).argmax(axis=1)
+
+
+def test_a_policy_whose_probabilities_still_move_has_not_settled():
+    """A conservative update moves the mixture, not its most probable action: patience must see that."""
+    settings = {"evaluator": Exact(MDP), "space": Unrestricted(), "n_iterations": 30}
+    mixed = learner(**settings, update=lambda old, new, **_: Mixture(old, new), patience=1)
+    rounds = list(mixed.iterate())
+    assert len(rounds) == 30
+    p = rounds[0].policy.probabilities(MDP.states)
+    regret = rounds[0].q.table.max(axis=1, keepdims=True) - rounds[0].q.table
+    assert rounds[0].loss == pytest.approx((p * regret).sum(axis=1).mean())
+    assert 0 < rounds[0].changed < 0.1
+
+
+@pytest.mark.parametrize("seed", [3, None, np.random.default_rng(5)], ids=["int", "none", "generator"])
+def test_a_round_that_was_left_goes_on_with_any_random_state(seed):
+    noisy = CAPI(RewardByAction(noise=5.0), Partition(cells), 0.5, 5, random_state=seed)
+    batch = random_batch()
+    whole = list(noisy.iterate(batch))
+    rest = list(noisy.iterate(batch, after=whole[2]))
+    np.testing.assert_array_equal([r.q.row for r in whole[3:]], [r.q.row for r in rest])
+
+
+def test_a_function_may_use_its_buffer_again():
+    buffer = np.zeros((2, 1))
+
+    def reused(k, policy, rng):
+        buffer[:] = [[k % 2], [k % 2 + 2]]
+        return buffer
+
+    def fresh(k, policy, rng):
+        return np.array([[k % 2], [k % 2 + 2.0]])
+
+    first, second = (learner(space=Unrestricted()).fit(states=f).history_ for f in (reused, fresh))
+    assert [h["changed"] for h in first] == [h["changed"] for h in second]
+
+
+def test_a_failed_fit_leaves_nothing_of_an_earlier_one():
+    fitted = learner().fit()
+    fitted.set_params(update=lambda old, new, **_: None)
+    with pytest.raises(InvalidInput, match="there is no policy"):
+        fitted.fit()
+    with pytest.raises(NotFitted, match="has no schema_ yet"):
+        fitted.predict(MDP.states)
+    assert not hasattr(fitted, "policy_")
 
 
 def test_a_round_that_was_left_goes_on_as_if_it_had_not_been():
@@ -197,8 +259,9 @@ def test_keep_returns_the_best_by_the_users_score():
     assert fitted.policy_.training.n_iterations == 3
 
 
-def test_keep_takes_the_first_among_equals():
-    fitted = learner(keep=lambda iteration: 1.0).fit()
+@pytest.mark.parametrize("score", [1.0, -np.inf])
+def test_keep_takes_the_first_among_equals(score):
+    fitted = learner(keep=lambda iteration: score).fit()
     assert fitted.policy_.training.n_iterations == 1
 
 
@@ -285,9 +348,13 @@ class Broken:
         ({"loss": "hinge"}, "loss must be one of 'gap', 'zero-one'"),
         ({"initial_policy": 0}, r"initial_policy must be a Policy.*Constant"),
         ({"keep": "best"}, "keep must be 'last' or a function"),
-        ({"keep": lambda iteration: np.nan}, "at k = 0 it returned NaN"),
+        ({"keep": lambda iteration: np.nan}, "at k = 0 it returned nan"),
         ({"patience": 0}, "patience must be an integer, at least 1"),
         ({"update": 3}, "update must be a function"),
+        ({"update": lambda old, new, **_: 5}, "update must return a Policy or None; got 5"),
+        ({"keep": lambda iteration: None}, "at k = 0 it returned None"),
+        ({"keep": np.zeros(2)}, "keep must be 'last' or a function"),
+        ({"loss": np.zeros(2)}, "loss must be one of"),
         ({"update": lambda old, new, **_: None}, "there is no policy"),
         ({"random_state": "x"}, "random_state must be"),
         (
@@ -313,6 +380,7 @@ def test_bad_settings_are_refused_with_a_sentence(options, words):
         ({"states": (MDP.states, [1.0])}, r"weights must have shape \(200,\)"),
         ({"states": (MDP.states, None, np.zeros((200, 2)))}, "allowed must allow at least one action"),
         ({"states": [[0.5]]}, "state indices"),
+        ({"states": ()}, "a tuple of 0"),
     ],
 )
 def test_bad_data_are_refused_with_a_sentence(arguments, words):

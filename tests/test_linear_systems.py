@@ -23,7 +23,10 @@ def test_iterative_solution_equals_the_direct_one(monkeypatch, discount, norm):
     direct = solve_discounted(matrix, b, discount, norm)
     monkeypatch.setattr(linear_systems, "DENSE_LIMIT", 0)
     iterative = solve_discounted(matrix, b, discount, norm)
-    np.testing.assert_allclose(iterative, direct, atol=1e-9 * np.abs(direct).max())
+    np.testing.assert_allclose(iterative, direct, atol=1e-11 * np.abs(direct).max() / (1 - discount))
+    residual = np.linalg.norm(b + discount * (matrix @ iterative) - iterative, norm)
+    promised = linear_systems.relative_error(300, discount) * (1 - discount) * np.linalg.norm(iterative, norm)
+    assert residual <= promised
 
 
 def test_sweeps_finish_what_the_krylov_method_leaves(monkeypatch):

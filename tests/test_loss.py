@@ -116,7 +116,7 @@ def test_adding_a_function_of_the_state_changes_no_loss(q, random):
         (lambda: greedy([1.0, 2.0]), "two dimensions"),
         (lambda: greedy(np.zeros((0, 2))), "at least one row"),
         (lambda: greedy([[1.0, 2.0]], [[False, False]]), "must allow at least one action"),
-        (lambda: gap_weighted_loss(Q3, [0, 0], weights=[0.0, 0.0]), "positive sum"),
+        (lambda: gap_weighted_loss(Q3, [0, 0], weights=[0.0, 0.0]), "positive, finite sum"),
         (lambda: gap_weighted_loss(Q3, [0, 0], weights=[1.0, -1.0]), r"weights\[1\] = -1"),
     ],
 )

@@ -1,3 +1,6 @@
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -62,7 +65,14 @@ def test_cannot_be_changed_in_any_way():
         batch.states[0] = 7.0
     with pytest.raises(AttributeError):
         batch.rewards = np.ones(4)
-    assert batch.next_states.base is None
+    base = np.zeros((4, 2))
+    alias = base[:]
+    base.flags.writeable = False
+    batch = small(states=base)
+    alias[0] = 99.0
+    assert batch.states[0, 0] == 0.0
+    for copied in (copy.deepcopy(batch), pickle.loads(pickle.dumps(batch)), batch.subset([0, 1])):
+        assert not copied.states.flags.writeable
 
 
 def test_equality_compares_everything_and_nan_equals_nan():
@@ -84,8 +94,10 @@ def test_subset_takes_a_mask_or_row_numbers():
 
 
 def test_subset_refuses_to_tear_an_episode_apart():
-    with pytest.raises(InvalidInput, match=r"stand together.*episode\[2\] = 5"):
-        small().subset([0, 2, 1])
+    for rows in ([0, 2, 1], [1, 0], [0, 0]):
+        with pytest.raises(InvalidInput, match="rows must increase in a batch with episodes"):
+            small().subset(rows)
+    assert len(small(episode=None).subset([3, 0, 0])) == 3
 
 
 def test_split_shares_no_episode_and_loses_no_row():
@@ -128,7 +140,7 @@ def test_concat_of_rounds_with_the_same_numbers_needs_new_ones():
     [
         ({"rewards": [0.0, np.nan, 0.0, 0.0]}, r"rewards must be finite; 1 of 4.*rewards\[1\] = nan"),
         ({"rewards": [0.0, 0.0, np.inf, 0.0]}, r"rewards\[2\] = inf"),
-        ({"rewards": [0.0, 0.0, 0.0]}, r"rewards must have shape \(4,\); got \(3,\)"),
+        ({"rewards": [0.0, 0.0, 0.0]}, r"rewards must have shape \(4,\), one row for each of states; got \(3,\)"),
         ({"rewards": [0.0, "high", 0.0, 0.0]}, r"rewards must be numbers.*rewards\[1\] = 'high'"),
         ({"actions": [0, 1, 1, -1]}, r"actions must lie in 0..1.*actions\[3\] = -1"),
         ({"actions": [1, 1, 2, 3], "n_actions": 3}, r"actions\[3\] = 3.*coded 1..3, subtract 1"),
@@ -149,6 +161,11 @@ def test_concat_of_rounds_with_the_same_numbers_needs_new_ones():
         ({"n_actions": 0}, "n_actions must be an integer, at least 1"),
         ({"action_labels": ["a", "b", "a"]}, r"action_labels must be distinct; action_labels\[2\] = 'a'"),
         ({"feature_names": ["a"]}, "feature_names must have 2 entries; got 1"),
+        ({"feature_names": ["a", 1]}, r"feature_names must be strings; feature_names\[1\] = 1"),
+        ({"action_labels": 5}, "action_labels must be a sequence"),
+        ({"action_labels": [["a"], ["b"], ["c"]]}, "action_labels must be plain values"),
+        ({"actions": [0, 10**12, 1, 1]}, r"actions must be coded 0, 1, .*actions\[1\] = 1000000000000"),
+        ({"rewards": np.ma.array([0.0, 1.0, 2.0, 3.0], mask=[0, 1, 0, 0])}, "rewards must not have masked entries"),
     ],
 )
 def test_bad_input_is_named(changes, words):
@@ -177,7 +194,7 @@ def test_whatever_comes_is_taken_or_refused_with_a_sentence(changes):
     try:
         batch = small(**changes)
     except InvalidInput as error:
-        assert any(name in str(error) for name in (*changes, "episode"))  # noqa: PT017  both outcomes are legal
+        assert any(name in str(error) for name in changes)  # noqa: PT017  both outcomes are legal
     else:
         assert np.isfinite(batch.rewards).all()
         assert ((batch.actions >= 0) & (batch.actions < batch.n_actions)).all()

@@ -21,7 +21,18 @@ __version__ = "0.1.0"
 __all__ = ["CAPI", "FiniteMDP", "Transitions"]
 
 _HOMES = {"CAPI": "capi.iteration", "FiniteMDP": "capi.finite_mdp", "Transitions": "capi.transitions"}
-_PARTS = {"baselines", "domains", "evaluators", "experiments", "loss", "policies", "policy_spaces", "testing", "types"}
+_PARTS = {
+    "baselines",
+    "domains",
+    "errors",
+    "evaluators",
+    "experiments",
+    "loss",
+    "policies",
+    "policy_spaces",
+    "testing",
+    "types",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -48,24 +47,24 @@ def root(
 @app.command(epilog="Example: capi reproduce chain --out results/chain")
 def reproduce(
     name: Annotated[str, typer.Argument(help=f"The experiment: {', '.join(NAMES)}.")],
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the results.", show_default="results/NAME", file_okay=False)
-    ] = None,
+    out: Annotated[str | None, typer.Option(help="Folder for the results.", show_default="results/NAME")] = None,
 ) -> None:
     """Run an experiment of the paper; write records, table, claims and figures, and print them."""
     from capi.experiments.driver import reproduce as run_experiment  # noqa: PLC0415  keeps --help quick
 
-    result = run_experiment(name, out if out is not None else Path("results") / name, _tracked)
+    try:
+        result = run_experiment(name, f"results/{name}" if out is None else out, _tracked)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("stopped; no file was written or changed.")
+        raise typer.Exit(130) from None
     console = _console()
     console.print(_table(f"{name}: loss by iteration", result.headings, result.lines))
     verdicts = {True: "[green]true[/]", False: "[red]false[/]", None: "[yellow]open[/]"}
     lines = [[escape(key), verdicts[c.holds], escape(_numbers(c.numbers))] for key, c in result.claims.items()]
     console.print(_table("What the paper says", ["claim", "holds", "numbers"], lines, wrap=True))
     for picture in result.figures:
-        console.print(f"picture  {picture}", highlight=False, soft_wrap=True)
-    console.print(
-        f"numbers  {result.folder / 'table.csv'}, claims.json, records.jsonl", highlight=False, soft_wrap=True
-    )
+        typer.echo(f"picture  {picture}")
+    typer.echo(f"numbers  {result.folder / 'table.csv'}, claims.json, records.jsonl")
 
 
 def _console() -> Console:
@@ -106,9 +105,6 @@ def main() -> None:
     except CapiError as error:
         Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
         sys.exit(1)
-    except KeyboardInterrupt:
-        Console(stderr=True).print("stopped; nothing was written.")
-        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ discount :math:`\gamma` lies in [0, 1). For a policy with probabilities :math:`\
     Q^\pi(x,a)     &= R(x,a) + \gamma \sum_y P(y|x,a)\, V^\pi(y)                  && \text{(action\_values)} \\
     \mathrm{Loss}(\pi;\rho) &= \sum_x \rho(x)\,\bigl(V^*(x) - V^\pi(x)\bigr)      && \text{(performance\_loss)}
 
-All actions are kept in one matrix of A*S rows, row ``a * S + x``, dense or sparse, so that one product
+All actions are kept in one matrix of S*A rows, row ``x * A + a``, dense or sparse, so that one product
 is one sweep over the model.
 """
 
@@ -30,6 +30,7 @@ from capi.errors import InvalidInput
 from capi.linear_systems import relative_error, solve_discounted, solve_stationary
 from capi.loss import greedy
 from capi.policies import Tabular, one_hot
+from capi.rows import chosen_entries, row_argmin, row_max, row_sum
 from capi.transition_matrices import Matrix, drawn_columns, scaled_rows, stacked_transitions
 from capi.types import Policy
 from capi.validation import (
@@ -37,11 +38,15 @@ from capi.validation import (
     Bools,
     Floats,
     Ints,
+    as_array,
     as_discount,
     as_distribution,
     as_floats,
+    as_int,
     as_integers,
     as_names,
+    as_positive,
+    as_q_values,
     as_state_index,
     check_actions,
     check_shape,
@@ -57,10 +62,8 @@ class TabularQ:
     table: Floats
 
     def __post_init__(self) -> None:
-        table = as_floats(self.table, "table", ndim=2)
-        if table.flags.writeable:
-            table = table.copy()
-            table.flags.writeable = False
+        table = as_q_values(self.table, name="table").copy()
+        table.flags.writeable = False
         object.__setattr__(self, "table", table)
 
     @property
@@ -112,7 +115,7 @@ class FiniteMDP:
         start: ArrayLike | None = None,
         action_labels: Sequence[Any] | None = None,
     ) -> None:
-        self._stacked, self.n_actions, self.n_states = stacked_transitions(P)  # (A*S, S)
+        self._stacked, self.n_actions, self.n_states = stacked_transitions(P)  # (S*A, S)
         rewards = as_floats(R, "R", ndim=2)
         if rewards.shape != (self.n_states, self.n_actions):
             raise InvalidInput(
@@ -122,7 +125,8 @@ class FiniteMDP:
         self.rewards.flags.writeable = False
         self.discount = as_discount(discount)
         uniform = np.full(self.n_states, 1 / self.n_states)
-        self.start: Floats = uniform if start is None else as_distribution(start, "start", self.n_states)
+        self.start: Floats = uniform if start is None else as_distribution(start, "start", self.n_states).copy()
+        self.start.flags.writeable = False
         labels = tuple(range(self.n_actions)) if action_labels is None else action_labels
         self.action_labels = as_names(labels, "action_labels", self.n_actions)
         self.feature_names = ("state",)
@@ -145,31 +149,39 @@ class FiniteMDP:
 
     # -- operators ---------------------------------------------------------------------------------
 
-    def bellman(self, policy: Policy | ArrayLike, q: ArrayLike) -> Floats:
-        """Return T^pi Q for ``q`` (S, A)."""
-        return self.backed_up((self.decision(policy) * self._table(q)).sum(axis=1))
+    def bellman(self, policy: Policy | ArrayLike, q: ArrayLike, sweeps: int = 1) -> Floats:
+        """Return (T^pi)^sweeps Q for ``q`` (S, A)."""
+        pi = self.decision(policy)
+        v = row_sum(pi, self._table(q))
+        if sweeps > 1:  # all but the last need the policy's own actions only
+            matrix, rewards = self.discount * self.transition_matrix(pi), self.reward_vector(pi)
+            for _ in range(sweeps - 1):
+                v = rewards + matrix @ v
+        return self.backed_up(v)
 
     def bellman_optimality(self, q: ArrayLike) -> Floats:
         """Return T* Q for ``q`` (S, A)."""
-        return self.backed_up(self._table(q).max(axis=1))
+        return self.backed_up(row_max(self._table(q)))
 
     def backed_up(self, values: Floats) -> Floats:
-        """Return R + discount * P V for ``values`` (S,): one sweep over the model (S, A)."""
-        following = (self._stacked @ values).reshape(self.n_actions, self.n_states).T  # (S, A)
-        return self.rewards + self.discount * following
+        """Return R + discount * P V for ``values`` (S,), which is not checked: one sweep over the model (S, A)."""
+        following = (self._stacked @ values).reshape(self.n_states, self.n_actions)
+        following *= self.discount
+        following += self.rewards
+        return following
 
     def transition_matrix(self, policy: Policy | ArrayLike) -> Matrix:
         """Return P^pi (S, S), sparse if the model is."""
         pi = self.decision(policy)
-        actions = pi.argmax(axis=1)
-        if np.array_equal(pi, one_hot(actions, self.n_actions)):
-            return self._stacked[actions * self.n_states + np.arange(self.n_states)]
-        parts = [scaled_rows(self._rows_of(a), pi[:, a]) for a in range(self.n_actions)]
+        actions = row_argmin(-pi)
+        if (chosen_entries(pi, actions) == 1).all():
+            return self._stacked[np.arange(self.n_states) * self.n_actions + actions]
+        parts = [scaled_rows(self._stacked[a :: self.n_actions], pi[:, a]) for a in range(self.n_actions)]
         return sum(parts[1:], start=parts[0])
 
     def reward_vector(self, policy: Policy | ArrayLike) -> Floats:
         """Return r^pi (S,)."""
-        return (self.decision(policy) * self.rewards).sum(axis=1)
+        return row_sum(self.decision(policy), self.rewards)
 
     # -- what a policy is worth --------------------------------------------------------------------
 
@@ -184,6 +196,7 @@ class FiniteMDP:
 
     def values_by_sweeps(self, policy: Policy | ArrayLike, *, tolerance: float = 1e-8) -> tuple[Floats, int]:
         """Return V^pi within ``tolerance`` everywhere, and how many sweeps of T^pi from zero it took."""
+        tolerance = as_positive(tolerance, "tolerance")
         matrix, rewards = self.discount * self.transition_matrix(policy), self.reward_vector(policy)
         v, n_sweeps = np.zeros(self.n_states), 0
         while True:
@@ -202,7 +215,7 @@ class FiniteMDP:
 
         Without this guard rounding could make policy iteration wander among ties for ever.
         """
-        gain = q.max(axis=1) - np.take_along_axis(q, actions[:, None], axis=1)[:, 0]
+        gain = row_max(q) - chosen_entries(q, actions)
         error = 2 * relative_error(self.n_states, self.discount) * np.abs(q).max()
         return greedy(q) if (gain > error).any() else actions
 
@@ -269,7 +282,7 @@ class FiniteMDP:
 
     def initial(self, n: int, rng: np.random.Generator) -> Floats:
         """Draw ``n`` start states (n, 1)."""
-        return rng.choice(self.n_states, size=n, p=self.start).astype(np.float64)[:, None]
+        return rng.choice(self.n_states, size=as_int(n, "n", minimum=0), p=self.start).astype(np.float64)[:, None]
 
     def step(self, states: Floats, actions: Ints, rng: np.random.Generator) -> tuple[Floats, Floats, Bools]:
         """Draw next states (n, 1); rewards are the expected ones (n,), and nothing ever terminates."""
@@ -277,7 +290,7 @@ class FiniteMDP:
         a = as_integers(actions, "actions")
         check_shape(a, "actions", x.shape)
         check_actions(a, self.n_actions)
-        following = drawn_columns(*self._cumulative, a * self.n_states + x, rng)
+        following = drawn_columns(*self._cumulative, x * self.n_actions + a, rng)
         return following.astype(np.float64)[:, None], self.rewards[x, a], np.zeros(len(x), dtype=bool)
 
     # -- inside ------------------------------------------------------------------------------------
@@ -286,7 +299,7 @@ class FiniteMDP:
         """Return what ``policy`` does in all states, as probabilities (S, A)."""
         if hasattr(policy, "probabilities"):
             pi = as_floats(policy.probabilities(self.states), "policy.probabilities(states)", ndim=2)
-        elif np.ndim(policy) == 1:
+        elif as_array(policy, "policy").ndim == 1:
             actions = as_integers(policy, "policy")
             check_shape(actions, "policy", (self.n_states,))
             check_actions(actions, self.n_actions, "policy")
@@ -294,7 +307,8 @@ class FiniteMDP:
         else:
             pi = as_floats(policy, "policy", ndim=2)
         check_shape(pi, "policy", (self.n_states, self.n_actions))
-        bad = np.flatnonzero((pi < 0).any(axis=1) | (np.abs(pi.sum(axis=1) - 1) > ROW_SUM_TOLERANCE))
+        sums = row_sum(pi, np.ones_like(pi))
+        bad = np.flatnonzero((row_max(-pi) > 0) | (np.abs(sums - 1) > ROW_SUM_TOLERANCE))
         if bad.size:
             raise InvalidInput(
                 f"policy must be a distribution over actions in each state; state {bad[0]} has {pi[bad[0]]}."
@@ -305,9 +319,6 @@ class FiniteMDP:
         table = as_floats(q, "q", ndim=2)
         check_shape(table, "q", (self.n_states, self.n_actions))
         return table
-
-    def _rows_of(self, action: int) -> Matrix:
-        return self._stacked[action * self.n_states : (action + 1) * self.n_states]
 
     @cached_property
     def _cumulative(self) -> tuple[Floats, Ints, Ints]:

@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from numbers import Real
 from time import perf_counter
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar
 
@@ -18,15 +19,15 @@ from numpy.typing import ArrayLike, NDArray
 
 from capi import __version__
 from capi.errors import CapiError, InvalidInput, NotFitted
-from capi.loss import gap_weighted_loss, zero_one_values
+from capi.loss import expected_loss, zero_one_values
 from capi.policies import Constant, Training, described
 from capi.randomness import RandomState, numbered_rng, seed_sequence
+from capi.rows import row_sum
 from capi.schema import Schema
 from capi.transitions import Transitions
 from capi.types import Policy, PolicyEvaluator, PolicySpace, QFunction, StateSample
 from capi.validation import (
     Floats,
-    Ints,
     as_allowed,
     as_discount,
     as_int,
@@ -35,6 +36,8 @@ from capi.validation import (
     as_weights,
     check_choice,
 )
+
+LEARNED = ("policy_", "q_", "history_", "schema_")
 
 Thing = TypeVar("Thing")
 ByIteration: TypeAlias = Callable[[int, Policy, np.random.Generator], Thing]  # (k, policy, rng) -> Thing
@@ -56,9 +59,10 @@ class Iteration:
     q: QFunction
     policy: Policy
     loss: float  # of the policy on the sample, by q: what the space minimised
-    changed: float  # share of the sample's states where the policy decides differently from the last one
+    changed: float  # share of decisions on the sample that differ from the last policy's (total variation)
     seconds: float
-    n_unchanged: int = 0  # rounds in a row, up to this one, in which no decision changed
+    n_unchanged: int  # rounds in a row, up to this one, in which no decision changed
+    seeds: np.random.SeedSequence  # of the whole loop, so that it can go on from here
 
     def numbers(self) -> dict[str, float]:
         """Return what is cheap to keep: everything but Q and the policy."""
@@ -79,6 +83,7 @@ class Loop:
     update: Update | None = None
     patience: int | None = None
     keep: Literal["last"] | Callable[[Iteration], float] = "last"
+    stop: Callable[[Iteration], bool] | None = None  # asked after each round, besides patience
 
     def __post_init__(self) -> None:
         _check_part(self.evaluator, "evaluator", "evaluate")
@@ -95,10 +100,16 @@ class Loop:
             raise InvalidInput(f"update must be a function (old, new, *, q, states, k); got {self.update!r}.")
         if self.patience is not None:
             as_int(self.patience, "patience", minimum=1)
-        if self.keep != "last" and not callable(self.keep):
+        if not callable(self.keep) and not (isinstance(self.keep, str) and self.keep == "last"):
             raise InvalidInput(
                 f"keep must be 'last' or a function of an Iteration (larger is better); got {self.keep!r}."
             )
+
+    def ends_with(self, iteration: Iteration) -> bool:
+        """Whether the loop is over after ``iteration``."""
+        if self.patience is not None and iteration.n_unchanged >= self.patience:
+            return True
+        return self.stop is not None and self.stop(iteration)
 
 
 class Learner:
@@ -126,45 +137,51 @@ class Learner:
         """
         loop = self.loop()
         _check_batch(transitions)
-        seeds = seed_sequence(loop.random_state)
+        if after is not None and not isinstance(after, Iteration):
+            raise InvalidInput(f"after must be an Iteration that iterate has yielded; got {after!r}.")
+        seeds = seed_sequence(loop.random_state) if after is None else after.seeds
         policy = loop.initial_policy if after is None else after.policy
         q = None if after is None else after.q
-        n_unchanged = 0 if after is None else after.n_unchanged
         if policy is None:
             policy = Constant(0, _n_actions(loop.evaluator, transitions))
-        decided: tuple[Floats, Ints] | None = None  # the last sample and the policy's decisions on it
+        sample: StateSample | None = None  # kept from round to round if nothing about it can change
+        fixed = not any(map(callable, (transitions, states))) and (states is not None or transitions is not None)
+        before: Floats | None = None  # the policy's decisions on a fixed sample (n, A)
 
         for k in range(0 if after is None else after.k + 1, loop.n_iterations):
-            if loop.patience is not None and n_unchanged >= loop.patience:
+            if after is not None and loop.ends_with(after):
                 return
             started = perf_counter()
             rng = partial(numbered_rng, seeds, k)  # each consumer below has a stream of its own
             batch = _resolved(transitions, k, policy, partial(rng, 0), Transitions)
             evaluator = _resolved(loop.evaluator, k, policy, partial(rng, 1), PolicyEvaluator)
             space = _resolved(loop.space, k, policy, partial(rng, 2), PolicySpace)
-            x, weights, allowed = _state_sample(states, batch, evaluator, k, policy, partial(rng, 3))
+            if sample is None or not fixed:
+                sample = _state_sample(states, batch, evaluator, k, policy, partial(rng, 3))
+                before = None
+            x, weights, allowed = sample
 
             q = evaluator.evaluate(policy, batch, discount=loop.discount, states=x, previous=q, rng=rng(4))
             values = as_q_values(q.values(x), n_rows=len(x), name=f"{type(evaluator).__name__}'s Q")
             if loop.loss == "zero-one":
                 values = zero_one_values(values, allowed)
-            new: Policy | None = space.improve(
-                x, values, q=q, previous=policy, allowed=allowed, weights=weights, rng=rng(5)
-            )
-            if loop.update is not None and new is not None:
-                new = loop.update(policy, new, q=q, states=x, k=k)
-                if new is None:
+            new = space.improve(x, values, q=q, previous=policy, allowed=allowed, weights=weights, rng=rng(5))
+            _check_policy(new, f"{type(space).__name__}.improve must return a Policy")
+            if loop.update is not None:
+                updated = loop.update(policy, new, q=q, states=x, k=k)
+                if updated is None:
                     return
-            if not isinstance(new, Policy):
-                raise InvalidInput(f"{type(space).__name__}.improve must return a Policy; got {new!r}.")
+                _check_policy(updated, "update must return a Policy or None")
+                new = updated
 
-            before = decided[1] if decided is not None and decided[0] is x else policy.act(x, allowed)
-            actions = new.act(x, allowed)
-            decided, policy = (x, actions), new
-            changed = float(np.average(before != actions, weights=weights))
-            n_unchanged = n_unchanged + 1 if changed == 0 else 0
-            loss = gap_weighted_loss(values, actions, weights, allowed)
-            yield Iteration(k, q, policy, loss, changed, perf_counter() - started, n_unchanged)
+            before = policy.probabilities(x, allowed) if before is None else before
+            decisions = new.probabilities(x, allowed)
+            changed = _mean(row_sum(np.abs(decisions - before), np.full_like(before, 0.5)), weights)
+            loss = expected_loss(values, decisions, weights, allowed)
+            n_unchanged = (0 if after is None else after.n_unchanged) + 1 if changed == 0 else 0
+            before, policy = decisions, new
+            after = Iteration(k, q, policy, loss, changed, perf_counter() - started, n_unchanged, seeds)
+            yield after
 
     def fit(
         self,
@@ -193,20 +210,25 @@ class Learner:
         """
         loop = self.loop()
         n_rows = len(transitions) if isinstance(transitions, Transitions) else None
-        schema = transitions.schema if isinstance(transitions, Transitions) else None
-        self.history_: list[dict[str, float]] = []
-        self.schema_ = schema
-        best = -np.inf
+        schema: Schema | None = getattr(transitions if n_rows is not None else loop.evaluator, "schema", None)
+        for name in LEARNED:
+            self.__dict__.pop(name, None)
+        best = None
         rounds = self.iterate(transitions, states=states)
         for iteration in _shown(rounds, loop.n_iterations) if progress else rounds:
             score = _score(loop.keep, iteration)
-            self.history_.append(iteration.numbers() | ({} if score is None else {"score": score}))
-            if score is None or score > best:
-                best = -np.inf if score is None else score
+            if best is None or score is None or score > best:
                 training = Training(loop.discount, iteration.k + 1, n_rows, _versions())
                 self.policy_: Policy = described(iteration.policy, schema, training)
                 self.q_: QFunction = iteration.q
-        if not self.history_:
+                self.schema_ = schema
+                best = score
+            history = [
+                *self.__dict__.get("history_", ()),
+                iteration.numbers() | ({} if score is None else {"score": score}),
+            ]
+            self.history_: list[dict[str, float]] = history
+        if "policy_" not in self.__dict__:
             raise InvalidInput(
                 "update ended the loop in the first round: there is no policy. Return a Policy at k = 0."
             )
@@ -217,12 +239,16 @@ class Learner:
 
         ``allowed`` (n, A) are the actions to choose from, if not all of them.
         """
-        if not hasattr(self, "policy_"):
-            raise NotFitted(f"this {type(self).__name__} has no policy yet: call fit first.")
-        schema: Schema | None = getattr(self, "schema_", None)
+        schema = self.schema_
         x = as_states(states, n_features=None if schema is None else len(schema.feature_names))
         actions = self.policy_.act(x, as_allowed(allowed, "allowed", (len(x), self.policy_.n_actions)))
         return actions if schema is None else schema.labels_of(actions)
+
+    def __getattr__(self, name: str) -> Any:
+        """Say what to do about learned attributes that are not there yet."""
+        if name in LEARNED:
+            raise NotFitted(f"this {type(self).__name__} has no {name} yet: call fit first.")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     # -- what scikit-learn expects of an estimator's settings ----------------------------------------
 
@@ -236,8 +262,9 @@ class Learner:
 
     def set_params(self, **params: Any) -> Self:
         """Change settings by name and return self."""
-        for name, value in params.items():
+        for name in params:
             check_choice(name, f"a parameter of {type(self).__name__}", self._parameter_names())
+        for name, value in params.items():
             setattr(self, name, value)
         return self
 
@@ -287,7 +314,7 @@ class CAPI(Learner):
     history_ : list of dict
         k, loss, changed and seconds of every round; ``pandas.DataFrame(learner.history_)`` is a table.
     schema_ : Schema or None
-        The words of the batch, if it was a fixed one.
+        The words of the batch if it was a fixed one, else those of the evaluator's model.
 
     See Also
     --------
@@ -303,8 +330,10 @@ class CAPI(Learner):
     >>> mdp = ChainWalk(variant=2).mdp
     >>> learner = CAPI(Exact(mdp, sweeps=1), Thresholds(), discount=0.99, n_iterations=5).fit()
     >>> print(learner.policy_.rules())
-    if x0 <= 11.5: 1
-    else: 0
+    if state <= 11.5: right
+    else: left
+    >>> learner.predict([[3.0], [100.0]])
+    array(['right', 'left'], dtype='<U5')
     >>> mdp.performance_loss(learner.policy_)
     0.0
     """
@@ -369,8 +398,10 @@ def _state_sample(
         return StateSample(known)
     if callable(states):
         states = states(k, policy, rng())
+    if isinstance(states, tuple) and not 1 <= len(states) <= 3:
+        raise InvalidInput(f"states must be an array or (states, weights, allowed); got a tuple of {len(states)}.")
     sample = StateSample(*states) if isinstance(states, tuple) else StateSample(states)
-    x = as_states(sample.states, n_features=None if batch is None else batch.n_features)
+    x = as_states(sample.states, n_features=None if batch is None else batch.n_features).copy()
     allowed = as_allowed(sample.allowed, "allowed", (len(x), policy.n_actions))
     return StateSample(x, as_weights(sample.weights, "weights", len(x)), allowed)
 
@@ -402,13 +433,22 @@ def _check_batch(transitions: Any) -> None:
         )
 
 
+def _check_policy(policy: Any, rule: str) -> None:
+    if not isinstance(policy, Policy):
+        raise InvalidInput(f"{rule}; got {policy!r}.")
+
+
+def _mean(values: Floats, weights: Floats | None) -> float:
+    return float(np.average(values, weights=weights))
+
+
 def _score(keep: Any, iteration: Iteration) -> float | None:
-    if keep == "last":
+    if not callable(keep):
         return None
-    score = float(keep(iteration))
-    if np.isnan(score):
-        raise InvalidInput(f"keep must return a number to compare; at k = {iteration.k} it returned NaN.")
-    return score
+    score = keep(iteration)
+    if not isinstance(score, Real) or score != score:  # NaN
+        raise InvalidInput(f"keep must return a number to compare; at k = {iteration.k} it returned {score!r}.")
+    return float(score)
 
 
 def _versions() -> dict[str, str]:

@@ -1,8 +1,8 @@
 """The two linear systems behind a policy's value and its occupancy, small and dense or large and sparse.
 
-Up to `DENSE_LIMIT` states they are solved directly. Above it a Krylov method does most of the work and
-fixed-point sweeps, which contract whatever the matrix looks like, finish it: so the result is always
-certified by its residual, and no fill-in can exhaust the memory.
+Up to `DENSE_LIMIT` states they are solved directly. Above it a Krylov method with iterative refinement does the
+work for the discounted one, and fixed-point sweeps, which contract whatever the matrix looks like, finish it: so
+the result is certified by its residual, and no fill-in can exhaust the memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from capi.validation import Floats
 DENSE_LIMIT = 2_000  # a dense solve of this size takes about 0.1 s and 64 MB
 RELATIVE_ERROR = 1e-12
 KRYLOV_STEPS = 500
-STALLED_SWEEPS = 20
+KRYLOV_GAIN = 1e-8  # by how much one solution of a refinement is to reduce the residual
 
 
 def relative_error(n_states: int, discount: float) -> float:
@@ -32,31 +32,51 @@ def solve_discounted(matrix: Any, b: Floats, discount: float, norm: float = np.i
 
     ``matrix`` (S, S) is stochastic (``norm=inf``) or the transpose of a stochastic matrix (``norm=1``), so
     that the map contracts by ``discount`` in that norm. The error in it is at most the residual /
-    (1 - discount), and ends below `RELATIVE_ERROR` of the solution, or at rounding.
+    (1 - discount), and ends below `relative_error` of the solution.
     """
     n = len(b)
     if n <= DENSE_LIMIT:
         dense = matrix.toarray() if sp.issparse(matrix) else matrix
         return np.linalg.solve(np.eye(n) - discount * dense, b)
-    operator = LinearOperator((n, n), matvec=lambda x: x - discount * (matrix @ x), dtype=np.float64)
-    x, _ = bicgstab(operator, b, rtol=RELATIVE_ERROR * (1 - discount), maxiter=KRYLOV_STEPS)
-    if not np.isfinite(x).all():
-        x = b.copy()
-    return _swept(matrix, b, discount, x, norm)
+    x = _refined(matrix, b, discount, norm)
+    return _swept(matrix, b, discount, norm, x)
 
 
-def _swept(matrix: Any, b: Floats, discount: float, x: Floats, norm: float) -> Floats:
-    """Apply x <- b + discount * matrix @ x until the certificate holds or rounding stops all progress."""
+def _refined(matrix: Any, b: Floats, discount: float, norm: float) -> Floats:
+    """Solve for the residual by a Krylov method, again and again while that at least halves it."""
+    operator = LinearOperator((len(b), len(b)), matvec=lambda x: x - discount * (matrix @ x), dtype=np.float64)
+    x, residual = np.zeros(len(b)), b
+    while True:
+        with np.errstate(all="ignore"):  # what breaks down is not used
+            step, _ = bicgstab(operator, residual, rtol=KRYLOV_GAIN, maxiter=KRYLOV_STEPS)
+            better = x + step
+            left = b - operator.matvec(better)
+        size = np.linalg.norm(left, norm)
+        if not size <= np.linalg.norm(residual, norm) / 2:  # NaN too
+            return x
+        x, residual = better, left
+        if _is_certified(size, x, discount, norm):
+            return x
+
+
+def _swept(matrix: Any, b: Floats, discount: float, norm: float, x: Floats) -> Floats:
+    """Apply x <- b + discount * matrix @ x until the certificate holds; the map contracts, so it will."""
     least, stalled = float(np.inf), 0
-    while stalled < STALLED_SWEEPS:
+    while stalled < 10 + 2 / (1 - discount):  # else rounding has stopped all progress
         new = b + discount * (matrix @ x)
         residual = float(np.linalg.norm(new - x, norm))
         x = new
-        if residual <= RELATIVE_ERROR * (1 - discount) * np.linalg.norm(x, norm):
+        if _is_certified(residual, x, discount, norm):
             break
         stalled = 0 if residual < least else stalled + 1
         least = min(least, residual)
     return x
+
+
+def _is_certified(residual: Any, x: Floats, discount: float, norm: float) -> bool:
+    """Whether a residual of this size leaves an error below `relative_error`."""
+    allowed = relative_error(DENSE_LIMIT + 1, discount) * (1 - discount)
+    return bool(residual <= allowed * np.linalg.norm(x, norm))
 
 
 def solve_stationary(matrix: Any) -> Floats:
@@ -64,15 +84,25 @@ def solve_stationary(matrix: Any) -> Floats:
     m = matrix.shape[0]
     if m == 1:
         return np.ones(1)
-    # One balance equation follows from the others; the normalisation takes its place.
+    heavy = _heavy_state(matrix)
+    balance = (matrix.T - sp.eye_array(m)).tocsc()
+    others = np.delete(np.arange(m), heavy)
     if m <= DENSE_LIMIT:
-        system = matrix.T.toarray() - np.eye(m)
-        system[-1] = 1.0
-        mu = np.linalg.solve(system, np.append(np.zeros(m - 1), 1.0))
+        rest = np.linalg.solve(balance.toarray()[np.ix_(others, others)], -balance[:, [heavy]].toarray()[others, 0])
     else:
-        # mu[-1] is set to 1 and the rest scaled afterwards: a row of ones would fill the factors.
-        balance = (matrix.T - sp.eye_array(m)).tocsc()
-        factor = splu(balance[:-1, :-1].tocsc())
-        mu = np.append(factor.solve(-balance[:-1, [-1]].toarray().ravel()), 1.0)
-    mu = np.maximum(mu, 0.0)
+        rest = splu(balance[others][:, others].tocsc()).solve(-balance[:, [heavy]].toarray()[others, 0])
+    mu = np.maximum(np.insert(rest, heavy, 1.0), 0.0)
     return mu / mu.sum()
+
+
+def _heavy_state(matrix: Any, n_steps: int = 200) -> int:
+    """Return a state with much of the stationary mass: the others are solved for relative to it.
+
+    Relative to a state with hardly any mass they would overflow. Some steps of the lazy chain, which does
+    not swing even if the chain is periodic, move the mass to where it belongs.
+    """
+    mu = np.full(matrix.shape[0], 1 / matrix.shape[0])
+    backward = matrix.T.tocsr()
+    for _ in range(n_steps):
+        mu = (mu + backward @ mu) / 2
+    return int(mu.argmax())

@@ -14,10 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from capi.errors import InvalidInput
+from capi.rows import chosen_entries, row_argmin, row_max, row_sum
 from capi.validation import (
     Floats,
     Ints,
     as_allowed,
+    as_floats,
     as_integers,
     as_q_values,
     as_weights,
@@ -73,10 +75,13 @@ def regrets(q_values: ArrayLike, allowed: ArrayLike | None = None) -> Floats:
     """
     q = as_q_values(q_values)
     mask = as_allowed(allowed, "allowed", q.shape)
-    if mask is None:
-        return q.max(axis=1, keepdims=True) - q
-    best = np.where(mask, q, -np.inf).max(axis=1, keepdims=True)
-    return np.where(mask, best - q, np.inf)
+    best = row_max(q if mask is None else np.where(mask, q, -np.inf))
+    with np.errstate(over="ignore"):
+        gaps = best[:, None] - q
+    if not np.isfinite(gaps).all():
+        i = int(np.argmax(~np.isfinite(gaps).all(axis=1)))
+        raise InvalidInput(f"q_values must not differ by more than float64 can hold; row {i} is {q[i]}.")
+    return gaps if mask is None else np.where(mask, gaps, np.inf)
 
 
 def greedy(q_values: ArrayLike, allowed: ArrayLike | None = None) -> Ints:
@@ -87,7 +92,7 @@ def greedy(q_values: ArrayLike, allowed: ArrayLike | None = None) -> Ints:
     >>> greedy([[1.0, 3.0], [2.0, 2.0]])
     array([1, 0])
     """
-    return regrets(q_values, allowed).argmin(axis=1)
+    return row_argmin(regrets(q_values, allowed))
 
 
 def gap_weighted_loss(
@@ -124,6 +129,31 @@ def gap_weighted_loss(
     1.0
     """
     return _mean(_of_actions(regrets(q_values, allowed), actions), weights)
+
+
+def expected_loss(
+    q_values: ArrayLike, probabilities: ArrayLike, weights: ArrayLike | None = None, allowed: ArrayLike | None = None
+) -> float:
+    r"""Return the gap-weighted loss of a policy that draws its actions, in the mean over its draws.
+
+    .. math::
+        \frac1n \sum_{i=1}^n \sum_a \pi(a|X_i) \Bigl[\max_b \hat Q(X_i, b) - \hat Q(X_i, a)\Bigr]
+
+    For a deterministic policy this is `gap_weighted_loss`.
+
+    Examples
+    --------
+    >>> expected_loss([[1.0, 3.0], [2.0, 2.5]], [[0.5, 0.5], [0.0, 1.0]])
+    0.5
+    """
+    gaps = regrets(q_values, allowed)
+    p = as_floats(probabilities, "probabilities", ndim=2)
+    check_shape(p, "probabilities", gaps.shape)
+    possible = p > 0
+    check_rows(
+        np.isfinite(gaps[possible]), p[possible], "probabilities", "must be zero for actions that are not allowed"
+    )
+    return _mean(row_sum(p, np.where(possible, gaps, 0.0)), weights)
 
 
 def two_action_loss(q_values: ArrayLike, actions: ArrayLike, weights: ArrayLike | None = None) -> float:
@@ -199,7 +229,7 @@ def _mean(losses: Floats, weights: ArrayLike | None) -> float:
 def _of_actions(values: Floats, actions: ArrayLike) -> Floats:
     """Return the entry of each row that its action names (n,); actions that are not allowed are refused."""
     a = _checked_actions(actions, values.shape)
-    chosen = np.take_along_axis(values, a[:, None], axis=1)[:, 0]
+    chosen = chosen_entries(values, a)
     check_rows(np.isfinite(chosen), a, "actions", "must be allowed in their states")
     return chosen
 

@@ -118,6 +118,8 @@ class Tabular(Deterministic):
 
     def __post_init__(self) -> None:
         actions = as_integers(self.actions, "actions").copy()
+        if not len(actions):
+            raise InvalidInput("actions must have at least one state; got none.")
         check_actions(actions, as_int(self.n_actions, "n_actions", minimum=1))
         actions.flags.writeable = False
         object.__setattr__(self, "actions", actions)

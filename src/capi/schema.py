@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from capi.errors import InvalidInput
 from capi.validation import Ints, as_names
 
 
@@ -38,7 +39,11 @@ class Schema:
         """Return a checked schema; by default features are x0, x1, ... and actions 0, 1, ..."""
         features = tuple(f"x{j}" for j in range(n_features)) if feature_names is None else feature_names
         labels = tuple(range(n_actions)) if action_labels is None else action_labels
-        return cls(as_names(features, "feature_names", n_features), as_names(labels, "action_labels", n_actions))
+        names = as_names(features, "feature_names", n_features)
+        for j, name in enumerate(names):
+            if not isinstance(name, str):
+                raise InvalidInput(f"feature_names must be strings; feature_names[{j}] = {name!r}.")
+        return cls(names, as_names(labels, "action_labels", n_actions))
 
     def labels_of(self, actions: Ints) -> NDArray[Any]:
         """Return the user's labels of ``actions`` (n,)."""

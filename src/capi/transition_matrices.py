@@ -1,4 +1,4 @@
-"""Transition probabilities of all actions in one matrix of A*S rows, row ``a * S + x``, dense or sparse."""
+"""Transition probabilities of all actions in one matrix of S*A rows, row ``x * A + a``, dense or sparse."""
 
 from __future__ import annotations
 
@@ -16,15 +16,20 @@ Matrix: TypeAlias = Any  # ndarray or scipy.sparse array: there is no common typ
 
 
 def stacked_transitions(P: ArrayLike | Sequence[Matrix]) -> tuple[Matrix, int, int]:
-    """Return the checked matrix (A*S, S), A and S; ``P`` is (A, S, S) or a sequence of sparse (S, S)."""
+    """Return the checked matrix (S*A, S), A and S; ``P`` is (A, S, S) or a sequence of sparse (S, S)."""
     if sp.issparse(P):
         raise InvalidInput("P must be a sequence of sparse arrays, one an action; got a single one.")
-    is_sparse = isinstance(P, Sequence) and any(sp.issparse(part) for part in P)
+    if not isinstance(P, Sequence | np.ndarray) or isinstance(P, str):
+        raise InvalidInput(
+            f"P must be real numbers of shape (n_actions, n_states, n_states); got a {type(P).__name__}."
+        )
+    is_sparse = any(sp.issparse(part) for part in P)
+    if any(np.iscomplexobj(part) for part in P):
+        raise InvalidInput("P must be real numbers; got complex ones.")
     stacked, n_actions = _stacked_sparse(P) if is_sparse else _stacked_dense(P)
     n_states = stacked.shape[1]
-    entries = sp.coo_array(stacked)  # explicit entries only; zeros need no check
-    _check_probabilities(entries, n_states)
-    _check_row_sums(np.asarray(stacked.sum(axis=1)).ravel(), n_states)
+    _check_probabilities(sp.coo_array(stacked), n_actions)
+    _check_row_sums(np.asarray(stacked.sum(axis=1)).ravel(), n_actions)
     return stacked, n_actions, n_states
 
 
@@ -46,12 +51,14 @@ def drawn_columns(cumulative: Floats, ends: Ints, columns: Ints, rows: Ints, rng
 
 
 def _stacked_sparse(P: Any) -> tuple[Matrix, int]:
+    n_states = next(part.shape[0] for part in P if sp.issparse(part))
+    for a, part in enumerate(P):
+        if not sp.issparse(part) or part.shape != (n_states, n_states) or n_states == 0:
+            found = f"shape {part.shape}" if sp.issparse(part) else f"a {type(part).__name__}"
+            raise InvalidInput(f"P[{a}] must be a sparse array of shape ({n_states}, {n_states}); got {found}.")
     blocks = [sp.csr_array(part, dtype=np.float64) for part in P]
-    n_states = blocks[0].shape[0]
-    for a, block in enumerate(blocks):
-        if block.shape != (n_states, n_states):
-            raise InvalidInput(f"P[{a}] must have shape ({n_states}, {n_states}); got {block.shape}.")
-    stacked = sp.vstack(blocks, format="csr")
+    by_state = np.arange(len(blocks) * n_states).reshape(len(blocks), n_states).T.ravel()
+    stacked = sp.vstack(blocks, format="csr")[by_state]
     stacked.sum_duplicates()
     stacked.eliminate_zeros()
     return stacked, len(blocks)
@@ -60,30 +67,30 @@ def _stacked_sparse(P: Any) -> tuple[Matrix, int]:
 def _stacked_dense(P: Any) -> tuple[Matrix, int]:
     try:
         dense = np.array(P, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput("P must be numbers of shape (n_actions, n_states, n_states).") from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidInput("P must be real numbers of shape (n_actions, n_states, n_states).") from error
     if dense.ndim != 3 or dense.shape[1] != dense.shape[2] or 0 in dense.shape:
         raise InvalidInput(
             f"P must have shape (n_actions, n_states, n_states), or be a sequence of sparse arrays; got {dense.shape}."
         )
-    return dense.reshape(-1, dense.shape[2]), len(dense)
+    return dense.transpose(1, 0, 2).reshape(-1, dense.shape[2]), len(dense)
 
 
-def _check_probabilities(entries: Matrix, n_states: int) -> None:
+def _check_probabilities(entries: Matrix, n_actions: int) -> None:
     bad = ~(entries.data >= 0)  # NaN too
     if bad.any():
         k = int(np.argmax(bad))
-        (a, x), y = divmod(int(entries.row[k]), n_states), int(entries.col[k])
+        (x, a), y = divmod(int(entries.row[k]), n_actions), int(entries.col[k])
         raise InvalidInput(
             f"P must be probabilities, neither negative nor NaN; P[{a}][{x}, {y}] = {entries.data[k]} "
             f"(action {a}, state {x}, next state {y})."
         )
 
 
-def _check_row_sums(sums: Floats, n_states: int) -> None:
+def _check_row_sums(sums: Floats, n_actions: int) -> None:
     bad = np.flatnonzero(~(np.abs(sums - 1) <= ROW_SUM_TOLERANCE))
     if bad.size:
-        a, x = divmod(int(bad[0]), n_states)
+        x, a = divmod(int(bad[0]), n_actions)
         raise InvalidInput(
             f"P must have rows that sum to one; {bad.size} of {len(sums)} do not, first action {a}, state {x}: "
             f"P[{a}][{x}] sums to {sums[bad[0]]:.10g}. A state that ends the process leads to itself with probability 1."

@@ -17,6 +17,7 @@ from capi.validation import (
     Floats,
     Ints,
     as_allowed,
+    as_array,
     as_flags,
     as_floats,
     as_int,
@@ -26,7 +27,10 @@ from capi.validation import (
     check_actions,
     check_rows,
     check_shape,
+    sequence_of_names,
 )
+
+MOST_ACTIONS = 100_000  # more are not actions but numbers that name something else
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
@@ -114,16 +118,22 @@ class Transitions:
         x = as_states(states)
         n, d = x.shape
         a = as_integers(actions, "actions")
-        check_shape(a, "actions", (n,))
+        check_shape(a, "actions", (n,), "states")
         r = as_floats(rewards, "rewards", ndim=1)
-        check_shape(r, "rewards", (n,))
+        check_shape(r, "rewards", (n,), "states")
         following = as_states(next_states, "next_states", n_features=d)
-        check_shape(following, "next_states", (n, d))
-        ends = as_flags(terminated, "terminated", shape=(n,))
+        check_shape(following, "next_states", (n, d), "states")
+        ends = as_flags(terminated, "terminated", shape=(n,), rows_of="states")
         if n_actions is None:
-            n_actions = len(action_labels) if action_labels is not None else max(int(a.max()), 0) + 1
+            labels = None if action_labels is None else sequence_of_names(action_labels, "action_labels")
+            n_actions = max(int(a.max()), 0) + 1 if labels is None else len(labels)
         n_actions = as_int(n_actions, "n_actions", minimum=1)
         check_actions(a, n_actions)
+        if n_actions > MOST_ACTIONS:
+            raise InvalidInput(
+                f"actions must be coded 0, 1, ...: {n_actions} actions are more than {MOST_ACTIONS}, "
+                f"actions[{a.argmax()}] = {a.max()}. Number the distinct actions from 0 and pass them as action_labels."
+            )
         values = {
             "states": x,
             "actions": a,
@@ -135,11 +145,17 @@ class Transitions:
             "next_allowed": _checked_next_allowed(next_allowed, ends, n_actions),
             "episode": _checked_episodes(episode, ends),
             "propensity": _checked_propensity(propensity, n),
-            "weight": as_weights(weight, "weight", n),
+            "weight": as_weights(weight, "weight", n, "states"),
             "schema": Schema.of(d, n_actions, feature_names, action_labels),
         }
+        self.__setstate__({name: np.array(v) if isinstance(v, np.ndarray) else v for name, v in values.items()})
+
+    def __setstate__(self, values: dict[str, Any]) -> None:
+        """Take ``values`` as they are, and make their arrays read-only; copying and unpickling come here too."""
         for name, value in values.items():
-            object.__setattr__(self, name, _frozen(value) if isinstance(value, np.ndarray) else value)
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
+            object.__setattr__(self, name, value)
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -175,9 +191,12 @@ class Transitions:
         Parameters
         ----------
         rows : array of shape (n,) of bool, or of row numbers
-            Row numbers may repeat and stand in any order as long as no episode is torn apart.
+            In a batch with episodes the numbers must increase, so that time does not run backwards.
         """
         chosen = self._row_numbers(rows)
+        if self.episode is not None:
+            in_order = np.append(True, chosen[1:] > chosen[:-1])
+            check_rows(in_order, chosen, "rows", "must increase in a batch with episodes", " Sort them; drop repeats.")
         return self._with({name: getattr(self, name)[chosen] for name in self._columns()})
 
     def split(self, share: float = 0.7, *, random_state: RandomState = None) -> tuple[Transitions, Transitions]:
@@ -208,7 +227,8 @@ class Transitions:
             Number the episodes 0, 1, ... afresh: needed when two batches use the same numbers for
             different episodes.
         """
-        batches = list(batches)
+        if not isinstance(batches, Sequence):
+            raise InvalidInput(f"concat takes a sequence of Transitions; got a {type(batches).__name__}.")
         if not batches:
             raise InvalidInput("concat needs at least one batch; got none.")
         first = batches[0]
@@ -264,13 +284,13 @@ class Transitions:
         return f"{len(lengths)}, lengths {low} to {high}, median {np.median(lengths):.4g}"
 
     def _row_numbers(self, rows: ArrayLike) -> NDArray[Any]:
-        array = np.asarray(rows)
+        array = as_array(rows, "rows")
         if array.dtype == np.bool_:
             check_shape(array, "rows", (len(self),))
             array = np.flatnonzero(array)
         else:
             array = as_integers(rows, "rows")
-            check_rows((array >= -len(self)) & (array < len(self)), array, "rows", f"must be below {len(self)}")
+            check_rows((array >= 0) & (array < len(self)), array, "rows", f"must lie in 0..{len(self) - 1}")
         if not len(array):
             raise InvalidInput("rows must choose at least one row; they choose none.")
         return array
@@ -280,23 +300,11 @@ class Transitions:
         return [field.name for field in fields(self) if isinstance(getattr(self, field.name), np.ndarray)]
 
     def _with(self, columns: dict[str, Any]) -> Transitions:
-        """Return a batch of the same kind with other ``columns``, which are ours to keep."""
-        for array in columns.values():
-            array.flags.writeable = False
-        return Transitions(
-            **columns,
-            n_actions=self.n_actions,
-            feature_names=self.schema.feature_names,
-            action_labels=self.schema.action_labels,
-        )
-
-
-def _frozen(array: NDArray[Any]) -> NDArray[Any]:
-    """Return ``array`` read-only, copied unless nobody else can write to it."""
-    if array.flags.writeable or array.base is not None:
-        array = array.copy()
-    array.flags.writeable = False
-    return array
+        """Return a batch of the same kind with other, valid ``columns``, which are ours to keep."""
+        batch = object.__new__(Transitions)
+        absent = {field.name: getattr(self, field.name) for field in fields(self)}
+        batch.__setstate__({**absent, **columns})
+        return batch
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -306,7 +314,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _checked_allowed(value: ArrayLike | None, actions: Ints, n_actions: int) -> Bools | None:
-    allowed = as_allowed(value, "allowed", (len(actions), n_actions))
+    allowed = as_allowed(value, "allowed", (len(actions), n_actions), "states")
     if allowed is not None:
         taken = np.take_along_axis(allowed, actions[:, None], axis=1)[:, 0]
         check_rows(taken, actions, "actions", "must be allowed where they were taken", " Correct the mask or the row.")
@@ -317,7 +325,7 @@ def _checked_next_allowed(value: ArrayLike | None, terminated: Bools, n_actions:
     """Nothing is decided after the end, so rows that terminate may allow nothing."""
     if value is None:
         return None
-    allowed = as_flags(value, "next_allowed", shape=(len(terminated), n_actions))
+    allowed = as_flags(value, "next_allowed", shape=(len(terminated), n_actions), rows_of="states")
     check_rows(
         allowed.any(axis=1) | terminated, allowed, "next_allowed", "must allow an action unless the row terminates"
     )
@@ -328,7 +336,7 @@ def _checked_propensity(value: ArrayLike | None, n: int) -> Floats | None:
     if value is None:
         return None
     propensity = as_floats(value, "propensity", ndim=1)
-    check_shape(propensity, "propensity", (n,))
+    check_shape(propensity, "propensity", (n,), "states")
     check_rows((propensity > 0) & (propensity <= 1), propensity, "propensity", "must lie in (0, 1]")
     return propensity
 
@@ -337,7 +345,7 @@ def _checked_episodes(value: ArrayLike | None, terminated: Bools) -> Ints | None
     if value is None:
         return None
     episode = as_integers(value, "episode")
-    check_shape(episode, "episode", terminated.shape)
+    check_shape(episode, "episode", terminated.shape, "states")
     starts = _run_starts(episode)
     ids = episode[starts]
     first_run = np.zeros(len(ids), dtype=bool)

@@ -6,7 +6,7 @@ Functions ``as_*`` convert and return, functions ``check_*`` only look.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from numbers import Integral, Real
 from typing import Any, TypeAlias
 
@@ -61,19 +61,14 @@ def as_states(
 def as_state_index(states: ArrayLike, n_states: int) -> Ints:
     """Return the finite states (n, 1) as indices (n,) in ``0 .. n_states - 1``."""
     column = as_states(states, n_features=1, allow_nan=False)[:, 0]
-    index = column.astype(np.int64)
-    check_rows(
-        (index == column) & (index >= 0) & (index < n_states),
-        column,
-        "states",
-        f"must be state indices in 0..{n_states - 1}",
-    )
-    return index
+    known = (column >= 0) & (column < n_states) & (column == np.floor(column))
+    check_rows(known, column, "states", f"must be state indices in 0..{n_states - 1}")
+    return column.astype(np.int64)
 
 
 def as_integers(value: ArrayLike, name: str) -> Ints:
     """Return ``value`` (n,) as int64; floats are accepted when they are whole numbers."""
-    array = _array(value, name)
+    array = as_array(value, name)
     if array.ndim == 1 and array.dtype.kind == "i":
         return array.astype(np.int64, copy=False)
     numbers = as_floats(array, name, ndim=1)
@@ -82,9 +77,9 @@ def as_integers(value: ArrayLike, name: str) -> Ints:
     return numbers.astype(np.int64)
 
 
-def as_flags(value: ArrayLike, name: str, *, shape: tuple[int, ...]) -> Bools:
+def as_flags(value: ArrayLike, name: str, *, shape: tuple[int, ...], rows_of: str = "") -> Bools:
     """Return ``value`` as booleans of ``shape``; 0 and 1 are accepted."""
-    array = _array(value, name)
+    array = as_array(value, name)
     if array.dtype != np.bool_:
         array = _numeric(array, name)
         bad = (array != 0) & (array != 1)
@@ -94,7 +89,7 @@ def as_flags(value: ArrayLike, name: str, *, shape: tuple[int, ...]) -> Bools:
                 f"{name} must be booleans (or 0 and 1); first culprit {name}[{_index(where)}] = {array[where]}."
             )
         array = array.astype(np.bool_)
-    check_shape(array, name, shape)
+    check_shape(array, name, shape, rows_of)
     return array
 
 
@@ -103,6 +98,13 @@ def as_int(value: Any, name: str, *, minimum: int) -> int:
     if not isinstance(value, Integral) or isinstance(value, bool) or value < minimum:
         raise InvalidInput(f"{name} must be an integer, at least {minimum}; got {value!r}.")
     return int(value)
+
+
+def as_positive(value: Any, name: str) -> float:
+    """Return ``value`` as a positive, finite number."""
+    if not _is_real(value) or not 0 < value < np.inf:
+        raise InvalidInput(f"{name} must be a positive number; got {value!r}.")
+    return float(value)
 
 
 def as_discount(value: Any) -> float:
@@ -121,23 +123,25 @@ def as_share(value: Any, name: str) -> float:
     return float(value)
 
 
-def as_weights(value: ArrayLike | None, name: str, n_rows: int) -> Floats | None:
+def as_weights(value: ArrayLike | None, name: str, n_rows: int, rows_of: str = "") -> Floats | None:
     """Return ``value`` (n,) as non-negative weights with a positive sum, None as None."""
     if value is None:
         return None
     weights = as_floats(value, name, ndim=1)
-    check_shape(weights, name, (n_rows,))
+    check_shape(weights, name, (n_rows,), rows_of)
     check_rows(weights >= 0, weights, name, "must not be negative")
-    if not weights.sum() > 0:
-        raise InvalidInput(f"{name} must have a positive sum; all {n_rows} are zero.")
+    with np.errstate(over="ignore"):
+        total = weights.sum()
+    if not 0 < total < np.inf:
+        raise InvalidInput(f"{name} must have a positive, finite sum; the sum of all {n_rows} is {total:g}.")
     return weights
 
 
-def as_allowed(value: ArrayLike | None, name: str, shape: tuple[int, int]) -> Bools | None:
+def as_allowed(value: ArrayLike | None, name: str, shape: tuple[int, ...], rows_of: str = "") -> Bools | None:
     """Return ``value`` (n, A) as a mask in which every row allows an action, None as None."""
     if value is None:
         return None
-    allowed = as_flags(value, name, shape=shape)
+    allowed = as_flags(value, name, shape=shape, rows_of=rows_of)
     check_rows(allowed.any(axis=1), allowed, name, "must allow at least one action in each row")
     return allowed
 
@@ -174,10 +178,11 @@ def check_actions(actions: Ints, n_actions: int, name: str = "actions") -> None:
         )
 
 
-def check_shape(array: NDArray[Any], name: str, shape: tuple[int, ...]) -> None:
-    """Refuse an array of another shape."""
+def check_shape(array: NDArray[Any], name: str, shape: tuple[int, ...], rows_of: str = "") -> None:
+    """Refuse an array of another shape; ``rows_of`` names the argument that sets the number of rows."""
     if array.shape != shape:
-        raise InvalidInput(f"{name} must have shape {shape}; got {array.shape}.")
+        reason = f", one row for each of {rows_of}" if rows_of else ""
+        raise InvalidInput(f"{name} must have shape {shape}{reason}; got {array.shape}.")
 
 
 def check_rows(good: Any, values: NDArray[Any], name: str, rule: str, advice: str = "") -> None:
@@ -191,31 +196,41 @@ def check_rows(good: Any, values: NDArray[Any], name: str, rule: str, advice: st
 
 
 def check_choice(value: Any, name: str, choices: Collection[Any]) -> None:
-    """Refuse a value that is not one of ``choices``."""
-    if value not in choices:
+    """Refuse a value that is not one of ``choices``, in type and value."""
+    if not any(type(value) is type(choice) and value == choice for choice in choices):
         raise InvalidInput(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.")
 
 
 def as_names(value: Sequence[Any], name: str, count: int) -> tuple[Any, ...]:
     """Return ``value`` as a tuple of ``count`` distinct names."""
-    if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
-        raise InvalidInput(f"{name} must be a sequence of names; got {value!r}.")
-    names = tuple(_plain(item) for item in value)
+    names = sequence_of_names(value, name)
     if len(names) != count:
         raise InvalidInput(f"{name} must have {count} entries; got {len(names)}: {_shortened(names)}.")
     seen: set[Any] = set()
     for i, item in enumerate(names):
+        if not isinstance(item, Hashable):
+            raise InvalidInput(f"{name} must be plain values; {name}[{i}] = {item!r} is a {type(item).__name__}.")
         if item in seen:
             raise InvalidInput(f"{name} must be distinct; {name}[{i}] = {item!r} is there twice.")
         seen.add(item)
     return names
 
 
+def sequence_of_names(value: Any, name: str) -> tuple[Any, ...]:
+    """Return ``value`` as a tuple; one string is not a sequence of names."""
+    if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
+        raise InvalidInput(f"{name} must be a sequence of names; got {value!r}.")
+    return tuple(_plain(item) for item in value)
+
+
 def _is_real(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _array(value: ArrayLike, name: str) -> NDArray[Any]:
+def as_array(value: ArrayLike, name: str) -> NDArray[Any]:
+    """Return ``value`` as an array of any kind; ragged and masked ones are refused."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        raise InvalidInput(f"{name} must not have masked entries. Write a missing value as NaN: {name}.filled(np.nan).")
     try:
         return np.asarray(value)
     except (ValueError, TypeError) as error:
@@ -224,7 +239,7 @@ def _array(value: ArrayLike, name: str) -> NDArray[Any]:
 
 def _numeric(value: ArrayLike, name: str) -> Floats:
     """Return ``value`` as float64, or say which element is not a number."""
-    array = _array(value, name)
+    array = as_array(value, name)
     if array.dtype.kind in "fiub":
         return array.astype(np.float64, copy=False)
     if array.dtype.kind not in "OUS":

@@ -3,6 +3,7 @@ import pytest
 
 from capi.domains import ChainWalk
 from capi.errors import InvalidInput
+from capi.loss import action_gap
 from capi.testing import check_domain
 
 CHAINS = [
@@ -64,9 +65,15 @@ def test_the_domain_steps_as_the_model_says(chain, action, state):
     ],
 )
 def test_where_the_optimal_policy_of_variant_1_switches(success, slip, switches):
-    """Whether a policy with one cut can be optimal depends on the success probability alone."""
-    actions = ChainWalk(variant=1, success=success, slip=slip).mdp.optimal_policy.actions
-    assert (np.flatnonzero(np.diff(actions)) + 1).tolist() == switches
+    """Whether a policy with one cut can be optimal depends on the success probability alone.
+
+    In the middle of a reward the gap may be at rounding: there both actions are right.
+    """
+    mdp = ChainWalk(variant=1, success=success, slip=slip).mdp
+    expected = (np.searchsorted(switches, np.arange(200), side="right") + 1) % 2
+    clear = action_gap(mdp.optimal_action_values) > 1e-9
+    np.testing.assert_array_equal(mdp.optimal_policy.actions[clear], expected[clear])
+    assert clear.sum() >= 195
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ def test_cells_without_data_play_the_default():
 
 
 def test_masks_play_the_best_that_is_allowed():
-    allowed = np.array([[True, True, True], [True, True, True]])
+    allowed = np.array([[True, True, True], [True, True, False]])
     policy = Partition(first_digit).improve([[0.0], [0.5]], [[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]], allowed=allowed)
     masks = np.array([[True, True, True], [False, True, True], [False, False, True]])
     np.testing.assert_array_equal(policy.act(np.zeros((3, 1)), masks), [0, 1, 2])
@@ -53,6 +53,11 @@ def test_actions_that_are_not_allowed_do_not_count():
     np.testing.assert_array_equal(policy.act(np.full((3, 1), 0.1), allowed), [0, 0, 0])
 
 
+def test_masks_that_allow_everything_are_no_masks():
+    policy = Partition(first_digit).improve([[0.0]], [[1.0, 2.0]], allowed=[[True, True]])
+    assert policy.act(np.zeros((1, 1)))[0] == 1
+
+
 @pytest.mark.parametrize(
     ("space", "words"),
     [
@@ -65,3 +70,10 @@ def test_actions_that_are_not_allowed_do_not_count():
 def test_bad_partitions_are_refused(space, words):
     with pytest.raises(InvalidInput, match=words):
         space.improve([[0.0], [1.0]], [[0.0, 1.0], [1.0, 0.0]])
+
+
+def test_bad_settings_are_refused():
+    with pytest.raises(InvalidInput, match="index must be a function"):
+        Partition("abc")
+    with pytest.raises(InvalidInput, match="default must be an integer"):
+        Partition(first_digit, default=-1)

@@ -114,6 +114,20 @@ def test_a_chosen_feature_is_the_only_one_cut():
     assert chosen(Thresholds(feature=2).improve(states, q)) == (2, np.inf, 0, 0)
 
 
+def test_rules_state_the_very_policy():
+    """Large values that differ late: the printed cut must separate them too."""
+    states = np.array([[1700000000.1], [1700000000.2], [1700000000.6], [1700000000.9]])
+    policy = Thresholds().improve(states, np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]]))
+    assert policy.rules() == "if x0 <= 1700000000.4: 0\nelse: 1"
+
+
+def test_cuts_are_round_numbers():
+    policy = Thresholds().improve(np.array([[36.6], [36.7]]), np.array([[1.0, 0.0], [0.0, 1.0]]))
+    assert policy.cut == 36.65
+    policy = Thresholds().improve(np.array([[12.0], [97.0]]), np.array([[1.0, 0.0], [0.0, 1.0]]))
+    assert policy.cut == 50.0
+
+
 def test_rules_speak():
     policy = Thresholds().improve(X, np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 5.0], [0.0, 5.0]]))
     assert policy.rules() == "if x0 <= 1.5: 0\nelse: 1"

@@ -7,6 +7,7 @@ policy iteration, the full solution is policy iteration.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,11 +15,11 @@ import numpy as np
 from capi.errors import InvalidInput
 from capi.evaluators import Exact
 from capi.finite_mdp import FiniteMDP
-from capi.iteration import Learner, Loop, Update
+from capi.iteration import Iteration, Learner, Loop
 from capi.policies import Tabular
 from capi.policy_spaces import Unrestricted
 from capi.types import Policy, QFunction
-from capi.validation import Bools, Floats
+from capi.validation import Bools, Floats, as_positive
 
 
 class ValueIteration(Learner):
@@ -30,8 +31,8 @@ class ValueIteration(Learner):
     n_iterations : int
         The most sweeps to make.
     tolerance : float, optional
-        Stop when Q is within this of Q* everywhere (it has moved by at most tolerance * (1 - discount) /
-        discount). None makes all sweeps.
+        Stop when the policy certainly loses at most this in any state (looked at every tenth sweep). None makes
+        all sweeps.
 
     Examples
     --------
@@ -39,7 +40,7 @@ class ValueIteration(Learner):
     >>> mdp = FiniteMDP(P=[np.eye(2), 1 - np.eye(2)], R=[[0.0, 0.0], [1.0, 1.0]], discount=0.9)
     >>> learner = ValueIteration(mdp).fit()
     >>> learner.predict(mdp.states), len(learner.history_)
-    (array([1, 0]), 196)
+    (array([1, 0]), 10)
     """
 
     def __init__(self, mdp: FiniteMDP, n_iterations: int = 10_000, *, tolerance: float | None = 1e-8) -> None:
@@ -49,9 +50,9 @@ class ValueIteration(Learner):
 
     def loop(self) -> Loop:
         """Return one sweep a round, all policies."""
-        discount = self.mdp.discount
-        stop = _until_settled(discount / (1 - discount), self.tolerance)
-        return Loop(Exact(self.mdp, sweeps=1), Unrestricted(), discount, self.n_iterations, update=stop)
+        evaluator = Exact(self.mdp, sweeps=1)
+        stop = _good_enough(self.mdp, self.tolerance, every=10)  # each look costs as much as a round
+        return Loop(evaluator, Unrestricted(), self.mdp.discount, self.n_iterations, stop=stop)
 
 
 class ModifiedPolicyIteration(Learner):
@@ -65,7 +66,7 @@ class ModifiedPolicyIteration(Learner):
     n_iterations : int
         The most rounds to make.
     tolerance : float, optional
-        Stop when Q is within this of Q* everywhere. None makes all rounds.
+        Stop when the policy certainly loses at most this in any state. None makes all rounds.
     """
 
     def __init__(
@@ -78,12 +79,9 @@ class ModifiedPolicyIteration(Learner):
 
     def loop(self) -> Loop:
         """Return m sweeps a round, all policies."""
-        evaluator, discount = Exact(self.mdp, sweeps=self.sweeps), self.mdp.discount
-        # If m sweeps of T^pi move Q by e, Q was within e / (1 - discount^m) of Q^pi, so T* = T^pi moves it by
-        # at most (1 + discount) times that, and Q* is no further than that over (1 - discount) away.
-        factor = 1 + (1 + discount) / ((1 - discount**self.sweeps) * (1 - discount))
-        stop = _until_settled(factor, self.tolerance)
-        return Loop(evaluator, Unrestricted(), discount, self.n_iterations, update=stop)
+        evaluator = Exact(self.mdp, sweeps=self.sweeps)
+        stop = _good_enough(self.mdp, self.tolerance, every=1)
+        return Loop(evaluator, Unrestricted(), self.mdp.discount, self.n_iterations, stop=stop)
 
 
 class PolicyIteration(Learner):
@@ -116,50 +114,49 @@ class PolicyIteration(Learner):
 
     def loop(self) -> Loop:
         """Return exact evaluation, all policies, and a stop at the first round without change."""
+        evaluator, start = Exact(self.mdp), self.initial_policy
         return Loop(
-            Exact(self.mdp),
-            _AllTables(self.mdp),
-            self.mdp.discount,
-            self.n_iterations,
-            initial_policy=self.initial_policy,
-            patience=1,
+            evaluator, _AllTables(self.mdp), self.mdp.discount, self.n_iterations, initial_policy=start, patience=1
         )
 
 
 @dataclass(frozen=True, eq=False)
 class _AllTables:
-    """All policies on the states of a finite MDP, which come in order; the old one stays if none is better."""
+    """All policies of a finite MDP, whatever the sample; the old one stays if none is better."""
 
     mdp: FiniteMDP
 
     def improve(
         self,
-        states: Floats,
-        q_values: Floats,
+        states: Floats,  # noqa: ARG002  the table has every state
+        q_values: Floats,  # noqa: ARG002
         *,
-        q: QFunction | None = None,  # noqa: ARG002  the sample is the whole table
+        q: QFunction | None = None,
         previous: Policy | None = None,
         allowed: Bools | None = None,  # noqa: ARG002
         weights: Floats | None = None,  # noqa: ARG002
         rng: np.random.Generator | None = None,  # noqa: ARG002
     ) -> Tabular:
-        if previous is None:
-            return self.mdp.greedy(q_values)
-        return Tabular(self.mdp.improved(previous.act(states), q_values), self.mdp.n_actions)
+        if q is None or previous is None:
+            raise InvalidInput("q and previous must be given.")
+        return Tabular(self.mdp.improved(previous.act(self.mdp.states), q.values(self.mdp.states)), self.mdp.n_actions)
 
 
-def _until_settled(factor: float, tolerance: float | None) -> Update | None:
-    """Return an update that ends the loop when ``factor`` times the last movement of Q is within the tolerance."""
+def _good_enough(mdp: FiniteMDP, tolerance: float | None, every: int) -> Callable[[Iteration], bool] | None:
+    """Return whether the policy of an iteration certainly loses at most ``tolerance`` anywhere; asked now and then.
+
+    A policy pi that is greedy in Q has T^pi Q = T* Q, and then Q^pi and Q* both lie between T* Q + c min(T* Q - Q)
+    and T* Q + c max(T* Q - Q) with c = discount / (1 - discount) (Puterman 1994, Theorem 6.6.3).
+    """
     if tolerance is None:
         return None
-    if not tolerance > 0:
-        raise InvalidInput(f"tolerance must be positive, or None for all iterations; got {tolerance!r}.")
-    last: list[Floats] = []
+    limit = as_positive(tolerance, "tolerance") * (1 - mdp.discount)
 
-    def update(old: Policy, new: Policy, *, q: QFunction, states: Floats, k: int) -> Policy | None:  # noqa: ARG001
-        table = q.values(states)
-        settled = bool(last) and factor * np.abs(table - last.pop()).max() <= tolerance
-        last.append(table)
-        return None if settled else new
+    def good_enough(iteration: Iteration) -> bool:
+        if (iteration.k + 1) % every:
+            return False
+        q = iteration.q.values(mdp.states)
+        moved = mdp.bellman_optimality(q) - q
+        return bool(mdp.discount * (moved.max() - moved.min()) <= limit)
 
-    return update
+    return good_enough

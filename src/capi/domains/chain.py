@@ -24,6 +24,7 @@ from capi.validation import (
     Bools,
     Floats,
     Ints,
+    as_discount,
     as_floats,
     as_integers,
     as_share,
@@ -88,6 +89,7 @@ class ChainWalk:
         check_choice(self.variant, "variant", (1, 2))
         check_choice(self.reward_on, "reward_on", ("state", "next_state"))
         as_share(self.success, "success")
+        as_discount(self.discount)
         if isinstance(self.slip, str):
             check_choice(self.slip, "slip", ("opposite", "stay"))
         else:

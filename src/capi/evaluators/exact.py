@@ -8,9 +8,10 @@ import numpy as np
 
 from capi.errors import InvalidInput
 from capi.finite_mdp import FiniteMDP, TabularQ
+from capi.schema import Schema
 from capi.transitions import Transitions
 from capi.types import Policy, QFunction
-from capi.validation import Floats, as_int
+from capi.validation import Floats, as_int, check_shape
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +53,11 @@ class Exact:
         return self.mdp.n_actions
 
     @property
+    def schema(self) -> Schema:
+        """The model's words, for policies that are learned without a batch."""
+        return Schema(self.mdp.feature_names, self.mdp.action_labels)
+
+    @property
     def states(self) -> Floats:
         """All states of the model (S, 1): where a loop improves unless it is told otherwise."""
         return self.mdp.states
@@ -69,18 +75,16 @@ class Exact:
         """Return the action values of ``policy``, or the sweeps from ``previous`` towards them."""
         if discount != self.mdp.discount:
             raise InvalidInput(
-                f"discount must be that of the model, {self.mdp.discount:g}; got {discount:g}. "
+                f"discount must be that of the model, {self.mdp.discount:g}; got {discount!r}. "
                 "Build the FiniteMDP with the discount that you learn with."
             )
         if self.sweeps is None:
             return TabularQ(self.mdp.action_values(policy))
-        q = self._start(previous)
-        pi = self.mdp.decision(policy)
-        for _ in range(self.sweeps):
-            q = self.mdp.backed_up((pi * q).sum(axis=1))
-        return TabularQ(q)
+        return TabularQ(self.mdp.bellman(policy, self._start(previous), self.sweeps))
 
     def _start(self, previous: QFunction | None) -> Floats:
         if previous is None:
             return np.zeros((self.mdp.n_states, self.mdp.n_actions))
-        return previous.table if isinstance(previous, TabularQ) else previous.values(self.mdp.states)
+        table = previous.table if isinstance(previous, TabularQ) else previous.values(self.mdp.states)
+        check_shape(table, "previous.values(states)", (self.mdp.n_states, self.mdp.n_actions))
+        return table

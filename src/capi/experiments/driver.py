@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from capi.errors import InvalidInput
 from capi.experiments import NAMES
-from capi.files import result_folder, write_text, written_whole
+from capi.files import result_folder, written_together
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -77,24 +77,24 @@ def reproduce(name: str, out: str | Path, track: Callable[[Sequence[Any]], Itera
     """Run all settings of experiment ``name`` and write its files to the folder ``out``.
 
     ``track`` wraps the sequence of settings, for a progress bar. Existing files of the same names are
-    replaced, each as a whole, after all settings have run.
+    replaced, all together, after all settings have run.
     """
     experiment = load_experiment(name)
     folder = result_folder(out)
     records = [experiment.run(setting) for setting in track(list(experiment.SETTINGS))]
     rows, claims = experiment.table(records), experiment.claims(records)
-
-    write_text(folder / "records.jsonl", "".join(json.dumps(record) + "\n" for record in records))
-    write_text(folder / "table.csv", _csv(experiment.COLUMNS, rows))
-    write_text(
-        folder / "claims.json", json.dumps({key: asdict(claim) for key, claim in claims.items()}, indent=2) + "\n"
-    )
-    pictures = []
-    for file_name, figure in experiment.figures(rows).items():
-        pictures.append(folder / file_name)
-        with written_whole(pictures[-1]) as beside:
-            figure.savefig(beside, format="png", dpi=150, metadata={"Software": None})
-    return Result(folder, *experiment.summary(rows), claims, pictures)
+    texts = {
+        "records.jsonl": "".join(json.dumps(record) + "\n" for record in records),
+        "table.csv": _csv(experiment.COLUMNS, rows),
+        "claims.json": json.dumps({key: asdict(claim) for key, claim in claims.items()}, indent=2) + "\n",
+    }
+    figures = experiment.figures(rows)
+    with written_together(folder, [*texts, *figures]) as places:
+        for name, text in texts.items():
+            places[name].write_text(text, encoding="utf-8", newline="\n")
+        for name, figure in figures.items():
+            figure.savefig(places[name], format="png", dpi=150, metadata={"Software": None})
+    return Result(folder, *experiment.summary(rows), claims, [folder / name for name in figures])
 
 
 def _csv(columns: Sequence[str], rows: Sequence[Row]) -> str:

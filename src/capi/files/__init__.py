@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,6 +12,8 @@ from capi.errors import InvalidInput
 
 def result_folder(path: str | Path) -> Path:
     """Return ``path`` as a folder that exists and can be written to, or say why not."""
+    if not str(path):
+        raise InvalidInput("the folder for the results must have a name; got an empty one.")
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -25,19 +27,25 @@ def result_folder(path: str | Path) -> Path:
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """Give a place beside ``path`` to write to; on success it takes the name ``path``, on failure it goes."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+def written_together(folder: Path, names: Sequence[str]) -> Iterator[dict[str, Path]]:
+    """Give a place beside each of ``names`` in ``folder`` to write to.
+
+    When all are written they take their names one right after the other; if anything fails before, all of them
+    go, and what was there stays.
+    """
+    places = {name: folder / f".{name}.{os.getpid()}.part" for name in names}
     try:
-        yield beside
-        with beside.open("rb") as file:
-            os.fsync(file.fileno())
-        beside.replace(path)
+        yield places
+        for place in places.values():
+            with place.open("rb") as file:
+                os.fsync(file.fileno())
+        for name in names:
+            if (folder / name).is_dir():
+                raise InvalidInput(f"{folder / name} must be a file, but a folder is in the way. Choose another place.")
+        for name, place in places.items():
+            place.replace(folder / name)
+    except OSError as error:
+        raise InvalidInput(f"the results cannot be written to {folder}: {error.strerror or error}.") from error
     finally:
-        beside.unlink(missing_ok=True)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write ``text`` to ``path``, whole."""
-    with written_whole(path) as beside:
-        beside.write_text(text, encoding="utf-8", newline="\n")
+        for place in places.values():
+            place.unlink(missing_ok=True)

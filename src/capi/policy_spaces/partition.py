@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from capi.errors import InvalidInput
 from capi.loss import regrets, weighted
 from capi.policies import Deterministic, check_masks_given
 from capi.types import Policy, QFunction
@@ -84,6 +85,11 @@ class Partition:
     index: Callable[[Floats], ArrayLike]
     default: int = 0
 
+    def __post_init__(self) -> None:
+        if not callable(self.index):
+            raise InvalidInput(f"index must be a function from states (n, d) to cell numbers (n,); got {self.index!r}.")
+        as_int(self.default, "default", minimum=0)
+
     def improve(
         self,
         states: ArrayLike,
@@ -97,24 +103,25 @@ class Partition:
     ) -> PartitionPolicy:
         """Return the policy with the least gap-weighted loss on the sample, cell by cell.
 
-        With masks a cell ranks its actions by their mean regret over the states that allow them.
+        With masks a cell ranks its actions by their mean regret over the states that allow them, and each state
+        plays the first that it allows. That is a good ranking, not always the best: finding the best one is hard.
         """
         x = as_states(states)
         values = as_q_values(q_values, n_rows=len(x))
         n_actions = values.shape[1]
-        check_actions(np.array([as_int(self.default, "default", minimum=0)]), n_actions, "default")
+        check_actions(np.array([self.default]), n_actions, "default")
         mask = as_allowed(allowed, "allowed", values.shape)
         cells, cell = np.unique(cell_numbers(self.index, x), return_inverse=True)
-        loss = weighted(regrets(values, mask), weights)
-        if mask is None:
-            score = _sum_by_cell(loss, cell, len(cells))
+        gaps = regrets(values, mask)
+        if mask is None or mask.all():
+            score = _sum_by_cell(weighted(gaps, weights), cell, len(cells))
         else:
             counts = _sum_by_cell(weighted(mask.astype(np.float64), weights), cell, len(cells))
-            sums = _sum_by_cell(np.where(mask, loss, 0.0), cell, len(cells))
+            sums = _sum_by_cell(weighted(np.where(mask, gaps, 0.0), weights), cell, len(cells))
             score = np.where(counts > 0, sums / np.where(counts > 0, counts, 1.0), np.inf)
         default = np.argsort(np.arange(n_actions) != self.default, kind="stable")
         ranking = np.vstack([np.argsort(score, axis=1, kind="stable"), default])
-        return PartitionPolicy(self.index, cells, ranking, masked=mask is not None)
+        return PartitionPolicy(self.index, cells, ranking, masked=mask is not None and not mask.all())
 
 
 def cell_numbers(index: Callable[[Floats], ArrayLike], states: Floats) -> Ints:

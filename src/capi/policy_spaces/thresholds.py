@@ -11,8 +11,9 @@ from numpy.typing import ArrayLike
 from capi.errors import InvalidInput
 from capi.loss import regrets, weighted
 from capi.policies import Deterministic, permitted
+from capi.rows import row_max
 from capi.types import Policy, QFunction
-from capi.validation import Bools, Floats, Ints, as_int, as_q_values, as_states, check_rows
+from capi.validation import Bools, Floats, Ints, as_allowed, as_int, as_q_values, as_states, check_rows
 
 TIE = 1e-12  # losses that differ by less than this share of the total gap are equal
 
@@ -40,7 +41,7 @@ class ThresholdPolicy(Deterministic):
         labels = self.schema.action_labels if self.schema else tuple(range(self.n_actions))
         if self.cut == np.inf:
             return f"always {labels[self.low]}"
-        return f"if {features[self.feature]} <= {self.cut:.10g}: {labels[self.low]}\nelse: {labels[self.high]}"
+        return f"if {features[self.feature]} <= {self.cut!r}: {labels[self.low]}\nelse: {labels[self.high]}"
 
 
 class _Cut(NamedTuple):
@@ -90,21 +91,23 @@ class Thresholds:
         rng: np.random.Generator | None = None,  # noqa: ARG002
     ) -> ThresholdPolicy:
         """Return the policy with the least gap-weighted loss on the sample."""
-        if allowed is not None and not np.all(allowed):
+        x = as_states(states)
+        values = as_q_values(q_values, n_rows=len(x))
+        mask = as_allowed(allowed, "allowed", values.shape)
+        if mask is not None and not mask.all():
             raise InvalidInput(
                 "Thresholds cannot honour masks of allowed actions: one action a side may not suit every state. "
                 "Use Partition or Unrestricted, or leave allowed out."
             )
-        x = as_states(states)
-        values = as_q_values(q_values, n_rows=len(x))
         loss = weighted(regrets(values), weights)  # (n, A)
-        tie = TIE * loss.max(axis=1).sum()
+        tie = TIE * row_max(loss).sum()
         features = range(x.shape[1]) if self.feature is None else [self._checked_feature(x.shape[1])]
         for j in features:
             _check_no_missing(x[:, j], j)
 
-        sums = loss.sum(axis=0)  # what each constant policy loses (A,)
-        cuts = [cut for j in features if (cut := _best_cut(x[:, j], loss, j, tie)) is not None]
+        by_action = np.ascontiguousarray(loss.T)  # (A, n)
+        sums = by_action.sum(axis=1)  # what each constant policy loses (A,)
+        cuts = [cut for j in features if (cut := _best_cut(x[:, j], by_action, j, tie)) is not None]
         least = min([sums.min(), *(cut.loss for cut in cuts)])
         constants = np.flatnonzero(sums <= least + tie)
         if constants.size:
@@ -124,29 +127,35 @@ class Thresholds:
 
 
 def _best_cut(column: Floats, loss: Floats, feature: int, tie: float) -> _Cut | None:
-    """Return the best cut between two distinct values of ``column`` (n,), None if all are equal."""
-    order = np.argsort(column, kind="stable")
+    """Return the best cut between two distinct values of ``column`` (n,), None if all are equal; ``loss`` is (A, n)."""
+    order = np.argsort(column)
     x = column[order]
     places = np.flatnonzero(x[:-1] < x[1:])  # a cut after row i of the sorted column
     if not places.size:
         return None
-    ordered = loss[order]
-    # The high side is summed from its own end: total minus prefix would turn exact zeros into rounding.
-    low = np.cumsum(ordered, axis=0)[places]  # (m, A)
-    high = np.cumsum(ordered[::-1], axis=0)[::-1][places + 1]  # (m, A)
-    losses = low.min(axis=1) + high.min(axis=1)  # (m,)
+    low, high = np.empty((2, len(loss), len(places)))
+    for a, of_action in enumerate(loss):
+        ordered = of_action[order]
+        low[a] = np.cumsum(ordered)[places]
+        # The high side is summed from its own end: total minus prefix would turn exact zeros into rounding.
+        high[a] = np.cumsum(ordered[::-1])[::-1][places + 1]
+    losses = low.min(axis=0) + high.min(axis=0)  # (m,)
     least = losses.min()
     i = int(np.argmax(losses <= least + tie))
-    pairs = low[i][:, None] + high[i][None, :]  # (A, A)
-    a, b = np.unravel_index(int(np.argmax(pairs <= least + tie)), pairs.shape)
+    pairs = low[:, i, None] + high[None, :, i]  # (A, A)
+    below, above = np.unravel_index(int(np.argmax(pairs <= least + tie)), pairs.shape)
     cut = _between(float(x[places[i]]), float(x[places[i] + 1]))
-    return _Cut(float(least), feature, cut, int(a), int(b))
+    return _Cut(float(least), feature, cut, int(below), int(above))
 
 
 def _between(below: float, above: float) -> float:
-    """Return a cut with below <= cut < above: the middle, unless rounding or overflow spoils it."""
+    """Return a cut with below <= cut < above: the roundest number in the middle half of the gap."""
     middle = below + (above - below) / 2
-    return middle if below <= middle < above else below
+    for digits in range(1, 17):
+        rounded = float(f"{middle:.{digits}g}")
+        if abs(rounded - middle) <= (above - below) / 4 and below <= rounded < above:
+            return rounded
+    return below  # no number between the two, or their distance overflows
 
 
 def _check_no_missing(column: Floats, feature: int) -> None:

@@ -41,4 +41,4 @@ class Unrestricted:
                 "Unrestricted needs q, the function behind q_values: a matrix alone says nothing about other states. "
                 "Pass q=..., or choose a space that generalises."
             )
-        return Greedy(q, masked=allowed is not None)
+        return Greedy(q, masked=allowed is not None and not np.all(allowed))

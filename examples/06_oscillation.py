@@ -1,0 +1,43 @@
+"""Iterates in a restricted space may oscillate: watch the share of changed decisions, and keep the best.
+
+With few sampled states a round, the best cut moves about. ``keep`` takes a score of each iteration (here the
+true loss; with logged data alone, an estimate on held-out episodes). ``update`` says how a new policy enters:
+here only if it is better than the old one on more states than the twelve it was chosen on.
+"""
+
+from capi import CAPI
+from capi.domains import ChainWalk
+from capi.evaluators import Exact
+from capi.loss import gap_weighted_loss
+from capi.policy_spaces import Thresholds
+
+chain = ChainWalk(variant=1, success=0.7)
+mdp = chain.mdp
+
+
+def few_states(k, policy, rng):
+    """Twelve states a round."""
+    return chain.initial(12, rng)
+
+
+def score(iteration):
+    """Return what is to be large: minus the loss."""
+    return -mdp.performance_loss(iteration.policy)
+
+
+def careful(old, new, *, q, states, k):
+    """Take the new policy only if it loses less than the old one on all states, by the current Q."""
+    values = q.values(mdp.states)
+    gains = gap_weighted_loss(values, old.act(mdp.states)) - gap_weighted_loss(values, new.act(mdp.states))
+    return new if gains > 0 else old
+
+
+settings = {"discount": 0.99, "n_iterations": 30, "random_state": 1}
+last = CAPI(Exact(mdp, sweeps=1), Thresholds(), **settings).fit(states=few_states)
+best = CAPI(Exact(mdp, sweeps=1), Thresholds(), keep=score, **settings).fit(states=few_states)
+steady = CAPI(Exact(mdp, sweeps=1), Thresholds(), update=careful, **settings).fit(states=few_states)
+
+changed = [f"{numbers['changed']:.0%}" for numbers in last.history_[-8:]]
+print("decisions changed in the last rounds:", *changed)
+for name, learner in (("last", last), ("best", best), ("careful", steady)):
+    print(f"{name}: loses {mdp.performance_loss(learner.policy_):.4g}")

@@ -1,0 +1,40 @@
+"""Reductions over the short rows of (n, A) tables.
+
+numpy reduces the last axis row by row, which for a handful of actions costs about ten times as much as going
+through the columns: 4.4 ms against 0.4 ms for the maximum of 100,000 rows of 4.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capi.validation import Floats, Ints
+
+
+def row_max(table: Floats) -> Floats:
+    """Return the largest entry of each row (n,)."""
+    best = table[:, 0].copy()
+    for column in table.T[1:]:
+        np.maximum(best, column, out=best)
+    return best
+
+
+def row_argmin(table: Floats) -> Ints:
+    """Return the column of the smallest entry of each row, the lowest among equals (n,)."""
+    least, where = table[:, 0].copy(), np.zeros(len(table), dtype=np.int64)
+    for a, column in enumerate(table.T[1:], start=1):
+        smaller = column < least
+        where[smaller] = a
+        np.minimum(least, column, out=least)
+    return where
+
+
+def row_sum(table: Floats, factors: NDArray[np.float64]) -> Floats:
+    """Return the sum of each row of ``table * factors`` (n,)."""
+    return np.einsum("ij,ij->i", table, factors)
+
+
+def chosen_entries(table: Floats, columns: Ints) -> Floats:
+    """Return the entry of each row that its column names (n,)."""
+    return table[np.arange(len(table)), columns]
