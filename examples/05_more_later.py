@@ -16,7 +16,7 @@ chain = ChainWalk(variant=1, success=0.7)
 mdp = chain.mdp
 
 
-def mean_loss(sweeps, samples, n_seeds=20):
+def mean_loss(sweeps, samples, n_seeds=200):
     """Return the mean loss over seeds when round k makes sweeps[k] sweeps and draws samples[k] states."""
 
     def evaluator(k, policy, rng):

@@ -30,7 +30,7 @@ from capi.errors import InvalidInput
 from capi.linear_systems import relative_error, solve_discounted, solve_stationary
 from capi.loss import greedy
 from capi.policies import Tabular, one_hot
-from capi.rows import chosen_entries, row_argmin, row_max, row_sum
+from capi.rows import chosen_entries, row_max, row_sum
 from capi.transition_matrices import Matrix, drawn_columns, scaled_rows, stacked_transitions
 from capi.types import Policy
 from capi.validation import (
@@ -73,7 +73,7 @@ class TabularQ:
 
     def values(self, states: Floats) -> Floats:
         """Return the rows of ``states`` (n, 1) -> (n, A)."""
-        return self.table[as_state_index(states, len(self.table))]
+        return self.table.take(as_state_index(states, len(self.table)), axis=0)
 
 
 class FiniteMDP:
@@ -173,7 +173,7 @@ class FiniteMDP:
     def transition_matrix(self, policy: Policy | ArrayLike) -> Matrix:
         """Return P^pi (S, S), sparse if the model is."""
         pi = self.decision(policy)
-        actions = row_argmin(-pi)
+        actions = pi.argmax(axis=1)
         if (chosen_entries(pi, actions) == 1).all():
             return self._stacked[np.arange(self.n_states) * self.n_actions + actions]
         parts = [scaled_rows(self._stacked[a :: self.n_actions], pi[:, a]) for a in range(self.n_actions)]

@@ -145,7 +145,8 @@ class Learner:
         if policy is None:
             policy = Constant(0, _n_actions(loop.evaluator, transitions))
         sample: StateSample | None = None  # kept from round to round if nothing about it can change
-        fixed = not any(map(callable, (transitions, states))) and (states is not None or transitions is not None)
+        sources: list[Any] = [source for source in (states, transitions) if source is not None]
+        fixed = not any(map(callable, sources or [loop.evaluator]))
         before: Floats | None = None  # the policy's decisions on a fixed sample (n, A)
 
         for k in range(0 if after is None else after.k + 1, loop.n_iterations):

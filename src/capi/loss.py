@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from capi.errors import InvalidInput
-from capi.rows import chosen_entries, row_argmin, row_max, row_sum
+from capi.rows import chosen_entries, row_max, row_sum
 from capi.validation import (
     Floats,
     Ints,
@@ -78,8 +78,9 @@ def regrets(q_values: ArrayLike, allowed: ArrayLike | None = None) -> Floats:
     best = row_max(q if mask is None else np.where(mask, q, -np.inf))
     with np.errstate(over="ignore"):
         gaps = best[:, None] - q
-    if not np.isfinite(gaps).all():
-        i = int(np.argmax(~np.isfinite(gaps).all(axis=1)))
+    infinite = ~np.isfinite(gaps)
+    if infinite.any():
+        i = int(np.argmax(infinite)) // q.shape[1]
         raise InvalidInput(f"q_values must not differ by more than float64 can hold; row {i} is {q[i]}.")
     return gaps if mask is None else np.where(mask, gaps, np.inf)
 
@@ -92,7 +93,7 @@ def greedy(q_values: ArrayLike, allowed: ArrayLike | None = None) -> Ints:
     >>> greedy([[1.0, 3.0], [2.0, 2.0]])
     array([1, 0])
     """
-    return row_argmin(regrets(q_values, allowed))
+    return regrets(q_values, allowed).argmin(axis=1)
 
 
 def gap_weighted_loss(
@@ -149,11 +150,11 @@ def expected_loss(
     gaps = regrets(q_values, allowed)
     p = as_floats(probabilities, "probabilities", ndim=2)
     check_shape(p, "probabilities", gaps.shape)
-    possible = p > 0
-    check_rows(
-        np.isfinite(gaps[possible]), p[possible], "probabilities", "must be zero for actions that are not allowed"
-    )
-    return _mean(row_sum(p, np.where(possible, gaps, 0.0)), weights)
+    if allowed is None:
+        return _mean(row_sum(p, gaps), weights)
+    losses = row_sum(p, np.where(p > 0, gaps, 0.0))
+    check_rows(np.isfinite(losses), p, "probabilities", "must be zero for actions that are not allowed")
+    return _mean(losses, weights)
 
 
 def two_action_loss(q_values: ArrayLike, actions: ArrayLike, weights: ArrayLike | None = None) -> float:

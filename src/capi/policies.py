@@ -152,7 +152,9 @@ class Greedy(Deterministic):
 
 def one_hot(actions: Ints, n_actions: int) -> Floats:
     """Return (n, A) with a one at each row's action."""
-    return (actions[:, None] == np.arange(n_actions)).astype(np.float64)
+    table = np.zeros((len(actions), n_actions))
+    table[np.arange(len(actions)), actions] = 1.0
+    return table
 
 
 def permitted(actions: Ints, allowed: ArrayLike | None, n_actions: int) -> Ints:

@@ -149,11 +149,11 @@ def _best_cut(column: Floats, loss: Floats, feature: int, tie: float) -> _Cut | 
 
 
 def _between(below: float, above: float) -> float:
-    """Return a cut with below <= cut < above: the roundest number in the middle half of the gap."""
+    """Return a cut with below <= cut < above: the roundest number that is nearly in the middle."""
     middle = below + (above - below) / 2
     for digits in range(1, 17):
         rounded = float(f"{middle:.{digits}g}")
-        if abs(rounded - middle) <= (above - below) / 4 and below <= rounded < above:
+        if abs(rounded - middle) <= (above - below) / 20 and below <= rounded < above:
             return rounded
     return below  # no number between the two, or their distance overflows
 

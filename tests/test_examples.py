@@ -1,0 +1,30 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted((Path(__file__).parent.parent / "examples").glob("*.py"))
+
+EXPECTED = {  # a line that a reader can check
+    "01_quickstart.py": "if state <= 11.5: right",
+    "02_fresh_states.py": "40 fresh ones a round: cut at 12.0, loses 0.1983",
+    "03_own_evaluator.py": "loses 0",
+    "04_states_the_policy_visits.py": "loses 1.336",
+    "05_more_later.py": "more later: 66 sweeps and 660 states, loses 3.691",
+    "06_oscillation.py": "best: loses 2.071",
+    "07_own_policy_space.py": "IntervalPolicy(low=41.0, high=96.0, inside=0, outside=1, n_actions=2) loses 0",
+}
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_examples_run(path):
+    done = subprocess.run([sys.executable, "-W", "error", str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert EXPECTED[path.name] in done.stdout
+
+
+def test_examples_are_short():
+    assert len(EXAMPLES) == len(EXPECTED)
+    for path in EXAMPLES:
+        assert len(path.read_text().splitlines()) <= 60

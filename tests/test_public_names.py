@@ -1,0 +1,86 @@
+"""Everything public is documented, and what the documents name exists."""
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import capi
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ["capi", "capi.evaluators", "capi.policy_spaces", "capi.baselines", "capi.domains"]
+MODULES = ["capi.loss", "capi.policies", "capi.types", "capi.testing", "capi.errors"]
+
+
+def public_names():
+    for package in PACKAGES:
+        for name in importlib.import_module(package).__all__:
+            yield package, name
+    for module in MODULES:
+        for name, thing in vars(importlib.import_module(module)).items():
+            if not name.startswith("_") and getattr(thing, "__module__", None) == module:
+                yield module, name
+
+
+@pytest.mark.parametrize(("module", "name"), list(public_names()), ids=".".join)
+def test_each_public_name_is_documented(module, name):
+    thing = getattr(importlib.import_module(module), name)
+    assert inspect.getdoc(thing), f"{module}.{name} has no docstring"
+    section = (ROOT / "docs" / "api.md").read_text().split(f"## `{module}`\n")[1].split("\n## ")[0]
+    assert f"`{name}`" in section, f"docs/api.md does not list {name} under {module}"
+
+
+@pytest.mark.parametrize(("module", "name"), [(m, n) for m, n in public_names() if m in PACKAGES], ids=".".join)
+def test_each_public_class_explains_all_its_parameters(module, name):
+    thing = getattr(importlib.import_module(module), name)
+    own = [p for p in inspect.signature(thing).parameters if p not in ("schema", "training")]
+    for parameter in own:
+        assert re.search(rf"^\s*(\w+, )*{parameter}(, \w+)* : ", thing.__doc__, re.MULTILINE), f"{name}: {parameter}"
+
+
+def test_the_version_is_the_same_everywhere():
+    assert f'version = "{capi.__version__}"' in (ROOT / "pyproject.toml").read_text()
+
+
+def test_names_of_the_package_are_listed_and_found():
+    assert set(capi.__all__) <= set(dir(capi))
+    assert capi.loss.greedy is importlib.import_module("capi.loss").greedy
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        capi.nothing  # noqa: B018
+
+
+def resolve(dotted):
+    """Import the longest module prefix of ``dotted`` and walk the rest."""
+    parts = dotted.split(".")
+    for cut in range(len(parts), 0, -1):
+        try:
+            thing = importlib.import_module(".".join(parts[:cut]))
+        except ImportError:
+            continue
+        for part in parts[cut:]:
+            thing = getattr(thing, part)
+        return thing
+    raise ImportError(dotted)
+
+
+DOCUMENTS = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_what_the_documents_name_exists(document):
+    for quoted in re.findall(r"`([^`\n]+)`", document.read_text()):
+        if re.fullmatch(r"capi(\.\w+)+", quoted):
+            resolve(quoted)
+        elif re.fullmatch(r"(tests|examples|benchmarks|docs|src)/[\w/.-]+(::\w+)?", quoted):
+            path, _, test = quoted.partition("::")
+            assert (ROOT / path).exists(), quoted
+            assert not test or f"def {test}(" in (ROOT / path).read_text(), quoted
+
+
+def test_every_row_of_the_paper_map_has_a_home_or_says_to_come():
+    for line in (ROOT / "docs" / "paper-map.md").read_text().split("## Theory")[0].splitlines():
+        if line.startswith("| ") and not line.startswith(("| in the paper", "|---")):
+            cells = [cell.strip() for cell in line.strip("|").split("|")]
+            assert cells[1] == "to come" or (cells[1].startswith("`") and "tests/" in cells[2]), line
