@@ -39,13 +39,17 @@ class Intervals:
 
     def improve(self, states, q_values, *, q=None, previous=None, allowed=None, weights=None, rng=None):
         """Return the interval with the least gap-weighted loss."""
-        order = np.argsort(states[:, 0], kind="stable")
-        lost = np.vstack([np.zeros(q_values.shape[1]), weighted(regrets(q_values), weights)[order].cumsum(axis=0)])
-        inside = lost[None, :, :] - lost[:, None, :]  # (i, j, A): rows i .. j-1 of the order
-        total = inside.min(axis=2) + (lost[-1] - inside).min(axis=2)
-        i, j = np.unravel_index(np.argmin(np.where(np.triu(total + 1) > 0, total, np.inf)), total.shape)
-        ends = np.append(-np.inf, states[order, 0])
-        actions = int(inside[i, j].argmin()), int((lost[-1] - inside[i, j]).argmin())
+        order = np.argsort(states[:, 0])
+        x = states[order, 0]
+        edges = np.flatnonzero(np.diff(x, prepend=-np.inf, append=np.inf))  # an interval cannot part equal values
+        sums = np.vstack([np.zeros(q_values.shape[1]), weighted(regrets(q_values), weights)[order].cumsum(axis=0)])[
+            edges
+        ]
+        inside = sums[None, :, :] - sums[:, None, :]  # (i, j, A): what lies between edges i and j
+        total = np.where(np.tri(len(edges), k=-1), np.inf, inside.min(axis=2) + (sums[-1] - inside).min(axis=2))
+        i, j = np.unravel_index(total.argmin(), total.shape)
+        ends = np.append(-np.inf, x)[edges]
+        actions = int(inside[i, j].argmin()), int((sums[-1] - inside[i, j]).argmin())
         return IntervalPolicy(float(ends[i]), float(ends[j]), *actions, q_values.shape[1])
 
 

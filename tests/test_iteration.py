@@ -10,7 +10,7 @@ from capi.domains import ChainWalk
 from capi.errors import InvalidInput, NotFitted
 from capi.evaluators import Exact
 from capi.finite_mdp import TabularQ
-from capi.policies import Constant, Uniform
+from capi.policies import Constant, Tabular, Uniform
 from capi.policy_spaces import Partition, Thresholds, Unrestricted
 from capi.testing import random_batch
 from capi.types import StateSample
@@ -217,6 +217,93 @@ def test_states_may_come_with_weights_and_masks():
         masked.predict(states)
 
 
+class RowQ:
+    """Evaluates to given values of the batch's rows, whose only feature is the row number; remembers its calls."""
+
+    def __init__(self, table):
+        self.table, self.n_actions, self.calls = np.asarray(table, dtype=float), len(table[0]), []
+
+    def evaluate(self, policy, transitions, *, states=None, rng=None, **_):
+        self.calls.append((states, rng.random()))
+        return self
+
+    def values(self, states):
+        return self.table[states[:, 0].astype(int)]
+
+
+def numbered_batch(**columns):
+    x = np.arange(3.0)[:, None]
+    return Transitions(x, [0, 0, 0], np.zeros(3), x, np.zeros(3), n_actions=3, **columns)
+
+
+def one_cell(table, batch, **options):
+    evaluator = table if isinstance(table, RowQ) else RowQ(table)
+    settings = {"evaluator": evaluator, "space": Partition(cells), "discount": 0.5, "n_iterations": 1}
+    return CAPI(**{**settings, **options}).fit(batch)
+
+
+def test_weights_of_the_batch_count_in_the_policy_the_loss_and_the_change():
+    """Rows 0 and 1 prefer action 0 by 1, row 2 prefers action 1 by 1; row 2 counts as much as three."""
+    table = [[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+    plain, weighted = one_cell(table, numbered_batch()), one_cell(table, numbered_batch(weight=[1.0, 1.0, 3.0]))
+    assert plain.predict([[0.0]])[0] == 0
+    assert weighted.predict([[0.0]])[0] == 1
+    assert plain.history_[0]["loss"] == pytest.approx(1 / 3)
+    assert weighted.history_[0]["loss"] == pytest.approx((1 + 1 + 0) / 5)
+
+    start = Tabular(np.array([1, 0, 1]), n_actions=3)
+    moved = one_cell(table, numbered_batch(weight=[1.0, 1.0, 3.0]), initial_policy=start)
+    assert moved.history_[0]["changed"] == pytest.approx(1 / 5), "only row 1 changes, from 0 to 1"
+
+
+@pytest.mark.parametrize("loss", ["gap", "zero-one"])
+def test_masks_of_the_batch_count_in_the_policy_and_the_loss(loss):
+    """Action 2 is best everywhere but not allowed; among the others action 1 is best in two rows of three."""
+    table = [[1.0, 2.0, 9.0], [1.0, 2.0, 9.0], [1.5, 1.0, 9.0]]
+    mask = np.array([[True, True, False]] * 3)
+    fitted = one_cell(table, numbered_batch(allowed=mask), loss=loss)
+    assert fitted.predict([[0.0]], allowed=mask[:1])[0] == 1
+    assert fitted.history_[0]["loss"] == pytest.approx({"gap": 0.5 / 3, "zero-one": 1 / 3}[loss])
+
+
+def test_the_evaluator_is_told_where_improvement_will_ask():
+    evaluator = RowQ([[1.0, 0.0, 0.0]] * 3)
+    batch = numbered_batch()
+    one_cell(evaluator, batch)
+    np.testing.assert_array_equal(evaluator.calls[0][0], batch.states)
+
+
+class RememberingSpace(Partition):
+    drawn = ()
+
+    def improve(self, states, q_values, *, rng=None, **options):
+        type(self).drawn += (rng.random(),)
+        return super().improve(states, q_values, **options)
+
+
+def test_evaluator_and_space_draw_from_streams_of_their_own_in_each_round():
+    evaluator, space = RowQ([[1.0, 0.0, 0.0]] * 3), RememberingSpace(cells)
+    one_cell(evaluator, numbered_batch(), space=space, n_iterations=4, random_state=0)
+    drawn = [number for _, number in evaluator.calls] + list(space.drawn)
+    assert len(set(drawn)) == 8
+
+
+def test_functions_of_the_round_bring_their_words_too():
+    chain = ChainWalk(variant=2)
+    by_function = learner(
+        evaluator=lambda k, policy, rng: Exact(chain.mdp, sweeps=1), initial_policy=Constant(0, 2)
+    ).fit()
+    assert by_function.predict([[3.0]]).tolist() == ["right"]
+
+    def batches(k, policy, rng):
+        return numbered_batch(action_labels=["a", "b", "c"] if k < 2 else ["x", "y", "z"])
+
+    named = CAPI(RowQ([[0.0, 1.0, 0.0]] * 3), Partition(cells), 0.5, 2, initial_policy=Constant(0, 3)).fit(batches)
+    assert named.predict([[0.0]]).tolist() == ["b"]
+    with pytest.raises(InvalidInput, match="features and actions must not change; at k = 2"):
+        named.set_params(n_iterations=3).fit(batches)
+
+
 def test_the_batch_brings_its_states_weights_and_words():
     batch = Transitions(
         states=[[0.0], [0.0]],
@@ -321,6 +408,15 @@ def test_predict_before_fit_is_refused():
         learner().predict(MDP.states)
 
 
+class Mute:
+    """An evaluator that forgets to return."""
+
+    n_actions = 2
+
+    def evaluate(self, policy, transitions, **_):
+        return None
+
+
 class Broken:
     """Returns what it is told to."""
 
@@ -364,6 +460,9 @@ class Broken:
         ({"evaluator": Broken(np.zeros((200, 3)) * np.nan)}, r"Broken's Q must be finite.*\[0, 0\] = nan"),
         ({"evaluator": Broken(np.zeros((5, 2)))}, "Broken's Q must have one row a state: 200"),
         ({"space": Broken()}, "Broken.improve must return a Policy; got None"),
+        ({"space": Broken(policy=Constant(0, 3))}, "must return a Policy with 2 actions; got one with 3"),
+        ({"evaluator": Broken(np.zeros((200, 3)))}, "Broken's Q must have a column an action; it has 3"),
+        ({"evaluator": Mute()}, "Mute.evaluate must return a QFunction"),
     ],
 )
 def test_bad_settings_are_refused_with_a_sentence(options, words):

@@ -7,6 +7,7 @@ from hypothesis.extra.numpy import arrays
 from capi.errors import InvalidInput
 from capi.loss import (
     action_gap,
+    expected_loss,
     gap_weighted_loss,
     greedy,
     regrets,
@@ -64,6 +65,24 @@ def test_two_action_loss_by_hand():
     assert two_action_loss(Q2, [0, 0, 1]) == pytest.approx(2.5 / 3)
 
 
+def test_two_action_loss_weighs_rows():
+    assert two_action_loss(Q2, [0, 0, 1], weights=[3.0, 1.0, 1.0]) == pytest.approx(6.5 / 5)
+
+
+def test_zero_one_loss_seeks_the_best_among_the_allowed():
+    allowed = [[True, False, True], [True, True, True]]
+    assert zero_one_loss(Q3, [2, 0], allowed=allowed) == 0.0
+    assert zero_one_loss(Q3, [0, 0], allowed=allowed) == 0.5
+    np.testing.assert_array_equal(zero_one_values(Q3, allowed), [[0, 0, 1], [1, 1, 0]])
+
+
+def test_expected_loss_by_hand():
+    assert expected_loss(Q3, [[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]) == (1.0 + 5.0) / 2
+    assert expected_loss(Q3, [[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]], weights=[3.0, 1.0]) == (3 * 1.0 + 5.0) / 4
+    allowed = [[True, False, True], [True, True, True]]
+    assert expected_loss(Q3, [[0.5, 0.0, 0.5], [1.0, 0.0, 0.0]], allowed=allowed) == 0.25
+
+
 def test_zero_one_loss_counts_a_tie_as_right():
     assert zero_one_loss(Q3, [0, 1]) == 0.5
     assert zero_one_loss(Q3, [0, 2]) == 1.0
@@ -113,6 +132,14 @@ def test_adding_a_function_of_the_state_changes_no_loss(q, random):
             r"allowed.*actions\[0\] = 0",
         ),
         (lambda: greedy([[np.nan, 1.0]]), r"q_values must be finite.*q_values\[0, 0\]"),
+        (
+            lambda: expected_loss(Q3, [[5.0, -4.0, 0.0], [1.0, 0.0, 0.0]]),
+            r"distribution over actions.*probabilities\[0\]",
+        ),
+        (
+            lambda: expected_loss(Q3, [[0.0, 1.0, 0.0]] * 2, allowed=[[True, False, True]] * 2),
+            "must be zero for actions that are not allowed",
+        ),
         (lambda: greedy([1.0, 2.0]), "two dimensions"),
         (lambda: greedy(np.zeros((0, 2))), "at least one row"),
         (lambda: greedy([[1.0, 2.0]], [[False, False]]), "must allow at least one action"),

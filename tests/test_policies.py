@@ -8,6 +8,7 @@ from capi.schema import Schema
 from capi.testing import check_policy
 
 STATES = np.arange(3, dtype=float)[:, None]
+THREE = np.array([[True, False, True], [False, True, True]])
 MASK = np.array([[False, True], [True, False], [True, True]])
 Q = TabularQ(np.array([[2.0, 1.0], [0.0, 1.0], [5.0, 5.0]]))
 
@@ -27,6 +28,11 @@ def test_policies_keep_the_contract(policy):
 def test_masks_are_honoured(policy, expected):
     np.testing.assert_array_equal(policy.act(STATES, MASK), expected)
     assert (policy.probabilities(STATES, MASK)[~MASK] == 0).all()
+
+
+def test_what_is_not_allowed_is_replaced_by_the_lowest_that_is():
+    np.testing.assert_array_equal(Constant(1, 3).act(np.zeros((2, 1)), THREE), [0, 1])
+    np.testing.assert_array_equal(Constant(0, 3).act(np.zeros((2, 1)), THREE), [0, 1])
 
 
 def test_uniform_spreads_over_what_is_allowed():

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from capi.errors import InvalidInput
-from capi.randomness import as_generator, numbered_rng, rng_or_fixed, seed_sequence
+from capi.randomness import as_generator, numbered_rng, seed_sequence
 
 
 def test_the_same_int_gives_the_same_numbers():
@@ -24,10 +24,6 @@ def test_a_step_draws_the_same_whatever_was_drawn_before():
         numbered_rng(seeds, k, 1).random(100)
     np.testing.assert_array_equal(numbered_rng(seeds, 5, 1).random(4), expected)
     assert numbered_rng(seeds, 5, 2).random() != expected[0]
-
-
-def test_no_rng_means_a_fixed_seed():
-    assert rng_or_fixed(None).random() == rng_or_fixed(None).random()
 
 
 @pytest.mark.parametrize("bad", ["seed", -1, 1.5, True])

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from capi import Transitions
 from capi.policies import Constant, Uniform
 from capi.policy_spaces import Partition, Thresholds
 from capi.testing import NearestQ, check_domain, check_evaluator, check_policy, check_policy_space, random_batch
@@ -36,8 +37,35 @@ class BootstrapsPastTheEnd(BatchMeans):
         return NearestQ(transitions.states[:1], np.full((1, transitions.n_actions), transitions.next_states.sum()))
 
 
+class ReadsMasks(BatchMeans):
+    """Correct, and asks which actions the next states allow."""
+
+    def evaluate(self, policy, transitions, **options):
+        mask = transitions.next_allowed
+        row = np.where(transitions.terminated[:, None], 0.0, mask).mean(axis=0)
+        return NearestQ(transitions.states[:1], row[None])
+
+
 def test_a_correct_evaluator_passes():
     check_evaluator(BatchMeans())
+    masked = random_batch(1)
+    with_masks = Transitions(
+        masked.states,
+        masked.actions,
+        masked.rewards,
+        masked.next_states,
+        masked.terminated,
+        n_actions=3,
+        next_allowed=np.arange(3 * len(masked)).reshape(-1, 3) % 2 == 0,
+    )
+    check_evaluator(ReadsMasks(), transitions=with_masks)
+
+
+def test_bootstrapping_past_the_end_is_caught_even_in_a_batch_without_an_end():
+    batch = random_batch(2)
+    endless = Transitions(batch.states, batch.actions, batch.rewards, batch.next_states, np.zeros(len(batch)))
+    with pytest.raises(AssertionError, match="next state of a terminated row must not matter"):
+        check_evaluator(BootstrapsPastTheEnd(), transitions=endless)
 
 
 @pytest.mark.parametrize(
@@ -72,14 +100,53 @@ def writes(states, q_values):
     q_values[0, 0] += 1.0
 
 
-class Worst:
-    def improve(self, states, q_values, **_):
-        return Constant(int(q_values.sum(axis=0).argmin()), q_values.shape[1])
-
-
 class Coin:
+    """Another constant at each call."""
+
+    def __init__(self):
+        self.calls = 0
+
     def improve(self, states, q_values, **_):
-        return Constant(int(np.random.default_rng().integers(10**6)) % q_values.shape[1], q_values.shape[1])
+        self.calls += 1
+        return Constant(self.calls % q_values.shape[1], q_values.shape[1])
+
+
+class ClockedCoin(Coin):
+    """Another constant at each call unless it is given an rng."""
+
+    def improve(self, states, q_values, *, rng=None, **options):
+        return Constant(0, q_values.shape[1]) if rng is not None else super().improve(states, q_values)
+
+
+class Fixed:
+    def improve(self, states, q_values, **_):
+        return Constant(0, q_values.shape[1])
+
+
+class IgnoresWeights(Space):
+    def improve(self, states, q_values, *, weights=None, **options):
+        return super().improve(states, q_values, **options)
+
+
+class IsThrownByWeights(Space):
+    def improve(self, states, q_values, *, weights=None, **options):
+        return super().improve(states, q_values if weights is None else -q_values, weights=weights, **options)
+
+
+class IgnoresMasks(Space):
+    def improve(self, states, q_values, *, allowed=None, **options):
+        return Deaf(super().improve(states, q_values, **options))
+
+
+class Deaf:
+    def __init__(self, policy):
+        self.policy, self.n_actions = policy, policy.n_actions
+
+    def act(self, states, allowed=None):
+        return self.policy.act(states)
+
+    def probabilities(self, states, allowed=None):
+        return self.policy.probabilities(states)
 
 
 @pytest.mark.parametrize(
@@ -88,19 +155,22 @@ class Coin:
         (object(), "must have the method improve"),
         (Space(before=writes), "."),
         (Space(values=lambda q: q**2), r"adding f\(x\)"),
-        (Space(values=lambda q: np.clip(q, None, 1.0)), "must not change the policy"),
-        (Coin(), "same rng|fixed seed|nothing to choose|not lose more|must not change"),
+        (Space(values=lambda q: np.trunc(q - q.max(axis=1, keepdims=True))), "scaling the values must not"),
+        (Coin(), "same rng must give the same policy"),
+        (ClockedCoin(), "rng=None must mean a fixed seed"),
+        (Fixed(), "loses the least at a single point, by the weights"),
+        (IgnoresWeights(), "loses the least at a single point, by the weights"),
+        (IsThrownByWeights(), "equal weights must not change the policy"),
+        (IgnoresMasks(), "learned with masks must take allowed actions"),
     ],
-    ids=["nothing", "writes", "squares", "clips", "coin"],
+    ids=["nothing", "writes", "squares", "truncates", "coin", "clocked coin", "fixed", "unweighted", "thrown", "deaf"],
 )
 def test_broken_spaces_are_caught(space, rule):
     with pytest.raises(AssertionError, match=rule):
         check_policy_space(space)
 
 
-def test_a_space_that_only_looks_bad_passes():
-    """The worst constant action is a legal, if useless, member; the check only forbids what is worse."""
-    check_policy_space(Worst())
+def test_correct_spaces_pass():
     check_policy_space(Space(space=Partition(lambda states: states[:, 0] > 0)))
 
 

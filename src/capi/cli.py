@@ -46,7 +46,7 @@ def root(
 
 @app.command(epilog="Example: capi reproduce chain --out results/chain")
 def reproduce(
-    name: Annotated[str, typer.Argument(help=f"The experiment: {', '.join(NAMES)}.")],
+    name: Annotated[str, typer.Argument(help="; ".join(f"{key}: {what}" for key, what in NAMES.items()))],
     out: Annotated[str | None, typer.Option(help="Folder for the results.", show_default="results/NAME")] = None,
 ) -> None:
     """Run an experiment of the paper; write records, table, claims and figures, and print them."""
@@ -59,7 +59,7 @@ def reproduce(
         raise typer.Exit(130) from None
     console = _console()
     console.print(_table(f"{name}: loss by iteration", result.headings, result.lines))
-    verdicts = {True: "[green]true[/]", False: "[red]false[/]", None: "[yellow]open[/]"}
+    verdicts = {True: "[green]true[/]", False: "[red]false[/]"}
     lines = [[escape(key), verdicts[c.holds], escape(_numbers(c.numbers))] for key, c in result.claims.items()]
     console.print(_table("What the paper says", ["claim", "holds", "numbers"], lines, wrap=True))
     for picture in result.figures:

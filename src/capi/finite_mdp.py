@@ -41,6 +41,7 @@ from capi.validation import (
     as_array,
     as_discount,
     as_distribution,
+    as_finite_step,
     as_floats,
     as_int,
     as_integers,
@@ -153,7 +154,7 @@ class FiniteMDP:
         """Return (T^pi)^sweeps Q for ``q`` (S, A)."""
         pi = self.decision(policy)
         v = row_sum(pi, self._table(q))
-        if sweeps > 1:  # all but the last need the policy's own actions only
+        if as_int(sweeps, "sweeps", minimum=1) > 1:  # all but the last need the policy's own actions only
             matrix, rewards = self.discount * self.transition_matrix(pi), self.reward_vector(pi)
             for _ in range(sweeps - 1):
                 v = rewards + matrix @ v
@@ -215,9 +216,10 @@ class FiniteMDP:
 
         Without this guard rounding could make policy iteration wander among ties for ever.
         """
-        gain = row_max(q) - chosen_entries(q, actions)
-        error = 2 * relative_error(self.n_states, self.discount) * np.abs(q).max()
-        return greedy(q) if (gain > error).any() else actions
+        table = self._table(q)
+        gain = row_max(table) - chosen_entries(table, self.decision(actions).argmax(axis=1))
+        error = 2 * relative_error(self.n_states, self.discount) * np.abs(table).max()
+        return greedy(table) if (gain > error).any() else actions
 
     @cached_property
     def optimal_policy(self) -> Tabular:
@@ -286,10 +288,7 @@ class FiniteMDP:
 
     def step(self, states: Floats, actions: Ints, rng: np.random.Generator) -> tuple[Floats, Floats, Bools]:
         """Draw next states (n, 1); rewards are the expected ones (n,), and nothing ever terminates."""
-        x = as_state_index(states, self.n_states)
-        a = as_integers(actions, "actions")
-        check_shape(a, "actions", x.shape)
-        check_actions(a, self.n_actions)
+        x, a = as_finite_step(states, actions, self.n_states, self.n_actions)
         following = drawn_columns(*self._cumulative, x * self.n_actions + a, rng)
         return following.astype(np.float64)[:, None], self.rewards[x, a], np.zeros(len(x), dtype=bool)
 

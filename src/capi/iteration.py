@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from capi import __version__
 from capi.errors import CapiError, InvalidInput, NotFitted
-from capi.loss import expected_loss, zero_one_values
+from capi.loss import expected_loss, weighted_mean, zero_one_values
 from capi.policies import Constant, Training, described
 from capi.randomness import RandomState, numbered_rng, seed_sequence
 from capi.rows import row_sum
@@ -63,6 +63,7 @@ class Iteration:
     seconds: float
     n_unchanged: int  # rounds in a row, up to this one, in which no decision changed
     seeds: np.random.SeedSequence  # of the whole loop, so that it can go on from here
+    schema: Schema | None  # the words of the round's batch, or of its evaluator's model
 
     def numbers(self) -> dict[str, float]:
         """Return what is cheap to keep: everything but Q and the policy."""
@@ -71,7 +72,7 @@ class Iteration:
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """Everything that the loop runs with; `CAPI` explains each."""
+    """Everything that the loop runs with; `CAPI` explains all but ``stop``."""
 
     evaluator: PolicyEvaluator | ByIteration[PolicyEvaluator]
     space: PolicySpace | ByIteration[PolicySpace]
@@ -163,25 +164,26 @@ class Learner:
             x, weights, allowed = sample
 
             q = evaluator.evaluate(policy, batch, discount=loop.discount, states=x, previous=q, rng=rng(4))
-            values = as_q_values(q.values(x), n_rows=len(x), name=f"{type(evaluator).__name__}'s Q")
+            values = _checked_values(q, x, policy.n_actions, type(evaluator).__name__)
             if loop.loss == "zero-one":
                 values = zero_one_values(values, allowed)
             new = space.improve(x, values, q=q, previous=policy, allowed=allowed, weights=weights, rng=rng(5))
-            _check_policy(new, f"{type(space).__name__}.improve must return a Policy")
+            _check_policy(new, policy.n_actions, f"{type(space).__name__}.improve must return a Policy")
             if loop.update is not None:
                 updated = loop.update(policy, new, q=q, states=x, k=k)
                 if updated is None:
                     return
-                _check_policy(updated, "update must return a Policy or None")
+                _check_policy(updated, policy.n_actions, "update must return a Policy or None")
                 new = updated
 
             before = policy.probabilities(x, allowed) if before is None else before
             decisions = new.probabilities(x, allowed)
-            changed = _mean(row_sum(np.abs(decisions - before), np.full_like(before, 0.5)), weights)
+            changed = weighted_mean(row_sum(np.abs(decisions - before), np.full_like(before, 0.5)), weights)
             loss = expected_loss(values, decisions, weights, allowed)
             n_unchanged = (0 if after is None else after.n_unchanged) + 1 if changed == 0 else 0
             before, policy = decisions, new
-            after = Iteration(k, q, policy, loss, changed, perf_counter() - started, n_unchanged, seeds)
+            schema = getattr(evaluator if batch is None else batch, "schema", None)
+            after = Iteration(k, q, policy, loss, changed, perf_counter() - started, n_unchanged, seeds, schema)
             yield after
 
     def fit(
@@ -211,24 +213,24 @@ class Learner:
         """
         loop = self.loop()
         n_rows = len(transitions) if isinstance(transitions, Transitions) else None
-        schema: Schema | None = getattr(transitions if n_rows is not None else loop.evaluator, "schema", None)
         for name in LEARNED:
             self.__dict__.pop(name, None)
+        history: list[dict[str, float]] = []
         best = None
+        words: Schema | None = None
         rounds = self.iterate(transitions, states=states)
         for iteration in _shown(rounds, loop.n_iterations) if progress else rounds:
-            score = _score(loop.keep, iteration)
+            schema, score = iteration.schema, _score(loop.keep, iteration)
+            if history and schema != words:
+                raise InvalidInput(f"features and actions must not change; at k = {iteration.k} they are {schema}.")
             if best is None or score is None or score > best:
                 training = Training(loop.discount, iteration.k + 1, n_rows, _versions())
                 self.policy_: Policy = described(iteration.policy, schema, training)
                 self.q_: QFunction = iteration.q
-                self.schema_ = schema
                 best = score
-            history = [
-                *self.__dict__.get("history_", ()),
-                iteration.numbers() | ({} if score is None else {"score": score}),
-            ]
-            self.history_: list[dict[str, float]] = history
+            history.append(iteration.numbers() | ({} if score is None else {"score": score}))
+            words = schema
+            self.schema_, self.history_ = words, history
         if "policy_" not in self.__dict__:
             raise InvalidInput(
                 "update ended the loop in the first round: there is no policy. Return a Policy at k = 0."
@@ -315,7 +317,7 @@ class CAPI(Learner):
     history_ : list of dict
         k, loss, changed and seconds of every round; ``pandas.DataFrame(learner.history_)`` is a table.
     schema_ : Schema or None
-        The words of the batch if it was a fixed one, else those of the evaluator's model.
+        The words of the batch, or without one those of the evaluator's model.
 
     See Also
     --------
@@ -434,13 +436,23 @@ def _check_batch(transitions: Any) -> None:
         )
 
 
-def _check_policy(policy: Any, rule: str) -> None:
+def _checked_values(q: Any, states: Floats, n_actions: int, evaluator: str) -> Floats:
+    """Return the values of ``q`` at ``states``, or say what is wrong with what the evaluator returned."""
+    if not isinstance(q, QFunction):
+        raise InvalidInput(f"{evaluator}.evaluate must return a QFunction (n_actions, values); got {q!r}.")
+    values = as_q_values(q.values(states), n_rows=len(states), name=f"{evaluator}'s Q")
+    if values.shape[1] != n_actions:
+        raise InvalidInput(
+            f"{evaluator}'s Q must have a column an action; it has {values.shape[1]}, the policy has {n_actions} actions."
+        )
+    return values
+
+
+def _check_policy(policy: Any, n_actions: int, rule: str) -> None:
     if not isinstance(policy, Policy):
         raise InvalidInput(f"{rule}; got {policy!r}.")
-
-
-def _mean(values: Floats, weights: Floats | None) -> float:
-    return float(np.average(values, weights=weights))
+    if policy.n_actions != n_actions:
+        raise InvalidInput(f"{rule} with {n_actions} actions; got one with {policy.n_actions}.")
 
 
 def _score(keep: Any, iteration: Iteration) -> float | None:

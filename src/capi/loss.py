@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from capi.errors import InvalidInput
 from capi.rows import chosen_entries, row_max, row_sum
 from capi.validation import (
+    ROW_SUM_TOLERANCE,
     Floats,
     Ints,
     as_allowed,
@@ -129,7 +130,7 @@ def gap_weighted_loss(
     >>> gap_weighted_loss([[1.0, 3.0], [2.0, 2.5]], [0, 1])
     1.0
     """
-    return _mean(_of_actions(regrets(q_values, allowed), actions), weights)
+    return weighted_mean(_of_actions(regrets(q_values, allowed), actions), weights)
 
 
 def expected_loss(
@@ -150,11 +151,14 @@ def expected_loss(
     gaps = regrets(q_values, allowed)
     p = as_floats(probabilities, "probabilities", ndim=2)
     check_shape(p, "probabilities", gaps.shape)
+    sums = row_sum(p, np.ones_like(p))
+    good = (row_max(-p) <= 0) & (np.abs(sums - 1) <= ROW_SUM_TOLERANCE)
+    check_rows(good, p, "probabilities", "must be a distribution over actions in each row")
     if allowed is None:
-        return _mean(row_sum(p, gaps), weights)
+        return weighted_mean(row_sum(p, gaps), weights)
     losses = row_sum(p, np.where(p > 0, gaps, 0.0))
     check_rows(np.isfinite(losses), p, "probabilities", "must be zero for actions that are not allowed")
-    return _mean(losses, weights)
+    return weighted_mean(losses, weights)
 
 
 def two_action_loss(q_values: ArrayLike, actions: ArrayLike, weights: ArrayLike | None = None) -> float:
@@ -170,7 +174,7 @@ def two_action_loss(q_values: ArrayLike, actions: ArrayLike, weights: ArrayLike 
     """
     gap = action_gap(q_values)
     errs = _checked_actions(actions, (len(gap), 2)) != greedy(q_values)
-    return _mean(gap * errs, weights)
+    return weighted_mean(gap * errs, weights)
 
 
 def zero_one_loss(
@@ -185,7 +189,7 @@ def zero_one_loss(
     >>> zero_one_loss([[1.0, 3.0], [2.0, 2.0]], [0, 1])
     0.5
     """
-    return _mean((_of_actions(regrets(q_values, allowed), actions) > 0).astype(np.float64), weights)
+    return weighted_mean((_of_actions(regrets(q_values, allowed), actions) > 0).astype(np.float64), weights)
 
 
 def zero_one_values(q_values: ArrayLike, allowed: ArrayLike | None = None) -> Floats:
@@ -223,7 +227,8 @@ def weighted(values: Floats, weights: ArrayLike | None) -> Floats:
     return values if w is None else values * w[:, None]
 
 
-def _mean(losses: Floats, weights: ArrayLike | None) -> float:
+def weighted_mean(losses: Floats, weights: ArrayLike | None) -> float:
+    """Return the mean of ``losses`` (n,), each counted by its weight."""
     return float(np.average(losses, weights=as_weights(weights, "weights", len(losses))))
 
 

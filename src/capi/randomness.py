@@ -16,8 +16,6 @@ from capi.errors import InvalidInput
 
 RandomState: TypeAlias = int | np.random.Generator | np.random.SeedSequence | None
 
-FIXED_SEED = 0  # what ``rng=None`` means in the public protocols
-
 
 def seed_sequence(random_state: RandomState) -> np.random.SeedSequence:
     """Return the seed sequence that ``random_state`` stands for.
@@ -43,11 +41,6 @@ def as_generator(random_state: RandomState) -> np.random.Generator:
     if isinstance(random_state, np.random.Generator):
         return random_state
     return np.random.default_rng(seed_sequence(random_state))
-
-
-def rng_or_fixed(rng: np.random.Generator | None) -> np.random.Generator:
-    """Return ``rng``, or the generator with the fixed seed that None means in the protocols."""
-    return np.random.default_rng(FIXED_SEED) if rng is None else rng
 
 
 def numbered_rng(seeds: np.random.SeedSequence, *numbers: int) -> np.random.Generator:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from capi.loss import gap_weighted_loss
+from capi.errors import InvalidInput
 from capi.policies import Constant, Uniform
 from capi.transitions import Transitions
 from capi.types import Domain, Policy, PolicyEvaluator, PolicySpace, QFunction
@@ -42,7 +42,7 @@ def check_evaluator(
     """
     assert isinstance(evaluator, PolicyEvaluator), "an evaluator must have the method evaluate"
     batch = random_batch(seed) if transitions is None else transitions
-    before = {name: array.copy() for name, array in _arrays_of(batch).items()}
+    before = _arrays_of(batch)
     states, n_actions = batch.states, batch.n_actions
 
     def evaluate(policy: Policy, data: Transitions | None = batch, **options: Any) -> QFunction:
@@ -63,7 +63,7 @@ def check_evaluator(
     _checked_q(evaluate(constant, previous=q), states, n_actions)
     _checked_q(evaluate(Uniform(n_actions)), states, n_actions)
     if needs_transitions:
-        _check_no_bootstrap_past_the_end(evaluate, batch, values)
+        _check_no_bootstrap_past_the_end(evaluate, batch)
     else:
         np.testing.assert_array_equal(evaluate(constant, None).values(states), values, "a model must not need a batch")
     for name, array in _arrays_of(batch).items():
@@ -97,8 +97,8 @@ def check_policy_space(space: PolicySpace, *, n_actions: int = 3, n_features: in
     weighted = improve(weights=np.full(60, 2.0)).act(states)
     np.testing.assert_array_equal(weighted, actions, "equal weights must not change the policy")
 
-    worst = max(gap_weighted_loss(q_values, np.full(60, a)) for a in range(n_actions))
-    assert gap_weighted_loss(q_values, actions) <= worst, "the policy must not lose more than the worst constant action"
+    _check_it_takes_the_best_action_at_a_point(space, states[:1])
+    _check_masks(space, states, q_values)
     check_policy(improve(np.zeros((60, n_actions))), states, n_actions)
     only = space.improve(states[:1], q_values[:1], q=NearestQ(states[:1], q_values[:1]))
     check_policy(only, states, n_actions)
@@ -193,13 +193,43 @@ def _checked_q(q: QFunction, states: Floats, n_actions: int) -> Floats:
     return values
 
 
-def _check_no_bootstrap_past_the_end(evaluate: Any, batch: Transitions, values: Floats) -> None:
+def _check_no_bootstrap_past_the_end(evaluate: Any, batch: Transitions) -> None:
     """After a terminated row nothing follows, so its next state must not matter."""
-    arrays = _arrays_of(batch)
-    arrays["next_states"] = np.where(batch.terminated[:, None], batch.next_states[::-1], batch.next_states)
-    changed = Transitions(**arrays, n_actions=batch.n_actions)
-    other = evaluate(Constant(0, batch.n_actions), changed).values(batch.states)
+    ends = (
+        np.append(batch.episode[1:] != batch.episode[:-1], True)
+        if batch.episode is not None
+        else np.arange(len(batch)) % 3 == 0
+    )
+    ended = batch._with({**_arrays_of(batch), "terminated": ends.copy()})
+    elsewhere = np.where(ends[:, None], np.roll(batch.next_states, 1, axis=0), batch.next_states)
+    moved = batch._with({**_arrays_of(ended), "next_states": elsewhere})
+    values, other = (evaluate(Constant(0, batch.n_actions), data).values(batch.states) for data in (ended, moved))
     np.testing.assert_array_equal(other, values, "the next state of a terminated row must not matter")
+
+
+def _check_it_takes_the_best_action_at_a_point(space: PolicySpace, point: Floats) -> None:
+    """Where all states are one, every space is just a choice of an action, and the weights decide it."""
+    values = np.array([[1.0, 0.0]] * 6 + [[0.0, 1.0]] * 4)
+    for weights, best in ((None, 0), (np.repeat([1.0, 3.0], [6, 4]), 1)):
+        mean = np.average(values, axis=0, weights=weights)
+        policy = space.improve(np.repeat(point, 10, axis=0), values, q=NearestQ(point, mean[None]), weights=weights)
+        rule = "at a single point" + ("" if weights is None else ", by the weights,")
+        assert policy.act(point)[0] == best, f"the policy must take the action that loses the least {rule}"
+
+
+def _check_masks(space: PolicySpace, states: Floats, q_values: Floats) -> None:
+    """Check that a space refuses masks with an InvalidInput, or that its policy keeps to them."""
+    allowed = np.ones(q_values.shape, dtype=bool)
+    allowed[::2, q_values.mean(axis=0).argmax()] = q_values.shape[1] == 1
+    try:
+        policy = space.improve(states, q_values, q=NearestQ(states, q_values), allowed=allowed)
+    except InvalidInput:
+        return
+    taken = allowed[np.arange(len(states)), policy.act(states, allowed)]
+    assert taken.all(), "a policy that was learned with masks must take allowed actions"
+    assert (policy.probabilities(states, allowed)[~allowed] == 0).all(), (
+        "actions that are not allowed have no probability"
+    )
 
 
 def _check_step(step: tuple[Floats, Floats, Bools], n: int, d: int) -> None:
@@ -214,5 +244,5 @@ def _check_step(step: tuple[Floats, Floats, Bools], n: int, d: int) -> None:
 
 
 def _arrays_of(batch: Transitions) -> dict[str, Any]:
-    names = ("states", "actions", "rewards", "next_states", "terminated", "episode", "propensity", "weight")
-    return {name: getattr(batch, name) for name in names if getattr(batch, name) is not None}
+    """Return copies of all columns that are there."""
+    return {name: getattr(batch, name).copy() for name in batch._columns()}

@@ -19,7 +19,7 @@ def stacked_transitions(P: ArrayLike | Sequence[Matrix]) -> tuple[Matrix, int, i
     """Return the checked matrix (S*A, S), A and S; ``P`` is (A, S, S) or a sequence of sparse (S, S)."""
     if sp.issparse(P):
         raise InvalidInput("P must be a sequence of sparse arrays, one an action; got a single one.")
-    if not isinstance(P, Sequence | np.ndarray) or isinstance(P, str):
+    if not isinstance(P, Sequence | np.ndarray) or isinstance(P, str) or np.ndim(P) == 0 == len(np.shape(P)):
         raise InvalidInput(
             f"P must be real numbers of shape (n_actions, n_states, n_states); got a {type(P).__name__}."
         )

@@ -27,6 +27,7 @@ from capi.validation import (
     check_actions,
     check_rows,
     check_shape,
+    is_real,
     sequence_of_names,
 )
 
@@ -204,7 +205,7 @@ class Transitions:
 
         Episodes are drawn at random and keep their order. Without episode numbers rows are drawn.
         """
-        if not isinstance(share, float | int) or not 0 < share < 1:
+        if not is_real(share) or not 0 < share < 1:
             raise InvalidInput(f"share must lie strictly between 0 and 1; got {share!r}.")
         n_episodes = self.n_episodes
         if n_episodes < 2:
@@ -337,7 +338,8 @@ def _checked_propensity(value: ArrayLike | None, n: int) -> Floats | None:
         return None
     propensity = as_floats(value, "propensity", ndim=1)
     check_shape(propensity, "propensity", (n,), "states")
-    check_rows((propensity > 0) & (propensity <= 1), propensity, "propensity", "must lie in (0, 1]")
+    advice = " It is the probability of the action that was taken, so it cannot be 0."
+    check_rows((propensity > 0) & (propensity <= 1), propensity, "propensity", "must lie in (0, 1]", advice)
     return propensity
 
 

@@ -36,7 +36,7 @@ def as_floats(value: ArrayLike, name: str, *, ndim: int, allow_nan: bool = False
         rule = "must not be infinite (NaN stands for a missing value)" if allow_nan else "must be finite"
         raise InvalidInput(
             f"{name} {rule}; {int(bad.sum())} of {array.size} values are not, "
-            f"first {name}[{_index(where)}] = {array[where]}. Remove or replace those rows."
+            f"first {_entry(name, where)} = {array[where]}. Remove or replace what is not."
         )
     return array
 
@@ -53,16 +53,26 @@ def as_states(
     if n_features is not None and states.shape[1] != n_features:
         raise InvalidInput(
             f"{name} must have {n_features} columns, one a feature; got {states.shape[1]} (shape {states.shape}). "
-            "Pass the same features in the same order as in learning."
+            "Pass the same features in the same order everywhere."
         )
     return states
+
+
+def as_finite_step(states: ArrayLike, actions: ArrayLike, n_states: int, n_actions: int) -> tuple[Ints, Ints]:
+    """Return finite states (n, 1) and the actions taken in them (n,) as indices."""
+    x = as_state_index(states, n_states)
+    a = as_integers(actions, "actions")
+    check_shape(a, "actions", x.shape, "states")
+    check_actions(a, n_actions)
+    return x, a
 
 
 def as_state_index(states: ArrayLike, n_states: int) -> Ints:
     """Return the finite states (n, 1) as indices (n,) in ``0 .. n_states - 1``."""
     column = as_states(states, n_features=1, allow_nan=False)[:, 0]
     known = (column >= 0) & (column < n_states) & (column == np.floor(column))
-    check_rows(known, column, "states", f"must be state indices in 0..{n_states - 1}")
+    advice = " States are counted from 0."
+    check_rows(known, column, "states", f"must be state indices in 0..{n_states - 1}", advice)
     return column.astype(np.int64)
 
 
@@ -86,7 +96,7 @@ def as_flags(value: ArrayLike, name: str, *, shape: tuple[int, ...], rows_of: st
         if bad.any():
             where = np.unravel_index(int(np.argmax(bad)), array.shape)
             raise InvalidInput(
-                f"{name} must be booleans (or 0 and 1); first culprit {name}[{_index(where)}] = {array[where]}."
+                f"{name} must be booleans (or 0 and 1); first culprit {_entry(name, where)} = {array[where]}."
             )
         array = array.astype(np.bool_)
     check_shape(array, name, shape, rows_of)
@@ -102,14 +112,14 @@ def as_int(value: Any, name: str, *, minimum: int) -> int:
 
 def as_positive(value: Any, name: str) -> float:
     """Return ``value`` as a positive, finite number."""
-    if not _is_real(value) or not 0 < value < np.inf:
+    if not is_real(value) or not 0 < value < np.inf:
         raise InvalidInput(f"{name} must be a positive number; got {value!r}.")
     return float(value)
 
 
 def as_discount(value: Any) -> float:
     """Return ``value`` as a discount in [0, 1)."""
-    if not _is_real(value) or not 0 <= value < 1:
+    if not is_real(value) or not 0 <= value < 1:
         raise InvalidInput(
             f"discount must lie in [0, 1); got {value!r}. For an undiscounted problem with long episodes take 0.99 or more."
         )
@@ -118,7 +128,7 @@ def as_discount(value: Any) -> float:
 
 def as_share(value: Any, name: str) -> float:
     """Return ``value`` as a number in [0, 1]."""
-    if not _is_real(value) or not 0 <= value <= 1:
+    if not is_real(value) or not 0 <= value <= 1:
         raise InvalidInput(f"{name} must be a number in [0, 1]; got {value!r}.")
     return float(value)
 
@@ -129,7 +139,7 @@ def as_weights(value: ArrayLike | None, name: str, n_rows: int, rows_of: str = "
         return None
     weights = as_floats(value, name, ndim=1)
     check_shape(weights, name, (n_rows,), rows_of)
-    check_rows(weights >= 0, weights, name, "must not be negative")
+    check_rows(weights >= 0, weights, name, "must not be negative", " Give rows that are not to count the weight 0.")
     with np.errstate(over="ignore"):
         total = weights.sum()
     if not 0 < total < np.inf:
@@ -142,7 +152,8 @@ def as_allowed(value: ArrayLike | None, name: str, shape: tuple[int, ...], rows_
     if value is None:
         return None
     allowed = as_flags(value, name, shape=shape, rows_of=rows_of)
-    check_rows(allowed.any(axis=1), allowed, name, "must allow at least one action in each row")
+    advice = " Allow what is done when nothing else can be."
+    check_rows(allowed.any(axis=1), allowed, name, "must allow at least one action in each row", advice)
     return allowed
 
 
@@ -223,7 +234,8 @@ def sequence_of_names(value: Any, name: str) -> tuple[Any, ...]:
     return tuple(_plain(item) for item in value)
 
 
-def _is_real(value: Any) -> bool:
+def is_real(value: Any) -> bool:
+    """Whether ``value`` is one real number."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
@@ -250,7 +262,7 @@ def _numeric(value: ArrayLike, name: str) -> Floats:
             numbers[where] = float(item)
         except (TypeError, ValueError, OverflowError) as error:
             raise InvalidInput(
-                f"{name} must be numbers; first culprit {name}[{_index(where)}] = {_plain(item)!r}. "
+                f"{name} must be numbers; first culprit {_entry(name, where)} = {_plain(item)!r}. "
                 "Code categories as numbers; write a missing value as NaN."
             ) from error
     return numbers
@@ -261,7 +273,7 @@ def _plain(item: Any) -> Any:
 
 
 def _reshape_advice(name: str, ndim: int, array: NDArray[Any]) -> str:
-    if ndim == 2 and array.ndim == 1:
+    if ndim == 2 and array.ndim == 1 and name.endswith("states"):
         return f" For one feature pass {name}.reshape(-1, 1), for one state {name}.reshape(1, -1)."
     return ""
 
@@ -270,8 +282,9 @@ def _dimensions(ndim: int) -> str:
     return {1: "one dimension, (n,)", 2: "two dimensions, (rows, columns)"}[ndim]
 
 
-def _index(where: Sequence[Any]) -> str:
-    return ", ".join(str(int(i)) for i in where)
+def _entry(name: str, where: Sequence[Any]) -> str:
+    """Return what a reader would type for that entry."""
+    return f"{name}[{', '.join(str(int(i)) for i in where)}]" if len(where) else name
 
 
 def _shortened(items: Sequence[Any], most: int = 6) -> str:

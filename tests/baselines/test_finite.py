@@ -76,6 +76,21 @@ def test_policy_iteration_does_not_cycle_among_ties():
         assert len(PolicyIteration(mdp).fit().history_) == 1
 
 
+def test_they_learn_from_the_model_alone():
+    mdp = random_mdp(4)
+    for learner in (ValueIteration(mdp), ModifiedPolicyIteration(mdp), PolicyIteration(mdp)):
+        with pytest.raises(InvalidInput, match="takes neither transitions nor states"):
+            learner.fit(states=mdp.states)
+
+
+def test_going_on_behind_the_last_round_adds_nothing():
+    mdp = random_mdp(5)
+    for learner in (ValueIteration(mdp), ModifiedPolicyIteration(mdp), PolicyIteration(mdp)):
+        rounds = list(learner.iterate())
+        assert list(learner.iterate(after=rounds[-1])) == []
+        assert [r.k for r in learner.iterate(after=rounds[0])] == [r.k for r in rounds[1:]]
+
+
 def test_start_and_settings():
     mdp = random_mdp(3)
     learner = PolicyIteration(mdp, initial_policy=mdp.optimal_policy).fit()

@@ -37,7 +37,7 @@ def test_moves_by_hand():
 
 @pytest.mark.parametrize("chain", CHAINS, ids=repr)
 @pytest.mark.parametrize("action", [0, 1])
-@pytest.mark.parametrize("state", [0, 1, -1])
+@pytest.mark.parametrize("state", [0, 1, 8, 14, -1])
 def test_the_domain_steps_as_the_model_says(chain, action, state):
     """Two independent ways to write the same dynamics."""
     S, n = len(chain.rewards), 20_000
@@ -93,5 +93,7 @@ def test_bad_settings_are_refused(bad):
 
 
 def test_bad_steps_are_refused():
+    with pytest.raises(InvalidInput, match="n must be an integer"):
+        ChainWalk().initial(-1, np.random.default_rng(0))
     with pytest.raises(InvalidInput, match=r"actions\[0\] = 2"):
         ChainWalk().step(np.zeros((1, 1)), np.array([2]), np.random.default_rng(0))

@@ -29,6 +29,10 @@ def test_sweeps_start_from_zero_and_go_on_from_the_previous_values(mdp):
     third = Exact(mdp, sweeps=2).evaluate(policy, discount=0.9, previous=first)
     at_once = Exact(mdp, sweeps=3).evaluate(policy, discount=0.9)
     np.testing.assert_array_equal(third.table, at_once.table)
+    by_hand = mdp.rewards
+    for _ in range(2):
+        by_hand = mdp.bellman(policy, by_hand)
+    np.testing.assert_allclose(at_once.table, by_hand)
 
 
 def test_any_q_function_serves_as_previous(mdp):

@@ -53,6 +53,23 @@ def test_actions_that_are_not_allowed_do_not_count():
     np.testing.assert_array_equal(policy.act(np.full((3, 1), 0.1), allowed), [0, 0, 0])
 
 
+def test_weights_count_among_masks():
+    """Both states forbid action 2; by weight the second decides between the others."""
+    allowed = np.array([[True, True, False], [True, True, False]])
+    q = np.array([[1.0, 0.0, 9.0], [0.0, 0.9, 9.0]])
+    for weights, best in (([1.0, 1.0], 0), ([1.0, 2.0], 1)):
+        policy = Partition(first_digit).improve([[0.1], [0.2]], q, allowed=allowed, weights=weights)
+        assert policy.act(np.array([[0.5]]), allowed[:1])[0] == best
+
+
+def test_cells_without_data_play_the_lowest_allowed_action_if_not_the_default():
+    allowed = np.array([[True, False, True]])
+    policy = Partition(first_digit, default=1).improve([[5.0]], [[1.0, 0.0, 2.0]], allowed=allowed)
+    np.testing.assert_array_equal(
+        policy.act(np.array([[7.0], [7.0]]), np.array([[True, True, True], [True, False, True]])), [1, 0]
+    )
+
+
 def test_masks_that_allow_everything_are_no_masks():
     policy = Partition(first_digit).improve([[0.0]], [[1.0, 2.0]], allowed=[[True, True]])
     assert policy.act(np.zeros((1, 1)))[0] == 1

@@ -7,6 +7,7 @@ from hypothesis.extra.numpy import arrays
 import naive
 from capi.errors import InvalidInput
 from capi.policy_spaces import Thresholds
+from capi.policy_spaces.thresholds import _best_cut
 from capi.testing import check_policy_space
 
 small_problems = st.tuples(st.integers(1, 8), st.integers(1, 3), st.integers(1, 4)).flatmap(
@@ -97,6 +98,38 @@ def test_differences_at_rounding_are_ties():
     assert chosen(Thresholds().improve(X, q)) == (0, np.inf, 0, 0)
 
 
+TINY = 1e-13  # below 1e-12 of the total gap of these problems
+
+
+def test_cuts_that_differ_at_rounding_are_ties():
+    """The second cut is better by a hair; the lowest wins."""
+    q = np.array([[1.0, 0.0], [TINY, 0.0], [0.0, 1.0], [0.0, 1.0]])
+    assert chosen(Thresholds().improve(X, q)) == (0, 0.5, 0, 1)
+
+
+def test_features_that_differ_at_rounding_are_ties():
+    """The second feature separates all rows, the first all but a hair; the lowest wins."""
+    q = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [TINY, 0.0]])
+    states = np.array([[0.0, 0.0], [1.0, 0.0], [2.0, 1.0], [3.0, 0.0]])
+    assert chosen(Thresholds(feature=1).improve(states, q))[0] == 1
+    assert chosen(Thresholds().improve(states, q)) == (0, 1.5, 0, 1)
+
+
+def test_pairs_of_actions_that_differ_at_rounding_are_ties():
+    """On the low side action 1 is better than action 0 by a hair; the lowest wins."""
+    q = np.array([[1.0, 1.0 + TINY, 0.0], [1.0, 1.0, 0.0], [0.0, 0.0, 5.0], [0.0, 0.0, 5.0]])
+    assert chosen(Thresholds().improve(X, q)) == (0, 1.5, 0, 2)
+
+
+def test_a_cut_without_loss_has_exactly_none():
+    """Sums of zeros on either side stay zero, whatever was added up on the other."""
+    rng = np.random.default_rng(0)
+    x = np.arange(500.0)
+    gaps = rng.random(500)
+    loss = np.where(x < 200, [np.zeros(500), gaps], [gaps, np.zeros(500)])
+    assert _best_cut(x, loss, 0, 0.0).loss == 0.0
+
+
 def test_the_cut_lies_between_neighbours_even_where_no_middle_exists():
     low, high = 1.0, np.nextafter(1.0, 2.0)
     states = np.array([[low], [high]])
@@ -145,6 +178,8 @@ def test_rules_speak():
             r"states\[:, 0\] must not be missing",
         ),
         (lambda: Thresholds(feature=3).improve(X, np.zeros((4, 2))), "feature must lie in 0..0; got 3"),
+        (lambda: Thresholds(feature="x"), "feature must be an integer"),
+        (lambda: Thresholds().improve(X, np.array([[1e308, 0.0]] * 4)), "finite sum"),
         (lambda: Thresholds().improve(X, np.zeros((4, 2)), allowed=[[True, False]] * 4), "cannot honour masks"),
         (lambda: Thresholds().improve(X, np.zeros((4, 2))).act(np.zeros((1, 2))), "must have 1 columns"),
         (lambda: Thresholds().improve(X, np.full((4, 2), np.nan)), "q_values must be finite"),

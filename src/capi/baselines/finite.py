@@ -7,8 +7,9 @@ policy iteration, the full solution is policy iteration.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +23,22 @@ from capi.types import Policy, QFunction
 from capi.validation import Bools, Floats, as_positive
 
 
-class ValueIteration(Learner):
+class _FiniteLearner(Learner):
+    """Learns from its model, on all of its states."""
+
+    def iterate(
+        self, transitions: Any = None, *, states: Any = None, after: Iteration | None = None
+    ) -> Iterator[Iteration]:
+        """Yield each round; ``after`` continues behind one that was yielded earlier."""
+        if transitions is not None or states is not None:
+            raise InvalidInput(
+                f"{type(self).__name__} learns from its model, on all states: it takes neither transitions nor states. "
+                "Use CAPI with capi.evaluators.Exact for other samples."
+            )
+        return super().iterate(after=after)
+
+
+class ValueIteration(_FiniteLearner):
     r"""Value iteration: :math:`Q_{k+1} = T^* Q_k` from :math:`Q_0 = 0`, and the greedy policy of each Q.
 
     Parameters
@@ -55,7 +71,7 @@ class ValueIteration(Learner):
         return Loop(evaluator, Unrestricted(), self.mdp.discount, self.n_iterations, stop=stop)
 
 
-class ModifiedPolicyIteration(Learner):
+class ModifiedPolicyIteration(_FiniteLearner):
     r"""Modified policy iteration: :math:`Q_{k+1} = (T^{\pi_k})^m Q_k`, then the greedy policy.
 
     Parameters
@@ -84,7 +100,7 @@ class ModifiedPolicyIteration(Learner):
         return Loop(evaluator, Unrestricted(), self.mdp.discount, self.n_iterations, stop=stop)
 
 
-class PolicyIteration(Learner):
+class PolicyIteration(_FiniteLearner):
     r"""Policy iteration: :math:`Q^{\pi_k}` exactly, then the greedy policy, until it no longer changes.
 
     A greedy policy that is nowhere better than the old one, to the error of the evaluation, does not replace
@@ -122,7 +138,7 @@ class PolicyIteration(Learner):
 
 @dataclass(frozen=True, eq=False)
 class _AllTables:
-    """All policies of a finite MDP, whatever the sample; the old one stays if none is better."""
+    """All policies of a finite MDP; the old one stays if none is better."""
 
     mdp: FiniteMDP
 

@@ -25,13 +25,11 @@ from capi.validation import (
     Floats,
     Ints,
     as_discount,
+    as_finite_step,
     as_floats,
-    as_integers,
+    as_int,
     as_share,
-    as_state_index,
-    check_actions,
     check_choice,
-    check_shape,
 )
 
 LEFT, RIGHT = 0, 1
@@ -131,15 +129,12 @@ class ChainWalk:
 
     def initial(self, n: int, rng: np.random.Generator) -> Floats:
         """Draw ``n`` states uniformly (n, 1)."""
-        return rng.integers(len(self.rewards), size=n).astype(np.float64)[:, None]
+        return rng.integers(len(self.rewards), size=as_int(n, "n", minimum=0)).astype(np.float64)[:, None]
 
     def step(self, states: Floats, actions: Ints, rng: np.random.Generator) -> tuple[Floats, Floats, Bools]:
         """Move each state (n, 1) by its action (n,)."""
         S = len(self.rewards)
-        x = as_state_index(states, S)
-        a = as_integers(actions, "actions")
-        check_shape(a, "actions", x.shape)
-        check_actions(a, self.n_actions)
+        x, a = as_finite_step(states, actions, S, self.n_actions)
         direction = np.where(a == LEFT, -1, 1)
         forward, stay, _ = self.moves
         u = rng.random(len(x))

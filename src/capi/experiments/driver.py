@@ -24,11 +24,11 @@ Row: TypeAlias = dict[str, Any]
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper, in our words, and whether the numbers bear it out (None: they cannot say)."""
+    """A sentence of the paper, in our words, and whether the numbers bear it out."""
 
     statement: str
     where: str  # in the paper
-    holds: bool | None
+    holds: bool
     numbers: dict[str, Any]
 
 

@@ -79,6 +79,10 @@ class Thresholds:
 
     feature: int | None = None
 
+    def __post_init__(self) -> None:
+        if self.feature is not None:
+            as_int(self.feature, "feature", minimum=0)
+
     def improve(
         self,
         states: ArrayLike,
@@ -100,7 +104,11 @@ class Thresholds:
                 "Use Partition or Unrestricted, or leave allowed out."
             )
         loss = weighted(regrets(values), weights)  # (n, A)
-        tie = TIE * row_max(loss).sum()
+        with np.errstate(over="ignore"):
+            total = row_max(loss).sum()
+        if not np.isfinite(total):
+            raise InvalidInput("the weighted gaps of q_values must have a finite sum. Scale q_values or weights down.")
+        tie = TIE * total
         features = range(x.shape[1]) if self.feature is None else [self._checked_feature(x.shape[1])]
         for j in features:
             _check_no_missing(x[:, j], j)
@@ -118,12 +126,11 @@ class Thresholds:
         return ThresholdPolicy(best.feature, best.cut, best.low, best.high, values.shape[1], x.shape[1])
 
     def _checked_feature(self, n_features: int) -> int:
-        feature = as_int(self.feature, "feature", minimum=0)
-        if feature >= n_features:
+        if self.feature is None or self.feature >= n_features:
             raise InvalidInput(
-                f"feature must lie in 0..{n_features - 1}; got {feature}: states have {n_features} columns."
+                f"feature must lie in 0..{n_features - 1}; got {self.feature}: states have {n_features} columns."
             )
-        return feature
+        return self.feature
 
 
 def _best_cut(column: Floats, loss: Floats, feature: int, tie: float) -> _Cut | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -46,28 +47,34 @@ def _value_iteration(mdp: FiniteMDP, start: Policy, n_iterations: int) -> dict[s
 def _policy_iteration(mdp: FiniteMDP, start: Policy, n_iterations: int) -> dict[str, Any]:
     """Policy iteration stops when it has converged; its last policy stands for the rest.
 
-    It solves a linear system for each policy; ``sweeps`` counts what evaluating by sweeps takes instead.
+    ``seconds`` are those of the direct solution of a linear system for each policy. ``sweeps`` and
+    ``seconds_by_sweeps`` are what evaluating the same policies by sweeps takes instead.
     """
-    learner = PolicyIteration(mdp, n_iterations, initial_policy=start)
-    iterations = list(learner.iterate())
+    iterations = list(PolicyIteration(mdp, n_iterations, initial_policy=start).iterate())
     record = _measured(mdp, start, iterations)
-    evaluated = [start, *(iteration.policy for iteration in iterations)][: len(iterations)]
-    counts = [mdp.values_by_sweeps(policy, tolerance=EVALUATION_TOLERANCE)[1] for policy in evaluated]
-    record["sweeps"] = [0, *np.cumsum(counts).tolist()]
-    record["converged"] = len(iterations)
-    for values in (record["losses"], record["sweeps"], record["seconds"]):
-        values += [values[-1]] * (n_iterations + 1 - len(values))
+    sweeps, seconds = [0], [0.0]
+    for policy in [start, *(iteration.policy for iteration in iterations)][: len(iterations)]:
+        started = perf_counter()
+        sweeps.append(sweeps[-1] + mdp.values_by_sweeps(policy, tolerance=EVALUATION_TOLERANCE)[1])
+        seconds.append(seconds[-1] + perf_counter() - started)
+    record |= {"sweeps": sweeps, "seconds_by_sweeps": seconds, "converged": len(iterations)}
+    for key in ("losses", "sweeps", "seconds", "seconds_by_sweeps"):
+        record[key] += [record[key][-1]] * (n_iterations + 1 - len(record[key]))
     return record
 
 
 def _zero_one(mdp: FiniteMDP, start: Policy, n_iterations: int) -> dict[str, Any]:  # noqa: ARG001
-    """Minimise the 0/1 loss given Q*: that is one policy, so the same loss at every iteration."""
+    """Minimise the 0/1 loss given Q*: that is one policy, so the same loss at every iteration, and no sweep."""
     q = mdp.optimal_action_values
+    started = perf_counter()
     chosen = Thresholds().improve(mdp.states, zero_one_values(q))
+    seconds = perf_counter() - started
     by_gap = Thresholds().improve(mdp.states, q)
     optimal, gap = q.argmax(axis=1), action_gap(q)
     return {
         "losses": [mdp.performance_loss(chosen)] * (n_iterations + 1),
+        "sweeps": [0] * (n_iterations + 1),
+        "seconds": [seconds] * (n_iterations + 1),
         "best_in_space": _least_loss(mdp),
         "zero_one": _mistakes(chosen.act(mdp.states), optimal, gap),
         "gap_weighted": _mistakes(by_gap.act(mdp.states), optimal, gap),
