@@ -23,7 +23,7 @@ MUCH_MORE = 10.0  # "considerably higher": at least this factor
 POOR = 2.0  # "quite poor": at least this many times the loss of the best policy of the space
 
 STYLES = {  # Okabe and Ito's palette; line and marker tell the methods apart without colour, also where they coincide
-    "zero-one": ("0/1 loss given Q*", "#CC79A7", ":", "D", 11, "none"),
+    "zero-one": ("0/1 loss given Q*", "#CC79A7", ":", "", 0, None),  # one policy: a line without points
     "capi": ("CAPI", "#D55E00", "-", "o", 8, "none"),
     "vi": ("Value iteration", "#0072B2", "--", "s", 4, None),
     "pi": ("Policy iteration", "#009E73", "-.", "^", 4, None),
