@@ -1,6 +1,6 @@
 """Slow and obvious twins of what the library computes fast."""
 
-from itertools import product
+from itertools import pairwise, product
 
 import numpy as np
 
@@ -52,3 +52,168 @@ def random_mdp(rng, n_states=5, n_actions=3):
     P = rng.random((n_actions, n_states, n_states)) * (rng.random((n_actions, n_states, n_states)) < 0.6)
     P += 0.01 * np.eye(n_states)
     return P / P.sum(axis=2, keepdims=True), rng.normal(size=(n_states, n_actions))
+
+
+class Uniforms:
+    """The kernels' random numbers, with Python's integers."""
+
+    def __init__(self, seed):
+        self.x = int(seed)
+
+    def __call__(self):
+        mask = 2**64 - 1
+        self.x ^= (self.x << 13) & mask
+        self.x ^= self.x >> 7
+        self.x ^= (self.x << 17) & mask
+        return (self.x >> 11) / 2**53
+
+
+class TreeGrower:
+    """Grow a tree with boolean masks, looking at the same candidates in the same order as the kernels."""
+
+    def __init__(self, X, Y, weights, growth, seed):
+        self.X, self.Y, self.w, self.g = X, Y, np.ones(len(X)) if weights is None else weights, growth
+        self.uniform, self.order = Uniforms(seed), list(range(X.shape[1]))
+        self.nodes, self.leaves = [None], []
+
+    def grow(self):
+        """Return nodes (feature, threshold, missing_left, left) and leaves (rows), in the kernels' order."""
+        open_nodes, made = [], [(0, np.arange(len(self.X)), 0)]
+        while True:
+            for node, rows, depth in made:
+                split = self.best_split(rows, depth)
+                if split is None:
+                    self.close(node, rows)
+                else:
+                    open_nodes.append((node, rows, depth, split))
+            if not open_nodes:
+                return self.nodes, self.leaves
+            chosen = len(open_nodes) - 1
+            most = self.g.max_leaf_nodes
+            if most:
+                for i, entry in enumerate(open_nodes):
+                    if entry[3]["gain"] > open_nodes[chosen][3]["gain"]:
+                        chosen = i
+            full = most and len(self.leaves) + len(open_nodes) >= most
+            node, rows, depth, split = open_nodes[chosen]
+            open_nodes[chosen] = open_nodes[-1]
+            open_nodes.pop()
+            made = []
+            if full:
+                self.close(node, rows)
+                continue
+            left = split["left"]
+            missing = np.isnan(self.X[rows, split["feature"]])
+            missing_left = split["missing_left"] if missing.any() else 2 * left.sum() >= len(rows)
+            self.nodes[node] = (split["feature"], split["threshold"], bool(missing_left), len(self.nodes))
+            made = [(len(self.nodes), rows[left], depth + 1), (len(self.nodes) + 1, rows[~left], depth + 1)]
+            self.nodes += [None, None]
+
+    def close(self, node, rows):
+        self.nodes[node] = (None, None, None, -1 - len(self.leaves))
+        self.leaves.append(rows)
+
+    def sums(self, rows):
+        return (self.Y[rows] * self.w[rows, None]).sum(axis=0)
+
+    def score(self, left, right):
+        sl, sr, wl, wr = self.sums(left), self.sums(right), self.w[left].sum(), self.w[right].sum()
+        variance = sum(a * a / wl + b * b / wr for a, b in zip(sl, sr, strict=True))
+        return (-(sl.min() + sr.min()), variance) if self.g.policy else (variance, 0.0)
+
+    def best_split(self, rows, depth):
+        g, total = self.g, self.sums(rows)
+        pure = total.min() == 0 if g.policy else (self.Y[rows] == self.Y[rows[0]]).all()
+        deepest = np.inf if g.max_depth is None else g.max_depth
+        if pure or len(rows) < max(g.min_samples_split, 2 * g.min_samples_leaf) or depth >= deepest:
+            return None
+        self.best, self.rows = None, rows
+        self.tie = 1e-12 * total.sum() if g.policy else 0.0
+        (self.best_cuts if g.best_cuts else self.random_cuts)()
+        if self.best is not None:
+            own = -total.min() if g.policy else (total * total).sum() / self.w[rows].sum()
+            self.best["gain"] = self.best["score"][0] - own
+        return self.best
+
+    def consider(self, feature, threshold, missing_left, left):
+        n_left = left.sum()
+        if min(n_left, len(left) - n_left) < max(self.g.min_samples_leaf, 1):
+            return
+        score = self.score(self.rows[left], self.rows[~left])
+        if self.best is not None:
+            best, second = self.best["score"]
+            better = score[0] > best + self.tie or (score[0] >= best - self.tie and score[1] > second)
+            if not better:
+                return
+        self.best = {
+            "feature": feature,
+            "threshold": threshold,
+            "missing_left": missing_left,
+            "left": left,
+            "score": score,
+        }
+
+    def draw(self, position):
+        d = len(self.order)
+        if (self.g.n_candidates or d) < d:
+            pick = position + int(self.uniform() * (d - position))
+            self.order[position], self.order[pick] = self.order[pick], self.order[position]
+        return self.order[position]
+
+    def column(self, j):
+        x = self.X[self.rows, j]
+        return x, ~np.isnan(x)
+
+    def random_cuts(self):
+        d, order = len(self.order), self.order
+        tried, cut, drawn = 0, 0, 0
+        while tried < (self.g.n_candidates or d) and drawn < d:
+            j = self.draw(drawn)
+            drawn += 1
+            x, known = self.column(j)
+            n_values = len(np.unique(x[known]))
+            if n_values == 0 or (n_values == 1 and known.all()):
+                continue
+            order[drawn - 1], order[tried] = order[tried], j
+            if n_values > 1:
+                order[tried], order[cut] = order[cut], order[tried]
+                cut += 1
+            tried += 1
+        thresholds = {}
+        for j in order[:cut]:
+            x, known = self.column(j)
+            low, high = x[known].min(), x[known].max()
+            thresholds[j] = low + self.uniform() * (high - low)
+            if not thresholds[j] < high:
+                thresholds[j] = low
+        for t, j in enumerate(order[:tried]):
+            x, known = self.column(j)
+            if t >= cut:
+                self.consider(j, np.inf, False, known)
+                continue
+            with np.errstate(invalid="ignore"):
+                left = x <= thresholds[j]
+            self.consider(j, thresholds[j], False, left)
+            if not known.all():
+                self.consider(j, thresholds[j], True, left | ~known)
+                self.consider(j, np.inf, False, known)
+
+    def best_cuts(self):
+        d, tried, drawn = len(self.order), 0, 0
+        while tried < (self.g.n_candidates or d) and drawn < d:
+            j = self.draw(drawn)
+            drawn += 1
+            x, known = self.column(j)
+            values = np.unique(x[known])
+            if len(values) == 0 or (len(values) == 1 and known.all()):
+                continue
+            tried += 1
+            for below, above in pairwise(values):
+                threshold = below + (above - below) / 2
+                with np.errstate(invalid="ignore"):
+                    left = x <= below
+                self.consider(j, threshold, False, left)
+                if not known.all():
+                    self.consider(j, threshold, True, left | ~known)
+            if not known.all():
+                self.consider(j, np.inf, False, known)

@@ -10,7 +10,7 @@ import pytest
 import capi
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ["capi", "capi.evaluators", "capi.policy_spaces", "capi.baselines", "capi.domains"]
+PACKAGES = ["capi", "capi.evaluators", "capi.policy_spaces", "capi.baselines", "capi.domains", "capi.trees"]
 MODULES = ["capi.loss", "capi.policies", "capi.types", "capi.testing", "capi.errors"]
 
 

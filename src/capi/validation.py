@@ -143,7 +143,8 @@ def as_weights(value: ArrayLike | None, name: str, n_rows: int, rows_of: str = "
     with np.errstate(over="ignore"):
         total = weights.sum()
     if not 0 < total < np.inf:
-        raise InvalidInput(f"{name} must have a positive, finite sum; the sum of all {n_rows} is {total:g}.")
+        found = f"all {n_rows} are zero" if total == 0 else f"the sum is {total:g}"
+        raise InvalidInput(f"{name} must have a positive, finite sum; {found}.")
     return weights
 
 

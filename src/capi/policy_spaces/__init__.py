@@ -1,7 +1,25 @@
 """(states, action values) -> policy: the sets of policies to choose from."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from capi.policy_spaces.partition import Partition
 from capi.policy_spaces.thresholds import Thresholds
 from capi.policy_spaces.unrestricted import Unrestricted
 
-__all__ = ["Partition", "Thresholds", "Unrestricted"]
+if TYPE_CHECKING:
+    from capi.policy_spaces.forests import Forests
+    from capi.policy_spaces.trees import Trees
+
+__all__ = ["Forests", "Partition", "Thresholds", "Trees", "Unrestricted"]
+
+_COMPILED = {"Forests": "capi.policy_spaces.forests", "Trees": "capi.policy_spaces.trees"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs the compiler (numba) when it is first used."""
+    if name in _COMPILED:
+        return getattr(import_module(_COMPILED[name]), name)
+    raise AttributeError(f"module 'capi.policy_spaces' has no attribute {name!r}")

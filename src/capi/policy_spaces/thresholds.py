@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from capi.cuts import readable_cut
 from capi.errors import InvalidInput
 from capi.loss import regrets, weighted
 from capi.policies import Deterministic, permitted
@@ -151,18 +152,8 @@ def _best_cut(column: Floats, loss: Floats, feature: int, tie: float) -> _Cut | 
     i = int(np.argmax(losses <= least + tie))
     pairs = low[:, i, None] + high[None, :, i]  # (A, A)
     below, above = np.unravel_index(int(np.argmax(pairs <= least + tie)), pairs.shape)
-    cut = _between(float(x[places[i]]), float(x[places[i] + 1]))
+    cut = readable_cut(float(x[places[i]]), float(x[places[i] + 1]))
     return _Cut(float(least), feature, cut, int(below), int(above))
-
-
-def _between(below: float, above: float) -> float:
-    """Return a cut with below <= cut < above: the roundest number that is nearly in the middle."""
-    middle = below + (above - below) / 2
-    for digits in range(1, 17):
-        rounded = float(f"{middle:.{digits}g}")
-        if abs(rounded - middle) <= (above - below) / 20 and below <= rounded < above:
-            return rounded
-    return below  # no number between the two, or their distance overflows
 
 
 def _check_no_missing(column: Floats, feature: int) -> None:

@@ -1,0 +1,246 @@
+r"""Fitted Q evaluation: regress Bellman targets on states and actions, sweep after sweep.
+
+A sweep fits :math:`\hat Q \approx T^\pi \hat Q_{\text{old}}` to the targets :math:`R_i + \gamma \hat Q_{\text{old}}(X'_i, \pi(X'_i))`; nothing
+is added where the process terminated. The forest's structure need not be grown anew in each sweep: on kept trees a sweep only averages
+the targets in each leaf, and points that were sent down once are looked up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from sklearn.base import clone
+
+from capi.errors import InvalidInput
+from capi.parallel import n_threads
+from capi.randomness import as_generator
+from capi.rows import row_sum
+from capi.transitions import Transitions
+from capi.trees.encoding import EncodedStates, encode
+from capi.trees.forest import Growth, Tree, grow, mean_values
+from capi.trees.regressor import n_candidates
+from capi.types import Policy, QFunction
+from capi.validation import Floats, Ints, as_int, as_states, check_choice
+
+
+class _Model(Protocol):
+    """A fitted regression: inputs (n, d) -> (n,)."""
+
+    def predict(self, inputs: Floats) -> Floats:
+        """Return the predictions."""
+
+
+@dataclass(eq=False)
+class _Forest:
+    """Trees on the rows of one group, and the leaves of points that were asked for before."""
+
+    trees: list[Tree]
+    n_jobs: int
+    remembers: bool  # worth it only if the trees stay for several sweeps
+    leaves: dict[int, tuple[Floats, list[Any]]] = field(default_factory=dict)  # by identity of the points
+
+    def predict(self, inputs: Floats) -> Floats:
+        """Return the mean over trees at ``inputs`` (n, d) -> (n,)."""
+        if not self.remembers or inputs.flags.writeable:
+            return mean_values(self.trees, inputs, self.n_jobs)[:, 0]
+        if id(inputs) not in self.leaves:
+            points = np.ascontiguousarray(inputs)
+            self.leaves[id(inputs)] = inputs, [tree.leaves(points) for tree in self.trees]
+        total = np.zeros(len(inputs))
+        for tree, leaves in zip(self.trees, self.leaves[id(inputs)][1], strict=True):
+            total += tree.means[:, 0].take(leaves)
+        return total / len(self.trees)
+
+    def refreshed(self, targets: Floats, weights: Floats | None) -> _Forest:
+        """Return the same trees with the averages of new targets (n,) in their leaves."""
+        w = np.ones(len(targets)) if weights is None else weights
+        trees = []
+        for tree in self.trees:
+            sums = np.bincount(tree.leaf_of_row, weights=w * targets, minlength=len(tree.counts)).astype(np.float64)
+            trees.append(Tree(tree.nodes, tree.above, sums[:, None], tree.weights, tree.counts, tree.leaf_of_row))
+        return _Forest(trees, self.n_jobs, self.remembers, self.leaves)
+
+
+@dataclass(frozen=True, eq=False)
+class FittedValues:
+    """The Q of a fitted evaluation: one model an action, or one over states and actions."""
+
+    models: list[Any] = field(repr=False)
+    n_actions: int
+    n_features: int
+    separate: bool
+    origin: Any = field(default=None, repr=False)  # (batch, settings) that the kept trees belong to
+    age: int = 0  # sweeps since the trees were grown
+
+    def values(self, states: Floats) -> Floats:
+        """Return Q(x, a) for all actions; ``states`` (n, d) -> (n, A)."""
+        x = as_states(states, n_features=self.n_features)
+        return np.stack([self.of_action(x, a) for a in range(self.n_actions)], axis=1)
+
+    def of_action(self, states: Floats, action: int) -> Floats:
+        """Return Q(x, action); ``states`` (n, d) -> (n,)."""
+        if self.separate:
+            return np.asarray(self.models[action].predict(states), dtype=np.float64)
+        inputs = np.column_stack([states, np.full(len(states), float(action))])
+        return np.asarray(self.models[0].predict(inputs), dtype=np.float64)
+
+    def expected(self, states: Floats, probabilities: Floats) -> Floats:
+        """Return the mean of Q(x, .) under ``probabilities`` (n, A), asking only for actions that occur (n,)."""
+        keeps = self.separate and any(getattr(model, "remembers", False) for model in self.models)
+        total = np.zeros(len(states))
+        for a in range(self.n_actions):
+            p = probabilities[:, a]
+            asked = np.flatnonzero(p)
+            if not asked.size:
+                continue
+            if keeps:
+                total += p * self.of_action(states, a)
+            else:
+                total[asked] += p[asked] * self.of_action(states[asked], a)
+        return total
+
+
+@dataclass(frozen=True)
+class FittedQ:
+    """Fitted Q evaluation with extremely randomised trees, or with any scikit-learn regressor.
+
+    Parameters
+    ----------
+    n_trees : int
+    min_samples_split : int
+        A node with fewer rows is a leaf (the paper's eta_v).
+    min_samples_leaf : int
+    max_features : int, float or None
+        Features looked at in a node; None is all.
+    actions : "separate" or "input"
+        One model for each action, or one over states and the action's number. ``docs/decisions`` argues the default.
+    sweeps : int
+        Sweeps of the Bellman operator an evaluation makes, from the previous Q on.
+    refresh_every : int or "never"
+        After how many sweeps the trees are grown anew; 1 is the paper's scheme. In between their leaves are averaged
+        anew. The trees travel with Q from evaluation to evaluation on the same batch.
+    regressor : scikit-learn regressor, optional
+        Used instead of our trees, fitted anew in each sweep.
+    n_jobs : int, optional
+        Threads; -1 is all cores, None is one. The result does not depend on it.
+
+    Examples
+    --------
+    >>> from capi.policies import Constant
+    >>> from capi.testing import random_batch
+    >>> batch = random_batch()
+    >>> q = FittedQ(n_trees=10, min_samples_split=5).evaluate(Constant(0, 3), batch, discount=0.9)
+    >>> q.values(batch.states).shape == (len(batch), 3)
+    True
+    """
+
+    n_trees: int = 30
+    min_samples_split: int = 5
+    min_samples_leaf: int = 1
+    max_features: int | float | None = None
+    actions: Literal["separate", "input"] = "separate"
+    sweeps: int = 1
+    refresh_every: int | Literal["never"] = 10
+    regressor: Any = None
+    n_jobs: int | None = None
+
+    def __post_init__(self) -> None:
+        as_int(self.n_trees, "n_trees", minimum=1)
+        as_int(self.min_samples_split, "min_samples_split", minimum=2)
+        as_int(self.min_samples_leaf, "min_samples_leaf", minimum=1)
+        as_int(self.sweeps, "sweeps", minimum=1)
+        check_choice(self.actions, "actions", ("separate", "input"))
+        if self.refresh_every != "never":
+            as_int(self.refresh_every, "refresh_every", minimum=1)
+        if self.regressor is not None and not (hasattr(self.regressor, "fit") and hasattr(self.regressor, "predict")):
+            raise InvalidInput(f"regressor must have the methods fit and predict; got {self.regressor!r}.")
+        n_threads(self.n_jobs)
+
+    def evaluate(
+        self,
+        policy: Policy,
+        transitions: Transitions | None,
+        *,
+        discount: float,
+        states: Floats | None = None,  # noqa: ARG002  what is asked for is remembered when it is
+        previous: QFunction | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> FittedValues:
+        """Return Q after ``sweeps`` sweeps of T^pi from ``previous`` (None: zero) on."""
+        t = transitions
+        if t is None:
+            raise InvalidInput("FittedQ learns from logged data: transitions must be given.")
+        self._check_actions_taken(t)
+        generator = as_generator(0 if rng is None else rng)
+        pi = policy.probabilities(t.next_states, t.next_allowed)  # (n, A)
+        goes_on = ~t.terminated
+        q: QFunction | None = previous
+        for _ in range(self.sweeps):
+            following = np.zeros(len(t)) if q is None else _expected(q, t.next_states, pi)
+            targets = t.rewards + discount * np.where(goes_on, following, 0.0)
+            q = self._fitted(t, targets, q, generator)
+        return q  # type: ignore[return-value]  # sweeps >= 1
+
+    def _fitted(self, t: Transitions, targets: Floats, old: QFunction | None, rng: np.random.Generator) -> FittedValues:
+        if self.regressor is not None:
+            models = [self._model(t, rows, targets, rng) for rows in self._groups(t)]
+            return FittedValues(models, t.n_actions, t.n_features, self.actions == "separate")
+        kept = isinstance(old, FittedValues) and old.origin is not None and old.origin[0] is t and old.origin[1] == self
+        if kept and isinstance(old, FittedValues) and (self.refresh_every == "never" or old.age < self.refresh_every):
+            pairs = zip(old.models, self._groups(t), strict=True)
+            models = [forest.refreshed(targets[rows], _of(t.weight, rows)) for forest, rows in pairs]
+            return FittedValues(models, t.n_actions, t.n_features, old.separate, old.origin, old.age + 1)
+        models = [self._forest(t, rows, targets, rng) for rows in self._groups(t)]
+        return FittedValues(models, t.n_actions, t.n_features, self.actions == "separate", (t, self), 1)
+
+    def _groups(self, t: Transitions) -> list[Ints]:
+        """Return the rows that each model learns from."""
+        if self.actions == "input":
+            return [np.arange(len(t))]
+        return [np.flatnonzero(t.actions == a) for a in range(t.n_actions)]
+
+    def _inputs(self, t: Transitions, rows: Ints) -> Floats:
+        x = t.states[rows]
+        return x if self.actions == "separate" else np.column_stack([x, t.actions[rows].astype(np.float64)])
+
+    def _forest(self, t: Transitions, rows: Ints, targets: Floats, rng: np.random.Generator) -> _Forest:
+        inputs, threads, w = self._inputs(t, rows), n_threads(self.n_jobs), _of(t.weight, rows)
+        growth = Growth(
+            n_trees=self.n_trees,
+            n_candidates=n_candidates(self.max_features, inputs.shape[1]),
+            min_samples_split=self.min_samples_split,
+            min_samples_leaf=self.min_samples_leaf,
+        )
+        encoded: EncodedStates = encode(inputs, threads)
+        trees = grow(encoded, targets[rows][:, None], growth, rng, weights=w, n_jobs=threads)
+        return _Forest(trees, threads, remembers=self.refresh_every != 1)
+
+    def _model(self, t: Transitions, rows: Ints, targets: Floats, rng: np.random.Generator) -> _Model:
+        model = clone(self.regressor)
+        if "random_state" in model.get_params():
+            model.set_params(random_state=int(rng.integers(2**31)))
+        w = _of(t.weight, rows)
+        weighting = {} if w is None else {"sample_weight": w}
+        fitted: _Model = model.fit(self._inputs(t, rows), targets[rows], **weighting)
+        return fitted
+
+    def _check_actions_taken(self, t: Transitions) -> None:
+        counts = np.bincount(t.actions, weights=t.weight, minlength=t.n_actions)
+        if self.actions == "separate" and not counts.all():
+            a = int(np.argmin(counts))
+            raise InvalidInput(
+                f"each action must be taken in the batch; action {a} ({t.schema.action_labels[a]!r}) never is, so nothing "
+                'says what it is worth. Leave it out, or use FittedQ(actions="input"), which guesses from its neighbours.'
+            )
+
+
+def _expected(q: QFunction, states: Floats, probabilities: Floats) -> Floats:
+    if isinstance(q, FittedValues):
+        return q.expected(states, probabilities)
+    return row_sum(probabilities, q.values(states))
+
+
+def _of(weights: Floats | None, rows: Ints) -> Floats | None:
+    return None if weights is None else weights[rows]

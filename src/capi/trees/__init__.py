@@ -1,0 +1,5 @@
+"""The engine: value forests and policy forests from one grower."""
+
+from capi.trees.regressor import ExtraTreesRegressor
+
+__all__ = ["ExtraTreesRegressor"]

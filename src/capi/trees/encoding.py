@@ -1,0 +1,94 @@
+"""Ranks instead of values: what every tree of a forest, and every forest on the same states, shares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capi.parallel import in_threads
+from capi.validation import Bools, Floats, Ints
+
+VALUES_A_CELL = 8  # of the grid, in the mean
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedStates:
+    """States as ranks: comparing ranks is comparing values, in a quarter of the memory or half of it.
+
+    A code takes 16 bits if no feature has more than 65,535 values, else 32; the largest code is a missing value.
+    """
+
+    words: NDArray[np.uint64]  # (W, n), 64 // bits codes in each
+    values: Floats  # the distinct values of all features, ascending, one feature after the other
+    value_starts: Ints  # (d + 1,) where each feature's values start
+    grid: NDArray[np.int32]  # (d, G + 1) the first code in each of G equal cells of a feature's range: for finding cuts
+    scales: Floats  # (d,) cells per unit
+    has_missing: Bools  # (d,)
+    bits: int
+
+    @property
+    def n_rows(self) -> int:
+        """Number of states, n."""
+        return self.words.shape[1]
+
+    @property
+    def n_features(self) -> int:
+        """Number of features, d."""
+        return len(self.has_missing)
+
+    def subset(self, rows: Ints) -> EncodedStates:
+        """Return the codes of some rows; values that none of them has stay in the table and do no harm."""
+        words = np.ascontiguousarray(self.words[:, rows])
+        return replace(self, words=words)
+
+
+def encode(states: Floats, n_jobs: int = 1, *, narrow: bool = True) -> EncodedStates:
+    """Return the ranks of ``states`` (n, d), column by column, in 16 bits if they fit and ``narrow`` asks for it."""
+    columns = in_threads(lambda column: _ranks(np.ascontiguousarray(column)), list(states.T), n_jobs)
+    most = max(len(values) for _, values, _ in columns)
+    bits = 16 if narrow and most < 2**16 else 32
+    per_word = 64 // bits
+    words = np.zeros((-(-len(columns) // per_word), len(states)), dtype=np.uint64)
+    missing_code = np.uint64(2**bits - 1)
+    for j, (codes, _, missing) in enumerate(columns):
+        if missing is not None:
+            codes[missing] = missing_code
+        words[j // per_word] |= codes << np.uint64((j % per_word) * bits)
+    starts = np.cumsum([0, *(len(values) for _, values, _ in columns)])
+    has_missing = np.array([missing is not None for _, _, missing in columns])
+    n_cells = min(max(len(states) // VALUES_A_CELL, 1), 2**16)
+    cells = [_cells(values, n_cells) for _, values, _ in columns]
+    return EncodedStates(
+        words,
+        np.concatenate([values for _, values, _ in columns]),
+        starts,
+        np.stack([grid for grid, _ in cells]),
+        np.array([scale for _, scale in cells]),
+        has_missing,
+        bits,
+    )
+
+
+def _cells(values: Floats, n_cells: int) -> tuple[NDArray[np.int32], float]:
+    """Return the first code in each cell of the range (G + 1,), and the number of cells per unit."""
+    span = float(values[-1]) - float(values[0]) if len(values) else 0.0
+    scale = (n_cells - 0.5) / span if 0 < span < np.inf else 0.0  # so that the largest value is in the last cell
+    if not 0 < scale < np.inf:
+        return np.array([0] + [len(values)] * n_cells, dtype=np.int32), 0.0
+    cells = ((values - values[0]) * scale).astype(np.int64)
+    return np.searchsorted(cells, np.arange(n_cells + 1)).astype(np.int32), scale
+
+
+def _ranks(column: Floats) -> tuple[NDArray[np.uint64], Floats, Bools | None]:
+    """Return codes (n,), the distinct values, and where values are missing (None if nowhere)."""
+    order = np.argsort(column)
+    ordered = column[order]
+    n_known = len(ordered) - int(np.isnan(ordered).sum())  # NaN sorts to the end
+    known = ordered[:n_known]
+    first = np.append(True, known[1:] != known[:-1]) if n_known else np.empty(0, dtype=bool)
+    codes = np.zeros(len(column), dtype=np.uint64)
+    codes[order[:n_known]] = np.cumsum(first) - 1
+    missing = np.isnan(column) if n_known < len(column) else None
+    return codes, known[first], missing

@@ -1,0 +1,203 @@
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.linear_model import LinearRegression
+from sklearn.tree import DecisionTreeRegressor
+
+from capi import CAPI, FiniteMDP, Transitions
+from capi.baselines import FittedQIteration
+from capi.domains import ChainWalk
+from capi.errors import InvalidInput
+from capi.evaluators import FittedQ
+from capi.policies import Constant, Uniform
+from capi.policy_spaces import Thresholds, Trees, Unrestricted
+from capi.testing import NearestQ, check_evaluator, random_batch
+
+SETTINGS = [
+    FittedQ(n_trees=4),
+    FittedQ(n_trees=4, refresh_every=1, sweeps=3),
+    FittedQ(n_trees=4, refresh_every="never", sweeps=4),
+    FittedQ(n_trees=4, actions="input", sweeps=2),
+    FittedQ(n_trees=4, max_features=1, n_jobs=2),
+    FittedQ(regressor=LinearRegression(), sweeps=2),
+    FittedQ(regressor=HistGradientBoostingRegressor(max_iter=5, min_samples_leaf=2), actions="input"),
+]
+
+
+@pytest.mark.parametrize("evaluator", SETTINGS, ids=repr)
+def test_keeps_the_contract(evaluator):
+    check_evaluator(evaluator)
+
+
+def tabular_batch(mdp, n, rng):
+    states, actions = mdp.initial(n, rng), rng.integers(mdp.n_actions, size=n)
+    following, rewards, ends = mdp.step(states, actions, rng)
+    return Transitions(states, actions, rewards, following, ends, n_actions=mdp.n_actions)
+
+
+@pytest.mark.parametrize("actions", ["separate", "input"])
+@pytest.mark.parametrize("refresh_every", [1, 10, "never"])
+def test_finite_states_give_the_exact_values_of_the_logged_model(actions, refresh_every):
+    """Trees that split every state and action apart average exactly: Q solves the model that the batch counts."""
+    rng = np.random.default_rng(0)
+    P = rng.dirichlet(np.ones(4), size=(2, 4))
+    mdp = FiniteMDP(P, rng.normal(size=(4, 2)), discount=0.8)
+    batch = tabular_batch(mdp, 400, rng)
+    x, y = batch.states[:, 0].astype(int), batch.next_states[:, 0].astype(int)
+    counts = np.zeros((2, 4, 4))
+    np.add.at(counts, (batch.actions, x, y), 1)
+    logged = FiniteMDP(counts / counts.sum(axis=2, keepdims=True), mdp.rewards, discount=0.8)
+    settings = {"actions": actions, "refresh_every": refresh_every}
+    evaluator = FittedQ(n_trees=3, min_samples_split=2, sweeps=150, **settings)
+    for policy in (Constant(1, 2), Uniform(2)):
+        q = evaluator.evaluate(policy, batch, discount=0.8)
+        np.testing.assert_allclose(q.values(mdp.states), logged.action_values(policy), atol=1e-9)
+
+
+def test_nothing_follows_the_end_and_a_time_limit_is_no_end():
+    batch = Transitions([[0.0], [0.0]], [0, 0], [1.0, 1.0], [[0.0], [0.0]], [True, False], n_actions=1)
+    q = FittedQ(n_trees=1, sweeps=200).evaluate(Constant(0, 1), batch, discount=0.5)
+    assert q.values(np.zeros((1, 1)))[0, 0] == pytest.approx(4 / 3), "Q = 1 + 0.5 * Q / 2"
+
+
+def test_kept_trees_travel_with_q_and_average_the_new_targets():
+    batch = random_batch(n_episodes=60)
+    evaluator = FittedQ(n_trees=3, refresh_every=3)
+    policy, q, structures = Constant(1, 3), None, []
+    for _ in range(7):
+        old, q = q, evaluator.evaluate(policy, batch, discount=0.9, previous=q)
+        structures.append(tuple(tree.nodes.tobytes() for forest in q.models for tree in forest.trees))
+        if old is not None:
+            targets = batch.rewards + 0.9 * ~batch.terminated * old.values(batch.next_states)[:, 1]
+            rows = np.flatnonzero(batch.actions == 2)
+            tree = q.models[2].trees[0]
+            expected = [targets[rows[tree.leaf_of_row == leaf]].mean() for leaf in range(len(tree.counts))]
+            np.testing.assert_allclose(tree.means[:, 0], expected)
+    same = [a == b for a, b in pairwise(structures)]
+    assert same == [True, True, False, True, True, False]
+
+
+def test_a_new_structure_every_sweep_is_growing_anew():
+    batch, policy = random_batch(), Constant(0, 3)
+    twice = FittedQ(n_trees=3, refresh_every=1, sweeps=2).evaluate(
+        policy, batch, discount=0.9, rng=np.random.default_rng(1)
+    )
+    rng = np.random.default_rng(1)
+    once = FittedQ(n_trees=3, refresh_every=1)
+    first = once.evaluate(policy, batch, discount=0.9, rng=rng)
+    second = once.evaluate(policy, batch, discount=0.9, previous=first, rng=rng)
+    np.testing.assert_array_equal(twice.values(batch.states), second.values(batch.states))
+
+
+def test_remembered_leaves_are_those_of_a_fresh_look():
+    batch = random_batch()
+    q = FittedQ(n_trees=3, refresh_every=5).evaluate(Constant(0, 3), batch, discount=0.9)
+    remembered = q.values(batch.states)
+    np.testing.assert_allclose(q.values(batch.states), remembered)
+    np.testing.assert_allclose(q.values(batch.states.copy()), remembered)
+
+
+def test_another_batch_or_other_settings_grow_their_own_trees():
+    first, second = random_batch(1), random_batch(2)
+    q = FittedQ(n_trees=2).evaluate(Constant(0, 3), first, discount=0.9)
+    other = FittedQ(n_trees=2).evaluate(Constant(0, 3), second, discount=0.9, previous=q)
+    assert (other.age, other.origin[0]) == (1, second)
+    assert FittedQ(n_trees=3).evaluate(Constant(0, 3), first, discount=0.9, previous=q).age == 1
+
+
+def test_any_q_function_serves_as_previous():
+    batch = random_batch()
+    old = NearestQ(batch.states, np.arange(3.0 * len(batch)).reshape(-1, 3))
+    q = FittedQ(n_trees=1, min_samples_split=2).evaluate(Uniform(3), batch, discount=0.9, previous=old)
+    following = old.values(batch.next_states).mean(axis=1)
+    expected = batch.rewards + 0.9 * np.where(batch.terminated, 0.0, following)
+    fitted = q.values(batch.states)[np.arange(len(batch)), batch.actions]
+    np.testing.assert_allclose(fitted, expected)
+
+
+def test_only_actions_that_the_policy_takes_are_evaluated():
+    batch = random_batch()
+    q = FittedQ(n_trees=2, refresh_every=1).evaluate(Constant(0, 3), batch, discount=0.9)
+    q.models[1] = q.models[2] = None  # asking them would fail
+    FittedQ(n_trees=2, refresh_every=1).evaluate(Constant(0, 3), batch, discount=0.9, previous=q)
+
+
+def test_weights_of_the_batch_count():
+    columns = {"actions": [0, 0], "next_states": [[0.0]] * 2, "terminated": [True] * 2, "n_actions": 1}
+    batch = Transitions([[0.0], [0.0]], rewards=[0.0, 4.0], weight=[3.0, 1.0], **columns)
+    for evaluator in (FittedQ(n_trees=1), FittedQ(regressor=DecisionTreeRegressor()), FittedQ(n_trees=1, sweeps=2)):
+        assert evaluator.evaluate(Constant(0, 1), batch, discount=0.0).values(np.zeros((1, 1)))[0, 0] == pytest.approx(
+            1.0
+        )
+
+
+def test_an_action_that_was_never_taken_is_named():
+    batch = Transitions([[0.0]], [0], [1.0], [[0.0]], [True], action_labels=["wait", "treat"])
+    with pytest.raises(InvalidInput, match=r"action 1 \('treat'\) never is"):
+        FittedQ().evaluate(Constant(0, 2), batch, discount=0.5)
+    assert FittedQ(actions="input").evaluate(Constant(0, 2), batch, discount=0.5).values(np.zeros((1, 1))).shape == (
+        1,
+        2,
+    )
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"n_trees": 0},
+        {"sweeps": 0},
+        {"refresh_every": 0},
+        {"refresh_every": "always"},
+        {"actions": "both"},
+        {"regressor": 3},
+        {"n_jobs": -2},
+    ],
+    ids=str,
+)
+def test_bad_settings_are_refused(bad):
+    with pytest.raises(InvalidInput, match=next(iter(bad))):
+        FittedQ(**bad)
+
+
+def test_without_data_there_is_a_clear_word():
+    with pytest.raises(InvalidInput, match="transitions must be given"):
+        FittedQ().evaluate(Constant(0, 2), None, discount=0.5)
+
+
+def chain_batch(n=4000):
+    chain, rng = ChainWalk(variant=2), np.random.default_rng(0)
+    states, actions = chain.initial(n, rng), rng.integers(2, size=n)
+    following, rewards, ends = chain.step(states, actions, rng)
+    return chain, Transitions(states, actions, rewards, following, ends, action_labels=chain.action_labels)
+
+
+@pytest.mark.parametrize("space", [Trees(max_depth=1), Thresholds()], ids=repr)
+def test_capi_learns_the_chain_from_data_alone(space):
+    chain, batch = chain_batch()
+    learner = CAPI(FittedQ(n_trees=10, sweeps=20), space, discount=0.99, n_iterations=15, random_state=0).fit(batch)
+    assert chain.mdp.performance_loss(learner.policy_) < 5, "the best constant action loses 40"
+
+
+def test_fitted_q_iteration_is_capi_with_all_policies():
+    _, batch = chain_batch(1000)
+    settings = {"discount": 0.99, "n_iterations": 12, "random_state": 3}
+    baseline = FittedQIteration(FittedQ(n_trees=3, sweeps=7), **settings).fit(batch)
+    same = CAPI(FittedQ(n_trees=3, sweeps=1), Unrestricted(), **settings).fit(batch)
+    np.testing.assert_array_equal(baseline.q_.values(batch.states), same.q_.values(batch.states))
+    old = None
+    for step in baseline.iterate(batch):
+        if old is not None:
+            best = old.values(batch.next_states).max(axis=1)
+            targets = batch.rewards + 0.99 * best
+            tree = step.q.models[0].trees[0]
+            rows = np.flatnonzero(batch.actions == 0)
+            np.testing.assert_allclose(tree.sums[:, 0], np.bincount(tree.leaf_of_row, targets[rows]))
+        old = step.q
+
+
+def test_threads_do_not_matter():
+    batch = random_batch(n_episodes=80)
+    one, two = (FittedQ(n_trees=5, sweeps=3, n_jobs=jobs).evaluate(Uniform(3), batch, discount=0.9) for jobs in (1, 2))
+    np.testing.assert_array_equal(one.values(batch.states), two.values(batch.states))

@@ -1,0 +1,197 @@
+import re
+
+import numpy as np
+import pytest
+
+from capi import CAPI, Transitions
+from capi.errors import InvalidInput
+from capi.loss import gap_weighted_loss
+from capi.policies import Training, described
+from capi.policy_spaces import Forests, Thresholds, Trees
+from capi.schema import Schema
+from capi.testing import check_policy_space
+
+SPACES = [
+    Trees(),
+    Trees(max_depth=2),
+    Trees(max_leaf_nodes=3),
+    Trees(max_features=1),
+    Forests(n_trees=5),
+    Forests(max_depth=3),
+]
+
+
+def problem(seed=0, n=400, missing=False):
+    rng = np.random.default_rng(seed)
+    states = rng.normal(size=(n, 3))
+    values = np.stack([states[:, 0], states[:, 1], np.full(n, 0.3)], axis=1) + 0.1 * rng.normal(size=(n, 3))
+    if missing:
+        values[:, 2] += 2.0 * (rng.random(n) < 0.5)
+        states[values[:, 2] > 1.5, 2] = np.nan
+        states[rng.random((n, 3)) < 0.05] = np.nan
+    return states, values
+
+
+@pytest.mark.parametrize("space", SPACES, ids=repr)
+def test_keeps_the_contract(space):
+    check_policy_space(space)
+    check_policy_space(space, n_actions=5, n_features=7, seed=3)
+
+
+@pytest.mark.parametrize("space", [Trees(), Forests()], ids=repr)
+def test_grown_out_nothing_is_lost(space):
+    states, values = problem()
+    assert gap_weighted_loss(values, space.improve(states, values).act(states)) == 0
+
+
+def test_a_tree_of_depth_one_is_the_best_cut():
+    for seed in range(20):
+        states, values = problem(seed, n=30)
+        tree, cut = Trees(max_depth=1).improve(states, values), Thresholds().improve(states, values)
+        losses = [gap_weighted_loss(values, policy.act(states)) for policy in (tree, cut)]
+        assert losses[0] == pytest.approx(losses[1], abs=1e-12)
+
+
+def test_deeper_trees_lose_less():
+    states, values = problem(n=1000)
+    losses = [gap_weighted_loss(values, Trees(max_depth=k).improve(states, values).act(states)) for k in range(1, 6)]
+    assert losses == sorted(losses, reverse=True)
+    assert losses[0] > 2 * losses[-1]
+
+
+def test_limits_are_kept():
+    states, values = problem()
+    assert Trees(max_leaf_nodes=5).improve(states, values).n_leaves == 5
+    assert Trees(max_depth=2).improve(states, values).n_leaves <= 4
+    assert Trees(min_samples_leaf=40).improve(states, values).tree.counts.min() >= 40
+
+
+def follow(rules, state, names):
+    """Read the printed rules as a person would."""
+    lines = rules.splitlines()
+    depth, i = 0, 0
+    while True:
+        line = lines[i]
+        assert line.startswith("  " * depth)
+        text = line.strip()
+        if not text.startswith("if "):
+            return text.split("  (")[0]
+        x = state[names.index(text.split()[1])]
+        if text.endswith("is known:"):
+            yes = not np.isnan(x)
+        else:
+            cut = float(re.search(r"<= (\S+?)(:| or)", text)[1])
+            yes = text.endswith("or is missing:") if np.isnan(x) else x <= cut
+        depth += 1
+        i += 1
+        if not yes:
+            i = next(k for k in range(i, len(lines)) if lines[k] == "  " * (depth - 1) + "else:") + 1
+
+
+@pytest.mark.parametrize("missing", [False, True], ids=["complete", "missing values"])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_rules_agree_with_the_policy_on_every_row(seed, missing):
+    states, values = problem(seed, missing=missing)
+    names, labels = ["age", "dose", "load"], ["none", "half", "full"]
+    policy = Trees(max_depth=5).improve(states, values)
+    policy = described(policy, Schema.of(3, 3, names, labels), Training(0.9, 1, None, {}))
+    rules = policy.rules()
+    for state, action in zip(states, policy.act(states), strict=True):
+        assert follow(rules, state, names) == labels[action]
+    fresh = np.random.default_rng(seed).normal(size=(200, 3))
+    for state, action in zip(fresh, policy.act(fresh), strict=True):
+        assert follow(rules, state, names) == labels[action]
+
+
+def test_leaves_state_their_support_and_regret():
+    states, values = problem()
+    policy = Trees(max_depth=2).improve(states, values)
+    found = re.findall(r"\((\d+) states, regret (\S+)\)", policy.rules())
+    assert sum(int(n) for n, _ in found) == 400
+    total = gap_weighted_loss(values, policy.act(states)) * 400
+    assert sum(float(r) for _, r in found) == pytest.approx(total, rel=1e-3)
+
+
+def test_dictionary_drawing_and_importances():
+    states, values = problem()
+    policy = Trees(max_depth=2).improve(states, values)
+    tree = policy.to_dict()
+    assert set(tree) == {"feature", "at_most", "missing", "then", "else"}
+    dot = policy.to_dot()
+    assert dot.count("->") == 2 * (policy.n_leaves - 1)
+    assert dot.startswith("digraph")
+    importances = policy.importances()
+    assert importances.sum() == pytest.approx(1)
+    assert importances[2] < 0.05, "the third feature says nothing"
+
+
+def test_hostile_names_stay_inside_their_quotes():
+    policy = Trees(max_depth=1).improve([[0.0], [1.0]], [[1.0, 0.0], [0.0, 1.0]])
+    schema = Schema.of(1, 2, ['a" ]; evil [label="x'], ["b\\", "c\nd"])
+    dot = described(policy, schema, Training(0.9, 1, None, {})).to_dot()
+    assert dot.count("\n") == 7
+    assert re.sub(r"\\.", "", dot).count('"') % 2 == 0
+
+
+def test_forests_vote():
+    states, values = problem()
+    policy = Forests(n_trees=7, min_samples_split=30).improve(states, values)
+    votes = policy.votes(states)
+    np.testing.assert_allclose(votes * 7, np.round(votes * 7))
+    np.testing.assert_allclose(votes.sum(axis=1), 1)
+    np.testing.assert_array_equal(policy.act(states), votes.argmax(axis=1))
+    assert (votes.max(axis=1) < 1).any(), "the trees differ"
+
+
+def test_threads_do_not_matter():
+    states, values = problem()
+    one, two = (Forests(n_jobs=jobs).improve(states, values).votes(states) for jobs in (1, 2))
+    np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("space", [Trees(), Forests(n_trees=3)], ids=repr)
+def test_weights_are_copies(space):
+    rng = np.random.default_rng(0)
+    states, values = rng.normal(size=(40, 2)), rng.integers(0, 4, size=(40, 3)).astype(float)
+    weights = rng.integers(0, 3, size=40)
+    weighted = space.improve(states, values, weights=weights).act(states)
+    copied = space.improve(np.repeat(states, weights, axis=0), np.repeat(values, weights, axis=0)).act(states)
+    kept = weights > 0
+    losses = [gap_weighted_loss(values[kept], actions[kept], weights[kept]) for actions in (weighted, copied)]
+    assert losses == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: Trees(max_depth=0), "max_depth"),
+        (lambda: Trees(max_leaf_nodes=1), "max_leaf_nodes"),
+        (lambda: Trees(min_samples_split=1), "min_samples_split"),
+        (lambda: Forests(n_trees=0), "n_trees"),
+        (lambda: Forests(n_jobs=0), "n_jobs"),
+        (lambda: Trees().improve([[0.0]], [[0.0, 1.0]], allowed=[[True, False]]), "Trees cannot honour masks"),
+        (lambda: Forests().improve([[0.0]], [[0.0, 1.0]], allowed=[[True, False]]), "Forests cannot honour masks"),
+        (lambda: Trees().improve([[0.0]], [[0.0, 1.0]]).act(np.zeros((1, 2))), "must have 1 columns"),
+        (lambda: Trees().improve([[np.inf]], [[0.0, 1.0]]), "must not be infinite"),
+    ],
+)
+def test_bad_input_is_named(call, words):
+    with pytest.raises(InvalidInput, match=words):
+        call()
+
+
+def test_a_policy_speaks_the_words_of_its_batch():
+    batch = Transitions(
+        states=[[1.0], [2.0], [3.0], [4.0]],
+        actions=[0, 1, 0, 1],
+        rewards=[1.0, 0.0, 0.0, 1.0],
+        next_states=[[1.0]] * 4,
+        terminated=[True] * 4,
+        feature_names=["load"],
+        action_labels=["wait", "treat"],
+    )
+    from capi.evaluators import FittedQ
+
+    learner = CAPI(FittedQ(n_trees=200, min_samples_split=2), Trees(max_depth=1), discount=0.0, n_iterations=1)
+    assert learner.fit(batch).policy_.rules().startswith("if load <= 2.5:\n  wait")
+    assert learner.predict([[1.0], [4.0]]).tolist() == ["wait", "treat"]

@@ -1,0 +1,153 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import naive
+from capi.trees.encoding import encode
+from capi.trees.forest import Growth, grow, mean_values
+
+VALUE = Growth(min_samples_split=4)
+POLICY = Growth(min_samples_split=2, policy=True)
+KINDS = {
+    "value": VALUE,
+    "value, few candidates": replace(VALUE, n_candidates=2),
+    "value, leaves of three": replace(VALUE, min_samples_leaf=3),
+    "value, best cuts": replace(VALUE, best_cuts=True),
+    "value, six leaves": replace(VALUE, max_leaf_nodes=6),
+    "policy": POLICY,
+    "policy, few candidates": replace(POLICY, n_candidates=1),
+    "policy, best cuts": replace(POLICY, best_cuts=True),
+    "policy, best cuts, depth two": replace(POLICY, best_cuts=True, max_depth=2),
+    "policy, best cuts, five leaves": replace(POLICY, best_cuts=True, max_leaf_nodes=5),
+}
+
+
+def problem(seed, policy, missing, n=40, d=5):
+    """Whole numbers everywhere: sums are exact, so that the fast and the slow tree decide alike."""
+    rng = np.random.default_rng(seed)
+    X = rng.integers(0, 6, size=(n, d)).astype(float)
+    X[:, 1] = rng.normal(size=n)
+    X[:, 2] = 3.0
+    if missing:
+        X[rng.random((n, d)) < 0.2] = np.nan
+        X[:, 3] = np.where(np.isnan(X[:, 3]), np.nan, 1.0)  # only whether it is known
+    Y = rng.integers(0, 4, size=(n, 3 if policy else 2)).astype(float)
+    if policy:
+        Y = Y.max(axis=1, keepdims=True) - Y
+    return X, Y, rng.integers(1, 4, size=n).astype(float)
+
+
+@pytest.mark.parametrize("narrow", [True, False], ids=["16 bits", "32 bits"])
+@pytest.mark.parametrize("missing", [False, True], ids=["complete", "missing values"])
+@pytest.mark.parametrize("is_weighted", [False, True], ids=["plain", "weighted"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(6))
+def test_the_kernels_grow_the_trees_of_their_slow_twin(kind, seed, missing, is_weighted, narrow):
+    growth = KINDS[kind]
+    X, Y, weights = problem(seed, growth.policy, missing)
+    weights = weights if is_weighted else None
+    (tree,) = grow(encode(X, narrow=narrow), Y, growth, np.random.default_rng(seed), weights=weights)
+    tree_seed = np.random.default_rng(seed).integers(1, 2**63, size=1, dtype=np.uint64)[0]
+    twin = naive.TreeGrower(X, Y, weights, growth, tree_seed)
+    nodes, leaves = twin.grow()
+
+    assert tree.nodes["left"].tolist() == [node[3] for node in nodes]
+    for node, expected in zip(tree.nodes, nodes, strict=True):
+        if expected[0] is not None:
+            assert (node["feature"], node["threshold"], bool(node["missing_left"])) == expected[:3]
+    for leaf, rows in enumerate(leaves):
+        assert set(np.flatnonzero(tree.leaf_of_row == leaf)) == set(rows)
+        np.testing.assert_array_equal(tree.sums[leaf], twin.sums(rows))
+        assert (tree.counts[leaf], tree.weights[leaf]) == (len(rows), twin.w[rows].sum())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_are_sent_to_the_leaf_in_which_they_grew(kind):
+    X, Y, _ = problem(1, KINDS[kind].policy, missing=True, n=200)
+    (tree,) = grow(encode(X), Y, KINDS[kind], np.random.default_rng(0))
+    np.testing.assert_array_equal(tree.leaves(X), tree.leaf_of_row)
+
+
+@pytest.mark.parametrize("growth", [replace(VALUE, n_trees=7), replace(POLICY, n_trees=7)], ids=["value", "policy"])
+def test_one_thread_grows_what_four_grow(growth):
+    X, Y, _ = problem(2, growth.policy, missing=True, n=300)
+    one, four = (grow(encode(X, jobs), Y, growth, np.random.default_rng(5), n_jobs=jobs) for jobs in (1, 4))
+    for a, b in zip(one, four, strict=True):
+        np.testing.assert_array_equal(a.nodes, b.nodes)
+        np.testing.assert_array_equal(a.sums, b.sums)
+    np.testing.assert_array_equal(mean_values(one, X, 1), mean_values(four, X, 4))
+
+
+def test_every_tree_has_a_seed_of_its_own():
+    X, Y, _ = problem(3, False, missing=False)
+    trees = grow(encode(X), Y, replace(VALUE, n_trees=5), np.random.default_rng(0))
+    assert len({tree.nodes.tobytes() for tree in trees}) == 5
+
+
+@pytest.mark.parametrize("best_cuts", [False, True], ids=["random cuts", "best cuts"])
+@pytest.mark.parametrize("policy", [False, True], ids=["value", "policy"])
+def test_missingness_alone_is_found(policy, best_cuts):
+    """The signal is whether a value is known; the values themselves say nothing."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    X[::2, 1] = np.nan
+    signal = np.isnan(X[:, 1]).astype(float)
+    Y = np.stack([signal, 1 - signal], axis=1) if policy else signal[:, None]
+    growth = Growth(n_trees=20, max_depth=1, policy=policy, best_cuts=best_cuts)
+    for tree in grow(encode(X), Y, growth, np.random.default_rng(1)):
+        assert (tree.nodes["feature"][0], tree.nodes["threshold"][0]) == (1, np.inf)
+        assert tree.sums.min(axis=1).max() == 0 if policy else set(tree.means[:, 0]) == {0.0, 1.0}
+
+
+def test_a_node_that_saw_no_missing_value_sends_them_to_its_larger_side():
+    X = np.arange(10.0)[:, None]
+    Y = (X > 6.5).astype(float)
+    (tree,) = grow(encode(X), Y, Growth(max_depth=1, best_cuts=True), np.random.default_rng(0))
+    assert tree.leaves(np.array([[np.nan]]))[0] == tree.leaf_of_row[0]
+    (tree,) = grow(encode(X), (X > 2.5).astype(float), Growth(max_depth=1, best_cuts=True), np.random.default_rng(0))
+    assert tree.leaves(np.array([[np.nan]]))[0] == tree.leaf_of_row[9]
+
+
+DEGENERATE = {
+    "one row": (np.zeros((1, 2)), np.ones((1, 2))),
+    "equal rows": (np.ones((9, 2)), np.arange(18.0).reshape(9, 2)),
+    "constant column": (np.column_stack([np.zeros(9), np.arange(9.0)]), np.arange(18.0).reshape(9, 2) % 5),
+    "column without values": (np.column_stack([np.full(9, np.nan), np.arange(9.0)]), np.arange(18.0).reshape(9, 2) % 5),
+    "no values at all": (np.full((9, 2), np.nan), np.arange(18.0).reshape(9, 2) % 5),
+    "one output": (np.arange(9.0)[:, None], np.arange(9.0)[:, None] % 3),
+    "huge numbers": (np.array([[-1.7e308], [1.7e308], [0.0]]), np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 0.0]])),
+    "neighbours": (np.array([[1.0], [np.nextafter(1.0, 2.0)]]), np.array([[0.0, 1.0], [1.0, 0.0]])),
+}
+
+
+@pytest.mark.parametrize("case", DEGENERATE)
+@pytest.mark.parametrize("kind", ["value", "policy", "policy, best cuts", "value, best cuts"])
+def test_degenerate_data_do_no_harm(case, kind):
+    X, Y = DEGENERATE[case]
+    trees = grow(encode(X), Y, replace(KINDS[kind], n_trees=3, min_samples_split=2), np.random.default_rng(0))
+    for tree in trees:
+        np.testing.assert_array_equal(tree.leaves(X), tree.leaf_of_row)
+        assert tree.counts.sum() == len(X)
+        np.testing.assert_allclose(tree.sums.sum(axis=0), Y.sum(axis=0))
+
+
+def test_growth_does_not_stall_where_no_single_cut_helps():
+    """Exclusive or: no first cut lowers the regret, yet the tree must find the four corners."""
+    corners = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    best = np.array([0, 1, 1, 0])
+    X, wrong = np.repeat(corners, 5, axis=0), np.repeat(best, 5)
+    regret = np.stack([wrong == 1, wrong == 0], axis=1).astype(float)
+    for best_cuts in (False, True):
+        growth = Growth(n_trees=5, policy=True, best_cuts=best_cuts)
+        for tree in grow(encode(X), regret, growth, np.random.default_rng(0)):
+            assert tree.sums.min(axis=1).sum() == 0
+
+
+def test_more_values_than_sixteen_bits_hold():
+    n = 70_000
+    X = np.arange(float(n))[:, None]
+    encoded = encode(X)
+    assert encoded.bits == 32
+    (tree,) = grow(encoded, (X >= 69_000).astype(float), Growth(max_depth=1, best_cuts=True), np.random.default_rng(0))
+    assert tree.nodes["threshold"][0] == 68_999.5
