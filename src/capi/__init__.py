@@ -31,6 +31,7 @@ _PARTS = {
     "policies",
     "policy_spaces",
     "testing",
+    "trees",
     "types",
 }
 
