@@ -40,6 +40,7 @@ bench: $(VENV)/.ready  ## run the benchmarks beside their peers
 	$(BIN)/python -m pip install --quiet -e ".[bench]"
 	$(BIN)/python benchmarks/finite_mdp.py
 	$(BIN)/python benchmarks/thresholds.py
+	$(BIN)/python benchmarks/trees.py
 
 clean:  ## remove everything that was made
 	rm -rf $(VENV) results dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

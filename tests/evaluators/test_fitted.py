@@ -68,11 +68,11 @@ def test_kept_trees_travel_with_q_and_average_the_new_targets():
     policy, q, structures = Constant(1, 3), None, []
     for _ in range(7):
         old, q = q, evaluator.evaluate(policy, batch, discount=0.9, previous=q)
-        structures.append(tuple(tree.nodes.tobytes() for forest in q.models for tree in forest.trees))
+        structures.append(tuple(tree.nodes.tobytes() for model in q.models for tree in model.forest.trees))
         if old is not None:
             targets = batch.rewards + 0.9 * ~batch.terminated * old.values(batch.next_states)[:, 1]
             rows = np.flatnonzero(batch.actions == 2)
-            tree = q.models[2].trees[0]
+            tree = q.models[2].forest.trees[0]
             expected = [targets[rows[tree.leaf_of_row == leaf]].mean() for leaf in range(len(tree.counts))]
             np.testing.assert_allclose(tree.means[:, 0], expected)
     same = [a == b for a, b in pairwise(structures)]
@@ -191,7 +191,7 @@ def test_fitted_q_iteration_is_capi_with_all_policies():
         if old is not None:
             best = old.values(batch.next_states).max(axis=1)
             targets = batch.rewards + 0.99 * best
-            tree = step.q.models[0].trees[0]
+            tree = step.q.models[0].forest.trees[0]
             rows = np.flatnonzero(batch.actions == 0)
             np.testing.assert_allclose(tree.sums[:, 0], np.bincount(tree.leaf_of_row, targets[rows]))
         old = step.q

@@ -4,8 +4,19 @@ import numpy as np
 import pytest
 
 import naive
+from capi.trees import forest
 from capi.trees.encoding import encode
-from capi.trees.forest import Growth, grow, mean_values
+from capi.trees.forest import Forest, Growth
+
+
+def grow(*arguments, **options):
+    """The trees of a forest, each able to say where states go."""
+    return forest.grow(*arguments, **options).trees
+
+
+def leaves(tree, states):
+    return Forest([tree]).leaves(states)[0]
+
 
 VALUE = Growth(min_samples_split=4)
 POLICY = Growth(min_samples_split=2, policy=True)
@@ -50,13 +61,13 @@ def test_the_kernels_grow_the_trees_of_their_slow_twin(kind, seed, missing, is_w
     (tree,) = grow(encode(X, narrow=narrow), Y, growth, np.random.default_rng(seed), weights=weights)
     tree_seed = np.random.default_rng(seed).integers(1, 2**63, size=1, dtype=np.uint64)[0]
     twin = naive.TreeGrower(X, Y, weights, growth, tree_seed)
-    nodes, leaves = twin.grow()
+    nodes, leaf_rows = twin.grow()
 
     assert tree.nodes["left"].tolist() == [node[3] for node in nodes]
     for node, expected in zip(tree.nodes, nodes, strict=True):
         if expected[0] is not None:
             assert (node["feature"], node["threshold"], bool(node["missing_left"])) == expected[:3]
-    for leaf, rows in enumerate(leaves):
+    for leaf, rows in enumerate(leaf_rows):
         assert set(np.flatnonzero(tree.leaf_of_row == leaf)) == set(rows)
         np.testing.assert_array_equal(tree.sums[leaf], twin.sums(rows))
         assert (tree.counts[leaf], tree.weights[leaf]) == (len(rows), twin.w[rows].sum())
@@ -66,7 +77,7 @@ def test_the_kernels_grow_the_trees_of_their_slow_twin(kind, seed, missing, is_w
 def test_rows_are_sent_to_the_leaf_in_which_they_grew(kind):
     X, Y, _ = problem(1, KINDS[kind].policy, missing=True, n=200)
     (tree,) = grow(encode(X), Y, KINDS[kind], np.random.default_rng(0))
-    np.testing.assert_array_equal(tree.leaves(X), tree.leaf_of_row)
+    np.testing.assert_array_equal(leaves(tree, X), tree.leaf_of_row)
 
 
 @pytest.mark.parametrize("growth", [replace(VALUE, n_trees=7), replace(POLICY, n_trees=7)], ids=["value", "policy"])
@@ -76,7 +87,7 @@ def test_one_thread_grows_what_four_grow(growth):
     for a, b in zip(one, four, strict=True):
         np.testing.assert_array_equal(a.nodes, b.nodes)
         np.testing.assert_array_equal(a.sums, b.sums)
-    np.testing.assert_array_equal(mean_values(one, X, 1), mean_values(four, X, 4))
+    np.testing.assert_array_equal(Forest(one).mean_values(X, 1), Forest(four).mean_values(X, 4))
 
 
 def test_every_tree_has_a_seed_of_its_own():
@@ -104,9 +115,9 @@ def test_a_node_that_saw_no_missing_value_sends_them_to_its_larger_side():
     X = np.arange(10.0)[:, None]
     Y = (X > 6.5).astype(float)
     (tree,) = grow(encode(X), Y, Growth(max_depth=1, best_cuts=True), np.random.default_rng(0))
-    assert tree.leaves(np.array([[np.nan]]))[0] == tree.leaf_of_row[0]
+    assert leaves(tree, np.array([[np.nan]]))[0] == tree.leaf_of_row[0]
     (tree,) = grow(encode(X), (X > 2.5).astype(float), Growth(max_depth=1, best_cuts=True), np.random.default_rng(0))
-    assert tree.leaves(np.array([[np.nan]]))[0] == tree.leaf_of_row[9]
+    assert leaves(tree, np.array([[np.nan]]))[0] == tree.leaf_of_row[9]
 
 
 DEGENERATE = {
@@ -127,7 +138,7 @@ def test_degenerate_data_do_no_harm(case, kind):
     X, Y = DEGENERATE[case]
     trees = grow(encode(X), Y, replace(KINDS[kind], n_trees=3, min_samples_split=2), np.random.default_rng(0))
     for tree in trees:
-        np.testing.assert_array_equal(tree.leaves(X), tree.leaf_of_row)
+        np.testing.assert_array_equal(leaves(tree, X), tree.leaf_of_row)
         assert tree.counts.sum() == len(X)
         np.testing.assert_allclose(tree.sums.sum(axis=0), Y.sum(axis=0))
 
@@ -151,3 +162,26 @@ def test_more_values_than_sixteen_bits_hold():
     assert encoded.bits == 32
     (tree,) = grow(encoded, (X >= 69_000).astype(float), Growth(max_depth=1, best_cuts=True), np.random.default_rng(0))
     assert tree.nodes["threshold"][0] == 68_999.5
+
+
+@pytest.mark.parametrize("n", [1, 15, 16, 17, 100, 20_000])
+@pytest.mark.parametrize("missing", [False, True])
+def test_states_are_sent_down_as_the_nodes_say(n, missing):
+    """Together or one by one, in one block or several: the leaf is that of a plain walk."""
+    X, Y, _ = problem(4, False, missing=True, n=200)
+    grown = forest.grow(encode(X), Y, replace(VALUE, n_trees=3), np.random.default_rng(0))
+    states = np.random.default_rng(n).uniform(0, 6, size=(n, 5))
+    if missing:
+        states[::3, 1] = np.nan
+    found = grown.leaves(states)
+    means = np.zeros((n, 2))
+    for t, tree in enumerate(grown.trees):
+        for i in range(min(n, 300)):
+            node = tree.nodes[0]
+            while node["left"] >= 0:
+                x = states[i, node["feature"]]
+                right = not node["missing_left"] if np.isnan(x) else x > node["threshold"]
+                node = tree.nodes[node["left"] + right]
+            assert found[t, i] == grown.leaf_starts[t] - 1 - node["left"]
+        means += grown.means[found[t]] / 3
+    np.testing.assert_allclose(grown.mean_values(states, 2), means)

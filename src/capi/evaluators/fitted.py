@@ -19,7 +19,7 @@ from capi.randomness import as_generator
 from capi.rows import row_sum
 from capi.transitions import Transitions
 from capi.trees.encoding import EncodedStates, encode
-from capi.trees.forest import Growth, Tree, grow, mean_values
+from capi.trees.forest import Forest, Growth, grow
 from capi.trees.regressor import n_candidates
 from capi.types import Policy, QFunction
 from capi.validation import Floats, Ints, as_int, as_states, check_choice
@@ -32,35 +32,33 @@ class _Model(Protocol):
         """Return the predictions."""
 
 
-@dataclass(eq=False)
-class _Forest:
-    """Trees on the rows of one group, and the leaves of points that were asked for before."""
+@dataclass(frozen=True, eq=False)
+class _ForestModel:
+    """A forest on the rows of one group, and the leaves of points that were asked for before."""
 
-    trees: list[Tree]
+    forest: Forest
     n_jobs: int
     remembers: bool  # worth it only if the trees stay for several sweeps
-    leaves: dict[int, tuple[Floats, list[Any]]] = field(default_factory=dict)  # by identity of the points
+    known: dict[int, tuple[Floats, Any]] = field(default_factory=dict)  # points and their leaves (T, n), by identity
 
     def predict(self, inputs: Floats) -> Floats:
         """Return the mean over trees at ``inputs`` (n, d) -> (n,)."""
-        if not self.remembers or inputs.flags.writeable:
-            return mean_values(self.trees, inputs, self.n_jobs)[:, 0]
-        if id(inputs) not in self.leaves:
-            points = np.ascontiguousarray(inputs)
-            self.leaves[id(inputs)] = inputs, [tree.leaves(points) for tree in self.trees]
-        total = np.zeros(len(inputs))
-        for tree, leaves in zip(self.trees, self.leaves[id(inputs)][1], strict=True):
-            total += tree.means[:, 0].take(leaves)
-        return total / len(self.trees)
+        if not self.remembers or inputs.flags.writeable:  # what can be changed cannot be remembered
+            return self.forest.mean_values(inputs, self.n_jobs)[:, 0]
+        if id(inputs) not in self.known:
+            self.known[id(inputs)] = inputs, self.forest.leaves(inputs)
+        means, total = self.forest.means[:, 0], np.zeros(len(inputs))
+        for leaves in self.known[id(inputs)][1]:
+            total += means.take(leaves)
+        return total / len(self.forest.trees)
 
-    def refreshed(self, targets: Floats, weights: Floats | None) -> _Forest:
+    def refreshed(self, targets: Floats, weights: Floats | None) -> _ForestModel:
         """Return the same trees with the averages of new targets (n,) in their leaves."""
-        w = np.ones(len(targets)) if weights is None else weights
-        trees = []
-        for tree in self.trees:
-            sums = np.bincount(tree.leaf_of_row, weights=w * targets, minlength=len(tree.counts)).astype(np.float64)
-            trees.append(Tree(tree.nodes, tree.above, sums[:, None], tree.weights, tree.counts, tree.leaf_of_row))
-        return _Forest(trees, self.n_jobs, self.remembers, self.leaves)
+        weighted = targets if weights is None else weights * targets
+        sums = np.zeros(self.forest.leaf_starts[-1])
+        for leaves in self.forest.leaves_of_rows:
+            sums += np.bincount(leaves, weights=weighted, minlength=len(sums))
+        return _ForestModel(self.forest.with_sums(sums[:, None]), self.n_jobs, self.remembers, self.known)
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +188,7 @@ class FittedQ:
         kept = isinstance(old, FittedValues) and old.origin is not None and old.origin[0] is t and old.origin[1] == self
         if kept and isinstance(old, FittedValues) and (self.refresh_every == "never" or old.age < self.refresh_every):
             pairs = zip(old.models, self._groups(t), strict=True)
-            models = [forest.refreshed(targets[rows], _of(t.weight, rows)) for forest, rows in pairs]
+            models = [model.refreshed(targets[rows], _of(t.weight, rows)) for model, rows in pairs]
             return FittedValues(models, t.n_actions, t.n_features, old.separate, old.origin, old.age + 1)
         models = [self._forest(t, rows, targets, rng) for rows in self._groups(t)]
         return FittedValues(models, t.n_actions, t.n_features, self.actions == "separate", (t, self), 1)
@@ -205,7 +203,7 @@ class FittedQ:
         x = t.states[rows]
         return x if self.actions == "separate" else np.column_stack([x, t.actions[rows].astype(np.float64)])
 
-    def _forest(self, t: Transitions, rows: Ints, targets: Floats, rng: np.random.Generator) -> _Forest:
+    def _forest(self, t: Transitions, rows: Ints, targets: Floats, rng: np.random.Generator) -> _ForestModel:
         inputs, threads, w = self._inputs(t, rows), n_threads(self.n_jobs), _of(t.weight, rows)
         growth = Growth(
             n_trees=self.n_trees,
@@ -214,8 +212,8 @@ class FittedQ:
             min_samples_leaf=self.min_samples_leaf,
         )
         encoded: EncodedStates = encode(inputs, threads)
-        trees = grow(encoded, targets[rows][:, None], growth, rng, weights=w, n_jobs=threads)
-        return _Forest(trees, threads, remembers=self.refresh_every != 1)
+        forest = grow(encoded, targets[rows][:, None], growth, rng, weights=w, n_jobs=threads)
+        return _ForestModel(forest, threads, remembers=self.refresh_every != 1)
 
     def _model(self, t: Transitions, rows: Ints, targets: Floats, rng: np.random.Generator) -> _Model:
         model = clone(self.regressor)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from capi.parallel import in_threads, n_threads
-from capi.policies import Deterministic, permitted
+from capi.parallel import n_threads
+from capi.policies import Deterministic, one_hot, permitted
 from capi.policy_spaces.trees import grown_for_regret
-from capi.trees.forest import Growth, Tree, blocks
+from capi.trees.forest import Forest, Growth
 from capi.trees.regressor import n_candidates
 from capi.types import Policy, QFunction
 from capi.validation import Bools, Floats, Ints, as_int, as_states
@@ -20,23 +21,20 @@ from capi.validation import Bools, Floats, Ints, as_int, as_states
 class ForestPolicy(Deterministic):
     """Trees that vote; the most votes win, the lowest action among equals."""
 
-    trees: list[Tree] = field(repr=False)
+    forest: Forest = field(repr=False)
     n_actions: int
     n_features: int
     n_jobs: int | None = field(default=None, repr=False)
 
+    @cached_property
+    def _ballots(self) -> Floats:
+        """The vote of each leaf, one-hot (l, A)."""
+        return one_hot(self.forest.sums.argmin(axis=1), self.n_actions)
+
     def votes(self, states: Floats) -> Floats:
         """Return the share of trees for each action; ``states`` (n, d) -> (n, A)."""
         x = as_states(states, n_features=self.n_features)
-        actions = [tree.sums.argmin(axis=1) for tree in self.trees]
-
-        def of_block(block: Floats) -> Floats:
-            votes, rows = np.zeros((len(block), self.n_actions)), np.arange(len(block))
-            for tree, of_leaf in zip(self.trees, actions, strict=True):
-                votes[rows, of_leaf[tree.leaves(block)]] += 1
-            return votes / len(self.trees)
-
-        return np.vstack(in_threads(of_block, blocks(x), n_threads(self.n_jobs)))
+        return self.forest.total(self._ballots, x, n_threads(self.n_jobs)) / len(self.forest.trees)
 
     def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
         """Return the action with the most votes, or the lowest allowed one where it is not allowed (n,)."""
@@ -105,5 +103,5 @@ class Forests:
             policy=True,
         )
         name, threads = type(self).__name__, n_threads(self.n_jobs)
-        trees, x, n_actions = grown_for_regret(name, growth, states, q_values, allowed, weights, rng, threads)
-        return ForestPolicy(trees, n_actions, x.shape[1], self.n_jobs)
+        forest, x, n_actions = grown_for_regret(name, growth, states, q_values, allowed, weights, rng, threads)
+        return ForestPolicy(forest, n_actions, x.shape[1], self.n_jobs)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from capi.errors import InvalidInput
 from capi.loss import regrets, weighted
 from capi.policies import Deterministic, permitted
 from capi.trees.encoding import encode
-from capi.trees.forest import Growth, Tree, grow
+from capi.trees.forest import Forest, Growth, Tree, grow
 from capi.trees.regressor import n_candidates
 from capi.types import Policy, QFunction
 from capi.validation import Bools, Floats, Ints, as_allowed, as_int, as_q_values, as_states, as_weights
@@ -29,6 +30,10 @@ class TreePolicy(Deterministic):
     n_features: int
     with_missing: Bools = field(repr=False)  # (d,) features that had missing values in learning
 
+    @cached_property
+    def _forest(self) -> Forest:
+        return Forest([self.tree])
+
     @property
     def leaf_actions(self) -> Ints:
         """The action of each leaf (l,)."""
@@ -41,8 +46,8 @@ class TreePolicy(Deterministic):
 
     def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
         """Return the action of each state's leaf, or the lowest allowed one where it is not allowed (n,)."""
-        x = np.ascontiguousarray(as_states(states, n_features=self.n_features))
-        return permitted(self.leaf_actions[self.tree.leaves(x)], allowed, self.n_actions)
+        x = as_states(states, n_features=self.n_features)
+        return permitted(self.leaf_actions[self._forest.leaves(x)[0]], allowed, self.n_actions)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the tree as nested dictionaries, in the words of the table.
@@ -183,8 +188,11 @@ class Trees:
             best_cuts=True,
             policy=True,
         )
-        (tree,), x, n_actions = grown_for_regret(type(self).__name__, growth, states, q_values, allowed, weights, rng)
-        return TreePolicy(_with_readable_cuts(tree), n_actions, x.shape[1], np.atleast_1d(np.isnan(x).any(axis=0)))
+        name = type(self).__name__
+        forest, x, n_actions = grown_for_regret(name, growth, states, q_values, allowed, weights, rng)
+        return TreePolicy(
+            _with_readable_cuts(forest.trees[0]), n_actions, x.shape[1], np.atleast_1d(np.isnan(x).any(axis=0))
+        )
 
 
 def grown_for_regret(
@@ -196,7 +204,7 @@ def grown_for_regret(
     weights: ArrayLike | None,
     rng: np.random.Generator | None,
     n_jobs: int = 1,
-) -> tuple[list[Tree], Floats, int]:
+) -> tuple[Forest, Floats, int]:
     """Return policy trees for the sample, its states (n, d), and the number of actions."""
     x = as_states(states)
     values = as_q_values(q_values, n_rows=len(x))
@@ -218,7 +226,7 @@ def _with_readable_cuts(tree: Tree) -> Tree:
     for i in np.flatnonzero((nodes["left"] >= 0) & np.isfinite(nodes["threshold"])):
         middle, above = float(nodes["threshold"][i]), float(tree.above[i])
         nodes["threshold"][i] = readable_cut(middle - (above - middle), above) if middle < above else middle
-    return Tree(nodes, tree.above, tree.sums, tree.weights, tree.counts, tree.leaf_of_row)
+    return replace(tree, nodes=nodes)
 
 
 def _condition(node: dict[str, Any]) -> str:

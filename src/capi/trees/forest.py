@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +16,7 @@ from capi.validation import Floats, Ints
 
 NODE = np.dtype([("threshold", "f8"), ("left", "i4"), ("feature", "i2"), ("missing_left", "u1"), ("unused", "u1")])
 UNLIMITED = 2**31 - 1
-ROWS_AT_ONCE = 4096  # states and a tree stay in the cache together
+ROWS_AT_ONCE = 8192  # states and a tree stay in the cache together
 
 
 @dataclass(frozen=True)
@@ -47,11 +49,81 @@ class Tree:
         """Mean outputs of each leaf (l, m)."""
         return self.sums / self.weights[:, None]
 
+
+@dataclass(frozen=True, eq=False)
+class Forest:
+    """Trees, and what reads them quickly: their nodes one after the other."""
+
+    trees: list[Tree]
+
+    @cached_property
+    def leaf_starts(self) -> Ints:
+        """Where each tree's leaves start when they are numbered through the forest (T + 1,)."""
+        return np.cumsum([0, *(len(tree.counts) for tree in self.trees)])
+
+    @cached_property
+    def sums(self) -> Floats:
+        """Weighted sums of the outputs of all leaves (l, m)."""
+        return np.concatenate([tree.sums for tree in self.trees])
+
+    @cached_property
+    def means(self) -> Floats:
+        """Mean outputs of all leaves (l, m)."""
+        return self.sums / np.concatenate([tree.weights for tree in self.trees])[:, None]
+
     def leaves(self, states: Floats) -> NDArray[np.int32]:
-        """Return the leaf of each state (n, d) -> (n,)."""
-        leaves = np.empty(len(states), dtype=np.int32)
-        _route.leaves_of(self.nodes, states, leaves)
+        """Return the leaf of each state in each tree, numbered through the forest; ``states`` (n, d) -> (T, n)."""
+        x = np.ascontiguousarray(states)
+        leaves = np.empty((len(self.trees), len(x)), dtype=np.int32)
+        _route.find_leaves(*self._paths, x, not np.isnan(x).any(), leaves)
         return leaves
+
+    def total(self, values: Floats, states: Floats, n_jobs: int = 1) -> Floats:
+        """Return the sum over trees of the ``values`` (l, m) of each state's leaf; ``states`` (n, d) -> (n, m)."""
+
+        def of_block(block: Floats) -> Floats:
+            out = np.zeros((len(block), values.shape[1]))
+            _route.add_values(*self._paths, values, block, not np.isnan(block).any(), out)
+            return out
+
+        x = np.ascontiguousarray(states)
+        if len(x) <= ROWS_AT_ONCE:
+            return of_block(x)
+        blocks = [x[i : i + ROWS_AT_ONCE] for i in range(0, len(x), ROWS_AT_ONCE)]
+        return np.concatenate(in_threads(of_block, blocks, n_jobs))
+
+    def mean_values(self, states: Floats, n_jobs: int = 1) -> Floats:
+        """Return the mean over trees of the means of each state's leaf; ``states`` (n, d) -> (n, m)."""
+        return self.total(self.means, states, n_jobs) / len(self.trees)
+
+    def with_sums(self, sums: Floats) -> Forest:
+        """Return the same trees with other ``sums`` (l, m) in their leaves; what reads them is shared."""
+        pieces = np.split(sums, self.leaf_starts[1:-1])
+        forest = Forest([replace(tree, sums=piece) for tree, piece in zip(self.trees, pieces, strict=True)])
+        forest.__dict__["_paths"] = self._paths
+        return forest
+
+    @cached_property
+    def leaves_of_rows(self) -> NDArray[np.int32]:
+        """The leaf, numbered through the forest, of each row that the trees grew on (T, n)."""
+        return np.stack(
+            [tree.leaf_of_row + start for tree, start in zip(self.trees, self.leaf_starts[:-1], strict=True)]
+        )
+
+    @cached_property
+    def _paths(self) -> tuple[Any, ...]:
+        """What the kernels walk on: roots, left children, features, thresholds, whether missing goes right, leaves."""
+        sizes = [len(tree.nodes) for tree in self.trees]
+        roots = np.cumsum([0, *sizes[:-1]])
+        nodes = np.concatenate([tree.nodes for tree in self.trees])
+        first_node, first_leaf = np.repeat(roots, sizes), np.repeat(self.leaf_starts[:-1], sizes)
+        is_leaf = nodes["left"] < 0
+        left = np.where(is_leaf, np.arange(len(nodes)), first_node + nodes["left"])
+        number = np.where(is_leaf, first_leaf - 1 - nodes["left"], 0)
+        missing_right = np.where(is_leaf, 0, 1 - nodes["missing_left"].astype(np.int32))
+        threshold = np.where(is_leaf, np.inf, nodes["threshold"])
+        small = [array.astype(np.int32) for array in (roots, left, nodes["feature"], missing_right, number)]
+        return small[0], small[1], small[2], threshold, small[3], small[4]
 
 
 def grow(
@@ -62,8 +134,8 @@ def grow(
     *,
     weights: Floats | None = None,
     n_jobs: int = 1,
-) -> list[Tree]:
-    """Return the trees of a forest, each with a seed of its own.
+) -> Forest:
+    """Return a forest, each of whose trees has a seed of its own.
 
     ``outputs`` (n, m) are targets, or regrets for policy trees. ``weights`` (n,) are positive. The result does not
     depend on ``n_jobs``.
@@ -114,24 +186,4 @@ def grow(
             leaf_of_row,
         )
 
-    return in_threads(grow_one, list(seeds), n_jobs)
-
-
-def mean_values(trees: list[Tree], states: Floats, n_jobs: int = 1) -> Floats:
-    """Return the mean over trees of the means of each state's leaf; ``states`` (n, d) -> (n, m)."""
-    means = [tree.means for tree in trees]
-
-    def of_block(block: Floats) -> Floats:
-        out, leaves = np.zeros((len(block), means[0].shape[1])), np.empty(len(block), dtype=np.int32)
-        for tree, leaf_values in zip(trees, means, strict=True):
-            _route.leaves_of(tree.nodes, block, leaves)
-            out += leaf_values.take(leaves, axis=0)
-        return out / len(trees)
-
-    return np.vstack(in_threads(of_block, blocks(states), n_jobs))
-
-
-def blocks(states: Floats) -> list[Floats]:
-    """Return ``states`` in contiguous pieces that fit into a core's cache."""
-    contiguous = np.ascontiguousarray(states, dtype=np.float64)
-    return [contiguous[i : i + ROWS_AT_ONCE] for i in range(0, len(contiguous), ROWS_AT_ONCE)]
+    return Forest(in_threads(grow_one, list(seeds), n_jobs))

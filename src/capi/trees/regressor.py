@@ -14,7 +14,7 @@ from capi.errors import InvalidInput
 from capi.parallel import n_threads
 from capi.randomness import as_generator
 from capi.trees.encoding import encode
-from capi.trees.forest import Growth, Tree, grow, mean_values
+from capi.trees.forest import Forest, Growth, grow
 from capi.validation import Floats, as_int, as_weights, is_real
 
 
@@ -81,7 +81,7 @@ class ExtraTreesRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] 
         outputs = targets.reshape(len(states), -1)
         rng = as_generator(_own_random_state(self.random_state))
         self.single_target_ = targets.ndim == 1
-        self.trees_: list[Tree] = grow(
+        self.forest_: Forest = grow(
             encode(states, threads), outputs, self._growth(states.shape[1]), rng, weights=weights, n_jobs=threads
         )
         return self
@@ -90,7 +90,7 @@ class ExtraTreesRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] 
         """Return the mean over the trees; ``X`` (n, d) -> (n,) or (n, m)."""
         check_is_fitted(self)
         states = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
-        values = mean_values(self.trees_, states, n_threads(self.n_jobs))
+        values = self.forest_.mean_values(states, n_threads(self.n_jobs))
         return values[:, 0] if self.single_target_ else values
 
     def _growth(self, n_features: int) -> Growth:
