@@ -46,7 +46,7 @@ class _ForestModel:
         if not self.remembers or inputs.flags.writeable:  # what can be changed cannot be remembered
             return self.forest.mean_values(inputs, self.n_jobs)[:, 0]
         if id(inputs) not in self.known:
-            self.known[id(inputs)] = inputs, self.forest.leaves(inputs)
+            self.known[id(inputs)] = inputs, self.forest.leaves(inputs, self.n_jobs)
         means, total = self.forest.means[:, 0], np.zeros(len(inputs))
         for leaves in self.known[id(inputs)][1]:
             total += means.take(leaves)
@@ -71,11 +71,21 @@ class FittedValues:
     separate: bool
     origin: Any = field(default=None, repr=False)  # (batch, settings) that the kept trees belong to
     age: int = 0  # sweeps since the trees were grown
+    known: dict[int, tuple[Floats, Floats]] = field(default_factory=dict, repr=False)  # arrays and values, by identity
 
     def values(self, states: Floats) -> Floats:
-        """Return Q(x, a) for all actions; ``states`` (n, d) -> (n, A)."""
+        """Return Q(x, a) for all actions; ``states`` (n, d) -> (n, A).
+
+        The values of arrays that nobody can change, such as the states of the batch, are computed once.
+        """
         x = as_states(states, n_features=self.n_features)
-        return np.stack([self.of_action(x, a) for a in range(self.n_actions)], axis=1)
+        if id(x) in self.known:
+            return self.known[id(x)][1]
+        table = np.stack([self.of_action(x, a) for a in range(self.n_actions)], axis=1)
+        if not x.flags.writeable:
+            table.flags.writeable = False
+            self.known[id(x)] = x, table
+        return table
 
     def of_action(self, states: Floats, action: int) -> Floats:
         """Return Q(x, action); ``states`` (n, d) -> (n,)."""
@@ -86,16 +96,15 @@ class FittedValues:
 
     def expected(self, states: Floats, probabilities: Floats) -> Floats:
         """Return the mean of Q(x, .) under ``probabilities`` (n, A), asking only for actions that occur (n,)."""
-        keeps = self.separate and any(getattr(model, "remembers", False) for model in self.models)
+        if id(states) in self.known:
+            return row_sum(probabilities, self.known[id(states)][1])
         total = np.zeros(len(states))
         for a in range(self.n_actions):
             p = probabilities[:, a]
             asked = np.flatnonzero(p)
-            if not asked.size:
-                continue
-            if keeps:
+            if self.separate and getattr(self.models[a], "remembers", False) and asked.size:
                 total += p * self.of_action(states, a)
-            else:
+            elif asked.size:
                 total[asked] += p[asked] * self.of_action(states[asked], a)
         return total
 

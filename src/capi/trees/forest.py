@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -71,12 +72,15 @@ class Forest:
         """Mean outputs of all leaves (l, m)."""
         return self.sums / np.concatenate([tree.weights for tree in self.trees])[:, None]
 
-    def leaves(self, states: Floats) -> NDArray[np.int32]:
+    def leaves(self, states: Floats, n_jobs: int = 1) -> NDArray[np.int32]:
         """Return the leaf of each state in each tree, numbered through the forest; ``states`` (n, d) -> (T, n)."""
-        x = np.ascontiguousarray(states)
-        leaves = np.empty((len(self.trees), len(x)), dtype=np.int32)
-        _route.find_leaves(*self._paths, x, not np.isnan(x).any(), leaves)
-        return leaves
+
+        def of_block(block: Floats) -> NDArray[np.int32]:
+            leaves = np.empty((len(self.trees), len(block)), dtype=np.int32)
+            _route.find_leaves(*self._paths, block, not np.isnan(block).any(), leaves)
+            return leaves
+
+        return np.concatenate(_by_blocks(of_block, states, n_jobs), axis=1)
 
     def total(self, values: Floats, states: Floats, n_jobs: int = 1) -> Floats:
         """Return the sum over trees of the ``values`` (l, m) of each state's leaf; ``states`` (n, d) -> (n, m)."""
@@ -86,11 +90,7 @@ class Forest:
             _route.add_values(*self._paths, values, block, not np.isnan(block).any(), out)
             return out
 
-        x = np.ascontiguousarray(states)
-        if len(x) <= ROWS_AT_ONCE:
-            return of_block(x)
-        blocks = [x[i : i + ROWS_AT_ONCE] for i in range(0, len(x), ROWS_AT_ONCE)]
-        return np.concatenate(in_threads(of_block, blocks, n_jobs))
+        return np.concatenate(_by_blocks(of_block, states, n_jobs))
 
     def mean_values(self, states: Floats, n_jobs: int = 1) -> Floats:
         """Return the mean over trees of the means of each state's leaf; ``states`` (n, d) -> (n, m)."""
@@ -124,6 +124,12 @@ class Forest:
         threshold = np.where(is_leaf, np.inf, nodes["threshold"])
         small = [array.astype(np.int32) for array in (roots, left, nodes["feature"], missing_right, number)]
         return small[0], small[1], small[2], threshold, small[3], small[4]
+
+
+def _by_blocks(work: Callable[[Floats], Any], states: Floats, n_jobs: int) -> list[Any]:
+    """Return ``work`` of each contiguous piece of ``states`` (n, d) that fits into a core's cache."""
+    x = np.ascontiguousarray(states)
+    return in_threads(work, [x[i : i + ROWS_AT_ONCE] for i in range(0, len(x), ROWS_AT_ONCE)], n_jobs)
 
 
 def grow(
