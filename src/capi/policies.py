@@ -166,6 +166,15 @@ def permitted(actions: Ints, allowed: ArrayLike | None, n_actions: int) -> Ints:
     return np.where(taken, actions, mask.argmax(axis=1))
 
 
+def first_allowed(ranking: Ints, allowed: ArrayLike | None) -> Ints:
+    """Return the first action of each row of ``ranking`` (n, A) that the state allows (n,)."""
+    mask = as_allowed(allowed, "allowed", ranking.shape)
+    if mask is None:
+        return ranking[:, 0]
+    first = np.take_along_axis(mask, ranking, axis=1).argmax(axis=1)
+    return np.take_along_axis(ranking, first[:, None], axis=1)[:, 0]
+
+
 def check_masks_given(masked: bool, allowed: Bools | None) -> None:
     """Refuse to act without masks for a policy that was learned with them."""
     if masked and allowed is None:

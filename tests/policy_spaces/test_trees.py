@@ -169,8 +169,7 @@ def test_weights_are_copies(space):
         (lambda: Trees(min_samples_split=1), "min_samples_split"),
         (lambda: Forests(n_trees=0), "n_trees"),
         (lambda: Forests(n_jobs=0), "n_jobs"),
-        (lambda: Trees().improve([[0.0]], [[0.0, 1.0]], allowed=[[True, False]]), "Trees cannot honour masks"),
-        (lambda: Forests().improve([[0.0]], [[0.0, 1.0]], allowed=[[True, False]]), "Forests cannot honour masks"),
+        (lambda: Forests(refresh_every=0), "refresh_every"),
         (lambda: Trees().improve([[0.0]], [[0.0, 1.0]]).act(np.zeros((1, 2))), "must have 1 columns"),
         (lambda: Trees().improve([[np.inf]], [[0.0, 1.0]]), "must not be infinite"),
     ],
@@ -195,3 +194,65 @@ def test_a_policy_speaks_the_words_of_its_batch():
     learner = CAPI(FittedQ(n_trees=200, min_samples_split=2), Trees(max_depth=1), discount=0.0, n_iterations=1)
     assert learner.fit(batch).policy_.rules().startswith("if load <= 2.5:\n  wait")
     assert learner.predict([[1.0], [4.0]]).tolist() == ["wait", "treat"]
+
+
+def masked_problem(seed=0):
+    states, values = problem(seed)
+    rng = np.random.default_rng(seed)
+    allowed = rng.random(values.shape) < 0.6
+    allowed[np.arange(400), rng.integers(3, size=400)] = True
+    return states, values, allowed
+
+
+@pytest.mark.parametrize("space", [Trees(max_depth=4), Forests(n_trees=5, min_samples_split=20)], ids=repr)
+def test_masks_are_honoured(space):
+    states, values, allowed = masked_problem()
+    policy = space.improve(states, values, allowed=allowed)
+    actions = policy.act(states, allowed)
+    assert allowed[np.arange(400), actions].all()
+    worst = np.where(allowed, values, np.inf).argmin(axis=1)
+    assert gap_weighted_loss(values, actions, None, allowed) < 0.3 * gap_weighted_loss(values, worst, None, allowed)
+    with pytest.raises(InvalidInput, match="pass allowed"):
+        policy.act(states)
+
+
+def test_a_masked_tree_states_its_fallback_and_counts_exactly_what_it_loses():
+    states, values, allowed = masked_problem()
+    policy = Trees(max_depth=2).improve(states, values, allowed=allowed)
+    assert ", else " in policy.rules()
+    found = re.findall(r"regret (\S+)\)", policy.rules())
+    total = gap_weighted_loss(values, policy.act(states, allowed), None, allowed) * 400
+    assert sum(map(float, found)) == pytest.approx(total, rel=1e-3)
+
+
+def test_masks_that_allow_everything_are_no_masks():
+    states, values = problem()
+    plain = Trees(max_depth=2).improve(states, values)
+    masked = Trees(max_depth=2).improve(states, values, allowed=np.ones(values.shape, dtype=bool))
+    assert plain.rules() == masked.rules()
+    np.testing.assert_array_equal(masked.act(states), plain.act(states))
+
+
+def test_kept_trees_choose_their_actions_anew():
+    states, values = problem()
+    space = Forests(n_trees=4, min_samples_split=40, refresh_every=3)
+    policy, structures = None, []
+    for k in range(5):
+        now = np.roll(values, k, axis=1)
+        policy = space.improve(states, now, previous=policy, rng=np.random.default_rng(k))
+        structures.append(tuple(tree.nodes.tobytes() for tree in policy.forest.trees))
+        lost = now.max(axis=1, keepdims=True) - now
+        for tree in policy.forest.trees:
+            expected = np.stack([np.bincount(tree.leaf_of_row, lost[:, a]) for a in range(3)], axis=1)
+            np.testing.assert_allclose(tree.sums, expected, atol=1e-12)
+    assert [structures[k] == structures[k + 1] for k in range(4)] == [True, True, False, True]
+
+
+def test_other_states_or_settings_grow_trees_of_their_own():
+    states, values = problem()
+    space = Forests(n_trees=2, refresh_every=9)
+    first = space.improve(states, values)
+    assert space.improve(states, values, previous=first).age == 2
+    assert space.improve(states.copy(), values, previous=first).age == 1
+    assert Forests(n_trees=3, refresh_every=9).improve(states, values, previous=first).age == 1
+    assert space.improve(states, values, previous=first, weights=np.arange(400.0)).age == 1, "one state has no weight"

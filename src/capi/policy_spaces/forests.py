@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from capi.parallel import n_threads
-from capi.policies import Deterministic, one_hot, permitted
-from capi.policy_spaces.trees import grown_for_regret
+from capi.policies import Deterministic, check_masks_given, first_allowed, one_hot
+from capi.policy_spaces.trees import RegretSample
 from capi.trees.forest import Forest, Growth
 from capi.trees.regressor import n_candidates
 from capi.types import Policy, QFunction
@@ -19,26 +20,47 @@ from capi.validation import Bools, Floats, Ints, as_int, as_states
 
 @dataclass(frozen=True, eq=False)
 class ForestPolicy(Deterministic):
-    """Trees that vote; the most votes win, the lowest action among equals."""
+    """Trees that vote; the most votes win, the lowest action among equals.
+
+    With masks each tree votes for the first action of its leaf's ranking that the state allows.
+    """
 
     forest: Forest = field(repr=False)
     n_actions: int
     n_features: int
     n_jobs: int | None = field(default=None, repr=False)
+    masked: bool = False
+    origin: Any = field(default=None, repr=False)  # (states, settings) that the trees grew on
+    age: int = 1  # improvements since they did
+
+    @cached_property
+    def _ranking(self) -> Ints:
+        """The actions of each leaf from best to worst (l, A)."""
+        return np.argsort(self.forest.sums, axis=1, kind="stable")
 
     @cached_property
     def _ballots(self) -> Floats:
         """The vote of each leaf, one-hot (l, A)."""
-        return one_hot(self.forest.sums.argmin(axis=1), self.n_actions)
+        return one_hot(self._ranking[:, 0], self.n_actions)
 
-    def votes(self, states: Floats) -> Floats:
+    def votes(self, states: Floats, allowed: Bools | None = None) -> Floats:
         """Return the share of trees for each action; ``states`` (n, d) -> (n, A)."""
-        x = as_states(states, n_features=self.n_features)
-        return self.forest.total(self._ballots, x, n_threads(self.n_jobs)) / len(self.forest.trees)
+        check_masks_given(self.masked, allowed)
+        x, threads, n_trees = (
+            as_states(states, n_features=self.n_features),
+            n_threads(self.n_jobs),
+            len(self.forest.trees),
+        )
+        if allowed is None:
+            return self.forest.total(self._ballots, x, threads) / n_trees
+        votes = np.zeros((len(x), self.n_actions))
+        for leaves in self.forest.leaves(x, threads):
+            votes += one_hot(first_allowed(self._ranking[leaves], allowed), self.n_actions)
+        return votes / n_trees
 
     def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
-        """Return the action with the most votes, or the lowest allowed one where it is not allowed (n,)."""
-        return permitted(self.votes(states).argmax(axis=1), allowed, self.n_actions)
+        """Return the action with the most votes (n,)."""
+        return self.votes(states, allowed).argmax(axis=1)
 
 
 @dataclass(frozen=True)
@@ -54,6 +76,9 @@ class Forests:
     max_depth : int, optional
     max_features : int, float or None
         Features looked at in a node; None is all.
+    refresh_every : int
+        After how many improvements on the same states the trees are grown anew; 1 is the paper's scheme. In between
+        only the actions of their leaves are chosen anew.
     n_jobs : int, optional
         Threads; -1 is all cores, None is one. The policy does not depend on it.
 
@@ -72,10 +97,12 @@ class Forests:
     min_samples_leaf: int = 1
     max_depth: int | None = None
     max_features: int | float | None = None
+    refresh_every: int = 1
     n_jobs: int | None = None
 
     def __post_init__(self) -> None:
         as_int(self.n_trees, "n_trees", minimum=1)
+        as_int(self.refresh_every, "refresh_every", minimum=1)
         as_int(self.min_samples_split, "min_samples_split", minimum=2)
         as_int(self.min_samples_leaf, "min_samples_leaf", minimum=1)
         if self.max_depth is not None:
@@ -88,7 +115,7 @@ class Forests:
         q_values: ArrayLike,
         *,
         q: QFunction | None = None,  # noqa: ARG002  the sample decides alone
-        previous: Policy | None = None,  # noqa: ARG002
+        previous: Policy | None = None,
         allowed: ArrayLike | None = None,
         weights: ArrayLike | None = None,
         rng: np.random.Generator | None = None,
@@ -102,6 +129,21 @@ class Forests:
             max_depth=self.max_depth,
             policy=True,
         )
-        name, threads = type(self).__name__, n_threads(self.n_jobs)
-        forest, x, n_actions = grown_for_regret(name, growth, states, q_values, allowed, weights, rng, threads)
-        return ForestPolicy(forest, n_actions, x.shape[1], self.n_jobs)
+        sample = RegretSample.of(states, q_values, allowed, weights)
+        shape = sample.n_actions, sample.states.shape[1], self.n_jobs, sample.allowed is not None
+        if self._keeps(previous, states, len(sample.states)):
+            leaves = previous.forest.leaves_of_rows
+            sums = np.zeros_like(previous.forest.sums)
+            for a, lost in enumerate(sample.outputs.T):
+                for of_tree in leaves:
+                    sums[:, a] += np.bincount(of_tree, weights=lost, minlength=len(sums))
+            return ForestPolicy(previous.forest.with_sums(sums), *shape, previous.origin, previous.age + 1)
+        forest = sample.grown(growth, rng, n_threads(self.n_jobs))
+        return ForestPolicy(forest, *shape, (states, self))
+
+    def _keeps(self, previous: Any, states: Any, n_rows: int) -> TypeGuard[ForestPolicy]:
+        """Whether the trees of the last policy grew on the same states, and are not too old."""
+        if not isinstance(previous, ForestPolicy) or previous.origin is None or previous.age >= self.refresh_every:
+            return False
+        same = previous.origin[0] is states and previous.origin[1] == self
+        return same and previous.forest.leaves_of_rows.shape[1] == n_rows

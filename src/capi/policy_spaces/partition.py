@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from capi.errors import InvalidInput
 from capi.loss import regrets, weighted
-from capi.policies import Deterministic, check_masks_given
+from capi.policies import Deterministic, check_masks_given, first_allowed
 from capi.types import Policy, QFunction
 from capi.validation import (
     Bools,
@@ -49,12 +49,7 @@ class PartitionPolicy(Deterministic):
         cell = cell_numbers(self.index, as_states(states))
         row = np.minimum(np.searchsorted(self.cells, cell), len(self.cells) - 1)
         row = np.where(self.cells[row] == cell, row, len(self.cells))
-        ranking = self.ranking[row]  # (n, A)
-        mask = as_allowed(allowed, "allowed", ranking.shape)
-        if mask is None:
-            return ranking[:, 0]
-        first = np.take_along_axis(mask, ranking, axis=1).argmax(axis=1)
-        return np.take_along_axis(ranking, first[:, None], axis=1)[:, 0]
+        return first_allowed(self.ranking[row], allowed)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from capi.cuts import readable_cut
-from capi.errors import InvalidInput
-from capi.loss import regrets, weighted
-from capi.policies import Deterministic, permitted
+from capi.loss import regrets
+from capi.policies import Deterministic, check_masks_given, first_allowed
 from capi.trees.encoding import encode
 from capi.trees.forest import Forest, Growth, Tree, grow
 from capi.trees.regressor import n_candidates
@@ -23,21 +22,26 @@ from capi.validation import Bools, Floats, Ints, as_allowed, as_int, as_q_values
 
 @dataclass(frozen=True, eq=False)
 class TreePolicy(Deterministic):
-    """A decision tree: each leaf plays the action that loses the least on the states it was grown on."""
+    """A decision tree: each leaf plays the action that loses the least on the states it was grown on.
+
+    With masks a leaf plays the first action of its ranking, by what they lose, that the state allows.
+    """
 
     tree: Tree = field(repr=False)
     n_actions: int
     n_features: int
     with_missing: Bools = field(repr=False)  # (d,) features that had missing values in learning
+    leaf_regrets: Floats = field(repr=False)  # (l,) what the leaf's decisions lose in sum
+    masked: bool = False
 
     @cached_property
     def _forest(self) -> Forest:
         return Forest([self.tree])
 
-    @property
-    def leaf_actions(self) -> Ints:
-        """The action of each leaf (l,)."""
-        return self.tree.sums.argmin(axis=1)
+    @cached_property
+    def ranking(self) -> Ints:
+        """The actions of each leaf from best to worst (l, A)."""
+        return np.argsort(self.tree.sums, axis=1, kind="stable")
 
     @property
     def n_leaves(self) -> int:
@@ -45,15 +49,17 @@ class TreePolicy(Deterministic):
         return len(self.tree.sums)
 
     def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
-        """Return the action of each state's leaf, or the lowest allowed one where it is not allowed (n,)."""
+        """Return the best action of each state's leaf that is allowed (n,)."""
+        check_masks_given(self.masked, allowed)
         x = as_states(states, n_features=self.n_features)
-        return permitted(self.leaf_actions[self._forest.leaves(x)[0]], allowed, self.n_actions)
+        return first_allowed(self.ranking[self._forest.leaves(x)[0]], allowed)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the tree as nested dictionaries, in the words of the table.
 
         Inner nodes have ``feature``, ``at_most`` (None: "is known"), ``missing`` ("then" or "else"), ``then`` and
-        ``else``; leaves have ``action``, ``states`` (how many it was grown on) and ``regret`` (what they lose in sum).
+        ``else``; leaves have ``action``, ``states`` (how many it was grown on), ``regret`` (what they lose in sum) and, if
+        the policy was learned with masks, ``otherwise``, the actions to take in turn where that one is not allowed.
         """
         return self._described(0)
 
@@ -78,9 +84,14 @@ class TreePolicy(Deterministic):
         node = self.tree.nodes[number]
         if node["left"] < 0:
             leaf = -1 - int(node["left"])
-            sums, labels = self.tree.sums[leaf], self.schema.action_labels if self.schema else range(self.n_actions)
-            action = int(sums.argmin())
-            return {"action": labels[action], "states": int(self.tree.counts[leaf]), "regret": float(sums[action])}
+            labels = self.schema.action_labels if self.schema else tuple(range(self.n_actions))
+            first, *others = (labels[a] for a in self.ranking[leaf])
+            plain = {
+                "action": first,
+                "states": int(self.tree.counts[leaf]),
+                "regret": float(self.leaf_regrets[leaf]),
+            }
+            return {**plain, "otherwise": others} if self.masked else plain
         j, left = int(node["feature"]), int(node["left"])
         return {
             "feature": self.schema.feature_names[j] if self.schema else f"x{j}",
@@ -92,7 +103,7 @@ class TreePolicy(Deterministic):
 
     def _lines(self, node: dict[str, Any], indent: str) -> Iterator[str]:
         if "action" in node:
-            yield f"{indent}{node['action']}  ({node['states']} states, regret {node['regret']:.4g})"
+            yield f"{indent}{_decision(node)}  ({node['states']} states, regret {node['regret']:.4g})"
             return
         yield f"{indent}if {_condition(node)}:"
         yield from self._lines(node["then"], indent + "  ")
@@ -101,7 +112,7 @@ class TreePolicy(Deterministic):
 
     def _add_dot(self, node: dict[str, Any], lines: list[str], name: str) -> None:
         if "action" in node:
-            text = f"{node['action']}\n{node['states']} states, regret {node['regret']:.4g}"
+            text = f"{_decision(node)}\n{node['states']} states, regret {node['regret']:.4g}"
             lines.append(f"  {name} [label={_quoted(text)}, style=rounded];")
             return
         lines.append(f"  {name} [label={_quoted(_condition(node))}];")
@@ -188,36 +199,62 @@ class Trees:
             best_cuts=True,
             policy=True,
         )
-        name = type(self).__name__
-        forest, x, n_actions = grown_for_regret(name, growth, states, q_values, allowed, weights, rng)
-        return TreePolicy(
-            _with_readable_cuts(forest.trees[0]), n_actions, x.shape[1], np.atleast_1d(np.isnan(x).any(axis=0))
-        )
+        sample = RegretSample.of(states, q_values, allowed, weights)
+        tree = _with_readable_cuts(sample.grown(growth, rng).trees[0])
+        ranking = np.argsort(tree.sums, axis=1, kind="stable")[tree.leaf_of_row]
+        lost = np.take_along_axis(sample.lost, first_allowed(ranking, sample.allowed)[:, None], axis=1)[:, 0]
+        leaf_regrets = np.bincount(tree.leaf_of_row, weights=lost, minlength=len(tree.counts)).astype(np.float64)
+        missing = np.atleast_1d(np.isnan(sample.states).any(axis=0))
+        n_features = sample.states.shape[1]
+        return TreePolicy(tree, sample.n_actions, n_features, missing, leaf_regrets, sample.allowed is not None)
 
 
-def grown_for_regret(
-    name: str,
-    growth: Growth,
-    states: ArrayLike,
-    q_values: ArrayLike,
-    allowed: ArrayLike | None,
-    weights: ArrayLike | None,
-    rng: np.random.Generator | None,
-    n_jobs: int = 1,
-) -> tuple[Forest, Floats, int]:
-    """Return policy trees for the sample, its states (n, d), and the number of actions."""
-    x = as_states(states)
-    values = as_q_values(q_values, n_rows=len(x))
-    mask = as_allowed(allowed, "allowed", values.shape)
-    if mask is not None and not mask.all():
-        raise InvalidInput(f"{name} cannot honour masks of allowed actions. Use Partition or Unrestricted.")
-    w = as_weights(weights, "weights", len(x))
-    lost = weighted(regrets(values), w)
-    if w is not None:
-        x, lost = x[w > 0], lost[w > 0]  # a state without weight is no state
-    generator = np.random.default_rng(0) if rng is None else rng
-    # The weights are in the regrets already. Counts decide about sizes, and nothing else needs weights.
-    return grow(encode(x, n_jobs), lost, growth, generator, n_jobs=n_jobs), x, values.shape[1]
+@dataclass(frozen=True, eq=False)
+class RegretSample:
+    """What policy trees grow on: states that count, and what each action loses in them, times their weight."""
+
+    states: Floats  # (n, d)
+    lost: Floats  # (n, A); infinite where an action is not allowed
+    allowed: Bools | None  # (n, A), None if everything is
+
+    @classmethod
+    def of(
+        cls, states: ArrayLike, q_values: ArrayLike, allowed: ArrayLike | None, weights: ArrayLike | None
+    ) -> RegretSample:
+        """Return the checked sample."""
+        x = as_states(states)
+        values = as_q_values(q_values, n_rows=len(x))
+        mask = as_allowed(allowed, "allowed", values.shape)
+        mask = None if mask is None or mask.all() else mask
+        w = as_weights(weights, "weights", len(x))
+        lost = regrets(values, mask)
+        if w is not None:
+            kept = w > 0  # a state without weight is no state
+            x, lost, mask = x[kept], lost[kept] * w[kept, None], None if mask is None else mask[kept]
+        return cls(x, lost, mask)
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions, A."""
+        return self.lost.shape[1]
+
+    @cached_property
+    def outputs(self) -> Floats:
+        """What the trees sum (n, A): an action that is not allowed counts as the mean of those that are.
+
+        A leaf that prefers it falls back to another there, so it is neither free nor forbidden. The weights are in the
+        sums already; sizes of nodes are counted in rows.
+        """
+        if self.allowed is None:
+            return self.lost
+        known = np.where(self.allowed, self.lost, 0.0)
+        mean = known.sum(axis=1) / self.allowed.sum(axis=1)
+        return np.where(self.allowed, self.lost, mean[:, None])
+
+    def grown(self, growth: Growth, rng: np.random.Generator | None, n_jobs: int = 1) -> Forest:
+        """Return policy trees on the sample; ``rng=None`` is a fixed seed."""
+        generator = np.random.default_rng(0) if rng is None else rng
+        return grow(encode(self.states, n_jobs), self.outputs, growth, generator, n_jobs=n_jobs)
 
 
 def _with_readable_cuts(tree: Tree) -> Tree:
@@ -227,6 +264,10 @@ def _with_readable_cuts(tree: Tree) -> Tree:
         middle, above = float(nodes["threshold"][i]), float(tree.above[i])
         nodes["threshold"][i] = readable_cut(middle - (above - middle), above) if middle < above else middle
     return replace(tree, nodes=nodes)
+
+
+def _decision(node: dict[str, Any]) -> str:
+    return ", else ".join(str(action) for action in (node["action"], *node.get("otherwise", ())))
 
 
 def _condition(node: dict[str, Any]) -> str:
