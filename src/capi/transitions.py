@@ -262,7 +262,7 @@ class Transitions:
             ("features", _listed(self.schema.feature_names)),
             ("actions", _listed([share.replace("%", " %") for share in shares])),
             ("episodes", self._episode_fact()),
-            ("rewards", f"{self.rewards.min():.4g} to {self.rewards.max():.4g}, mean {self.rewards.mean():.4g}"),
+            ("rewards", _range(self.rewards)),
             ("terminated", f"{_count(ends, 'row')} ({ends / n:.1%})".replace("%", " %")),
         ]
         missing = int(np.isnan(self.states).any(axis=1).sum())
@@ -392,6 +392,11 @@ def _check_distinct_episodes(batches: Sequence[Transitions]) -> None:
                     f"episode {number} is in batches[{owner[number]}] and in batches[{i}]. "
                     "Pass renumber_episodes=True if they are different episodes."
                 )
+
+
+def _range(values: Floats) -> str:
+    low, high, mean = (float(x) + 0.0 for x in (values.min(), values.max(), values.mean()))  # no minus before a zero
+    return f"{low:.4g} to {high:.4g}, mean {mean:.4g}"
 
 
 def _count(n: int, noun: str) -> str:

@@ -56,6 +56,48 @@ def test_finite_states_give_the_exact_values_of_the_logged_model(actions, refres
         np.testing.assert_allclose(q.values(mdp.states), logged.action_values(policy), atol=1e-9)
 
 
+def test_kept_trees_are_solved_to_their_fixed_point():
+    batch = random_batch(n_episodes=60)
+    settings = {"n_trees": 3, "refresh_every": "never"}
+    solved = FittedQ(**settings, sweeps=None).evaluate(Uniform(3), batch, discount=0.95)
+    many = FittedQ(**settings, sweeps=800).evaluate(Uniform(3), batch, discount=0.95)
+    scale = np.abs(many.values(batch.states)).max()
+    np.testing.assert_allclose(solved.values(batch.states), many.values(batch.states), atol=2e-9 * scale)
+
+
+def test_masks_of_the_next_states_bind_the_policy():
+    """In the next state only the worse action is allowed; where the process ended nothing need be."""
+    columns = {
+        "states": [[0.0]] * 4,
+        "actions": [0, 1, 0, 1],
+        "rewards": [1.0, 0.0, 1.0, 0.0],
+        "next_states": [[0.0]] * 4,
+    }
+    masks = [[False, True], [False, True], [False, False], [False, False]]
+    batch = Transitions(**columns, terminated=[False, False, True, True], next_allowed=masks)
+    q = FittedQ(n_trees=1, sweeps=60).evaluate(Constant(0, 2), batch, discount=0.5)
+    np.testing.assert_allclose(q.values(np.zeros((1, 1))), [[1.0, 0.0]], atol=1e-9)
+    half = Transitions(**columns, terminated=[True] * 4, allowed=np.ones((4, 2)))
+    with pytest.raises(InvalidInput, match="next_allowed must be given with allowed"):
+        FittedQ().evaluate(Constant(0, 2), half, discount=0.5)
+
+
+def test_capi_learns_with_masks_from_data():
+    """Action 2 pays best but may not be taken in half of the states."""
+    rng = np.random.default_rng(0)
+    n = 600
+    x = rng.uniform(size=(n, 1))
+    allowed = np.column_stack([np.ones((n, 2), dtype=bool), x[:, 0] > 0.5])
+    actions = np.array([rng.choice(np.flatnonzero(row)) for row in allowed])
+    rewards = np.choose(actions, [x[:, 0] < 0.25, x[:, 0] >= 0.25, np.full(n, 3.0)]).astype(float)
+    ends = np.ones(n, dtype=bool)
+    batch = Transitions(x, actions, rewards, x, ends, n_actions=3, allowed=allowed, next_allowed=allowed)
+    learner = CAPI(FittedQ(n_trees=20), Trees(max_depth=3), discount=0.0, n_iterations=2, random_state=0).fit(batch)
+    points = np.array([[0.1], [0.4], [0.9], [0.9]])
+    masks = np.array([[True, True, False], [True, True, False], [True, True, True], [True, True, False]])
+    assert learner.predict(points, allowed=masks).tolist() == [0, 1, 2, 1]
+
+
 def test_nothing_follows_the_end_and_a_time_limit_is_no_end():
     batch = Transitions([[0.0], [0.0]], [0, 0], [1.0, 1.0], [[0.0], [0.0]], [True, False], n_actions=1)
     q = FittedQ(n_trees=1, sweeps=200).evaluate(Constant(0, 1), batch, discount=0.5)
@@ -148,6 +190,7 @@ def test_an_action_that_was_never_taken_is_named():
     [
         {"n_trees": 0},
         {"sweeps": 0},
+        {"sweeps": None},
         {"refresh_every": 0},
         {"refresh_every": "always"},
         {"actions": "both"},

@@ -61,9 +61,29 @@ def test_deeper_trees_lose_less():
 
 def test_limits_are_kept():
     states, values = problem()
-    assert Trees(max_leaf_nodes=5).improve(states, values).n_leaves == 5
+    assert 3 <= Trees(max_leaf_nodes=5).improve(states, values).n_leaves <= 5
     assert Trees(max_depth=2).improve(states, values).n_leaves <= 4
     assert Trees(min_samples_leaf=40).improve(states, values).tree.counts.min() >= 40
+
+
+def test_no_split_leads_to_the_same_decision_on_both_sides():
+    for seed in range(10):
+        states, values = problem(seed, missing=seed % 2 == 1)
+        policy = Trees(max_depth=6).improve(states, values)
+
+        def decisions(node):
+            if "action" in node:
+                return {node["action"]}
+            both = decisions(node["then"]) | decisions(node["else"])
+            assert len(both) > 1
+            return both
+
+        decisions(policy.to_dict())
+        assert policy.tree.counts.sum() == 400
+        lost = values.max(axis=1, keepdims=True) - values
+        for leaf in range(policy.n_leaves):
+            np.testing.assert_allclose(policy.tree.sums[leaf], lost[policy.tree.leaf_of_row == leaf].sum(axis=0))
+        np.testing.assert_array_equal(policy.ranking[policy.tree.leaf_of_row, 0], policy.act(states))
 
 
 def follow(rules, state, names):

@@ -7,6 +7,7 @@ the targets in each leaf, and points that were sent down once are looked up.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -22,7 +23,9 @@ from capi.trees.encoding import EncodedStates, encode
 from capi.trees.forest import Forest, Growth, grow
 from capi.trees.regressor import n_candidates
 from capi.types import Policy, QFunction
-from capi.validation import Floats, Ints, as_int, as_states, check_choice
+from capi.validation import Bools, Floats, Ints, as_int, as_states, check_choice
+
+SETTLED = 1e-9  # how close to its fixed point Q is when it counts as settled, relative to its largest value
 
 
 class _Model(Protocol):
@@ -123,8 +126,9 @@ class FittedQ:
         Features looked at in a node; None is all.
     actions : "separate" or "input"
         One model for each action, or one over states and the action's number. ``docs/decisions`` argues the default.
-    sweeps : int
-        Sweeps of the Bellman operator an evaluation makes, from the previous Q on.
+    sweeps : int or None
+        Sweeps of the Bellman operator an evaluation makes, from the previous Q on. None, with ``refresh_every="never"``,
+        goes on until Q is within 1e-9 of its fixed point.
     refresh_every : int or "never"
         After how many sweeps the trees are grown anew; 1 is the paper's scheme. In between their leaves are averaged
         anew. The trees travel with Q from evaluation to evaluation on the same batch.
@@ -148,7 +152,7 @@ class FittedQ:
     min_samples_leaf: int = 1
     max_features: int | float | None = None
     actions: Literal["separate", "input"] = "separate"
-    sweeps: int = 1
+    sweeps: int | None = 1
     refresh_every: int | Literal["never"] = 10
     regressor: Any = None
     n_jobs: int | None = None
@@ -157,7 +161,12 @@ class FittedQ:
         as_int(self.n_trees, "n_trees", minimum=1)
         as_int(self.min_samples_split, "min_samples_split", minimum=2)
         as_int(self.min_samples_leaf, "min_samples_leaf", minimum=1)
-        as_int(self.sweeps, "sweeps", minimum=1)
+        if self.sweeps is not None:
+            as_int(self.sweeps, "sweeps", minimum=1)
+        elif self.refresh_every != "never" or self.regressor is not None:
+            raise InvalidInput(
+                'sweeps=None needs refresh_every="never" and our trees: else there is no fixed point to reach.'
+            )
         check_choice(self.actions, "actions", ("separate", "input"))
         if self.refresh_every != "never":
             as_int(self.refresh_every, "refresh_every", minimum=1)
@@ -181,14 +190,19 @@ class FittedQ:
             raise InvalidInput("FittedQ learns from logged data: transitions must be given.")
         self._check_actions_taken(t)
         generator = as_generator(0 if rng is None else rng)
-        pi = policy.probabilities(t.next_states, t.next_allowed)  # (n, A)
-        goes_on = ~t.terminated
-        q: QFunction | None = previous
-        for _ in range(self.sweeps):
+        pi = policy.probabilities(t.next_states, _next_masks(t))  # (n, A)
+
+        def swept(q: QFunction | None) -> FittedValues:
             following = np.zeros(len(t)) if q is None else _expected(q, t.next_states, pi)
-            targets = t.rewards + discount * np.where(goes_on, following, 0.0)
-            q = self._fitted(t, targets, q, generator)
-        return q  # type: ignore[return-value]  # sweeps >= 1
+            targets = t.rewards + discount * np.where(t.terminated, 0.0, following)
+            return self._fitted(t, targets, q, generator)
+
+        q = swept(previous)
+        if self.sweeps is None:
+            return _settled(q, swept, discount)
+        for _ in range(self.sweeps - 1):
+            q = swept(q)
+        return q
 
     def _fitted(self, t: Transitions, targets: Floats, old: QFunction | None, rng: np.random.Generator) -> FittedValues:
         if self.regressor is not None:
@@ -247,6 +261,26 @@ def _expected(q: QFunction, states: Floats, probabilities: Floats) -> Floats:
     if isinstance(q, FittedValues):
         return q.expected(states, probabilities)
     return row_sum(probabilities, q.values(states))
+
+
+def _settled(q: FittedValues, swept: Callable[[QFunction], FittedValues], discount: float) -> FittedValues:
+    """Sweep on kept trees until Q stands still: averages of leaves do not expand, so each sweep contracts by the discount."""
+    while True:
+        new = swept(q)
+        old_leaves, new_leaves = (np.concatenate([m.forest.means for m in v.models]) for v in (q, new))
+        moved = np.abs(new_leaves - old_leaves).max()
+        q = new
+        if discount * moved <= (1 - discount) * SETTLED * max(np.abs(new_leaves).max(), np.finfo(float).tiny):
+            return q
+
+
+def _next_masks(t: Transitions) -> Bools | None:
+    """Return what the next states allow; where the process ended nothing is decided, so anything goes."""
+    if t.next_allowed is None:
+        if t.allowed is not None:
+            raise InvalidInput("next_allowed must be given with allowed: the policy decides in the next states, too.")
+        return None
+    return t.next_allowed | t.terminated[:, None]
 
 
 def _of(weights: Floats | None, rows: Ints) -> Floats | None:

@@ -138,7 +138,8 @@ class Trees:
 
     A node's regret is what its best single action loses on its states. It is split until that is exactly zero or the
     node is too small; among cuts that leave the regret as it is, the one that tells the actions' values apart best is
-    taken, so that growth does not stall. States may have missing values.
+    taken, so that growth does not stall. In the end splits below which all leaves decide alike are taken back. States
+    may have missing values.
 
     Parameters
     ----------
@@ -200,7 +201,8 @@ class Trees:
             policy=True,
         )
         sample = RegretSample.of(states, q_values, allowed, weights)
-        tree = _with_readable_cuts(sample.grown(growth, rng).trees[0])
+        grown = sample.grown(growth, rng).trees[0]
+        tree = _with_readable_cuts(_pruned(grown, whole_ranking=sample.allowed is not None))
         ranking = np.argsort(tree.sums, axis=1, kind="stable")[tree.leaf_of_row]
         lost = np.take_along_axis(sample.lost, first_allowed(ranking, sample.allowed)[:, None], axis=1)[:, 0]
         leaf_regrets = np.bincount(tree.leaf_of_row, weights=lost, minlength=len(tree.counts)).astype(np.float64)
@@ -255,6 +257,55 @@ class RegretSample:
         """Return policy trees on the sample; ``rng=None`` is a fixed seed."""
         generator = np.random.default_rng(0) if rng is None else rng
         return grow(encode(self.states, n_jobs), self.outputs, growth, generator, n_jobs=n_jobs)
+
+
+def _pruned(tree: Tree, *, whole_ranking: bool) -> Tree:
+    """Return the tree without splits below which every leaf decides alike: nobody needs to read those."""
+    ranking = np.argsort(tree.sums, axis=1, kind="stable")
+    _, decision = np.unique(ranking if whole_ranking else ranking[:, :1], axis=0, return_inverse=True)
+    old = tree.nodes
+    common = np.empty(len(old), dtype=np.int64)  # the decision of all leaves below a node, -1 if they differ
+    for i in range(len(old) - 1, -1, -1):  # children stand behind their parents
+        left = int(old["left"][i])
+        same = left < 0 or common[left] == common[left + 1]
+        common[i] = decision.ravel()[-1 - left] if left < 0 else common[left] if same else -1
+
+    nodes, above = [old[0].copy()], [tree.above[0]]
+    leaves: list[list[int]] = []
+    waiting = [(0, 0)]  # (old number, new number)
+    while waiting:
+        i, k = waiting.pop()
+        if common[i] >= 0:
+            nodes[k]["left"] = -1 - len(leaves)
+            leaves.append(_leaves_below(old, i))
+            continue
+        left = int(old["left"][i])
+        nodes[k]["left"] = len(nodes)
+        waiting += [(left + 1, len(nodes) + 1), (left, len(nodes))]
+        nodes += [old[left].copy(), old[left + 1].copy()]
+        above += [tree.above[left], tree.above[left + 1]]
+    new_leaf = np.empty(len(tree.counts), dtype=np.int32)
+    for number, merged in enumerate(leaves):
+        new_leaf[merged] = number
+    return Tree(
+        np.array(nodes, dtype=old.dtype),
+        np.array(above),
+        np.stack([tree.sums[merged].sum(axis=0) for merged in leaves]),
+        np.array([tree.weights[merged].sum() for merged in leaves]),
+        np.array([tree.counts[merged].sum() for merged in leaves]),
+        new_leaf[tree.leaf_of_row],
+    )
+
+
+def _leaves_below(nodes: Any, number: int) -> list[int]:
+    waiting, leaves = [number], []
+    while waiting:
+        left = int(nodes["left"][waiting.pop()])
+        if left < 0:
+            leaves.append(-1 - left)
+        else:
+            waiting += [left, left + 1]
+    return leaves
 
 
 def _with_readable_cuts(tree: Tree) -> Tree:
