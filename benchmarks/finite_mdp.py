@@ -9,6 +9,7 @@ import time
 import numpy as np
 import scipy.sparse as sp
 from quantecon.markov import DiscreteDP
+from timing import best_of
 
 from capi import FiniteMDP
 from capi.baselines import ModifiedPolicyIteration, ValueIteration
@@ -18,15 +19,6 @@ S, A, NEXT, DISCOUNT, TOLERANCE = 100_000, 4, 5, 0.99, 1e-6
 
 def peak_mib():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def best_of(call, repeats=5):
-    times = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        result = call()
-        times.append(time.perf_counter() - started)
-    return min(times), result
 
 
 def random_model(rng):
@@ -52,7 +44,7 @@ def main():
     built = time.perf_counter() - started
     print(f"{mdp}; checked and stacked in {built:.2f} s")
     q = mdp.rewards
-    ours, _ = best_of(lambda: mdp.bellman_optimality(q))
+    ours, _ = best_of(lambda: mdp.bellman_optimality(q), repeats=5)
     each = float(np.median([h["seconds"] for h in ValueIteration(mdp, 30, tolerance=None).fit().history_]))
     first = np.zeros(S, dtype=int)
     exact, _ = best_of(lambda: mdp.values(first), repeats=1)
@@ -68,7 +60,7 @@ def main():
     stacked = sp.vstack([sp.csr_matrix(part) for part in P]).tocsr()[(pairs % A) * S + pairs // A]
     peer = DiscreteDP(R.ravel(), sp.csr_matrix(stacked), DISCOUNT, pairs // A, pairs % A)
     v = R.max(axis=1)
-    theirs, _ = best_of(lambda: peer.bellman_operator(v))
+    theirs, _ = best_of(lambda: peer.bellman_operator(v), repeats=5)
     epsilon = 2 * TOLERANCE  # its result is within epsilon / 2 of the optimum
     peer_solve, found = best_of(
         lambda: peer.solve(method="modified_policy_iteration", epsilon=epsilon, k=20, max_iter=10_000), repeats=1

@@ -5,22 +5,12 @@ same process. It does the same kind of work, sorting and scanning, but minimises
 losses show what that costs.
 """
 
-import time
-
 import numpy as np
 from sklearn.tree import DecisionTreeClassifier
+from timing import best_of
 
 from capi.loss import gap_weighted_loss, greedy, regrets
 from capi.policy_spaces import Thresholds
-
-
-def best_of(call, repeats=3):
-    times = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        result = call()
-        times.append(time.perf_counter() - started)
-    return min(times), result
 
 
 def main():

@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 from sklearn.ensemble import ExtraTreesRegressor as Peer
+from timing import best_of
 
 from capi import Transitions
 from capi.baselines import FittedQIteration
@@ -16,15 +17,6 @@ from capi.policy_spaces import Forests
 from capi.trees import ExtraTreesRegressor
 
 N_JOBS, TREES, SPLIT = 2, 30, 50
-
-
-def best_of(call, repeats=3):
-    times = []
-    for _ in range(repeats):
-        started = time.perf_counter()
-        result = call()
-        times.append(time.perf_counter() - started)
-    return min(times), result
 
 
 def line(name, ours, theirs=None):

@@ -8,17 +8,29 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from numbers import Real
 from time import perf_counter
-from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from capi import __version__
 from capi.errors import CapiError, InvalidInput, NotFitted
+from capi.loop import (
+    ByIteration,
+    Iteration,
+    Loop,
+    States,
+    Update,
+    check_batch,
+    check_policy,
+    checked_values,
+    n_actions,
+    resolved,
+    state_sample,
+)
 from capi.loss import expected_loss, weighted_mean, zero_one_values
 from capi.policies import Constant, Training, described
 from capi.randomness import RandomState, numbered_rng, seed_sequence
@@ -26,91 +38,9 @@ from capi.rows import row_sum
 from capi.schema import Schema
 from capi.transitions import Transitions
 from capi.types import Policy, PolicyEvaluator, PolicySpace, QFunction, StateSample
-from capi.validation import (
-    Floats,
-    as_allowed,
-    as_discount,
-    as_int,
-    as_q_values,
-    as_states,
-    as_weights,
-    check_choice,
-)
+from capi.validation import Floats, as_allowed, as_states, check_choice
 
 LEARNED = ("policy_", "q_", "history_", "schema_")
-
-Thing = TypeVar("Thing")
-ByIteration: TypeAlias = Callable[[int, Policy, np.random.Generator], Thing]  # (k, policy, rng) -> Thing
-States: TypeAlias = ArrayLike | tuple[ArrayLike, ...] | StateSample
-
-
-class Update(Protocol):
-    """How the new policy enters the loop."""
-
-    def __call__(self, old: Policy, new: Policy, *, q: QFunction, states: Floats, k: int) -> Policy | None:
-        """Return the policy to go on with; None ends the loop with the old one."""
-
-
-@dataclass(frozen=True, eq=False)
-class Iteration:
-    """What one round of the loop did: Q of the old policy, and the new policy."""
-
-    k: int  # from 0; the policy is the paper's pi_{k+1}
-    q: QFunction
-    policy: Policy
-    loss: float  # of the policy on the sample, by q: what the space minimised
-    changed: float  # share of decisions on the sample that differ from the last policy's (total variation)
-    seconds: float
-    n_unchanged: int  # rounds in a row, up to this one, in which no decision changed
-    seeds: np.random.SeedSequence  # of the whole loop, so that it can go on from here
-    schema: Schema | None  # the words of the round's batch, or of its evaluator's model
-
-    def numbers(self) -> dict[str, float]:
-        """Return what is cheap to keep: everything but Q and the policy."""
-        return {"k": self.k, "loss": self.loss, "changed": self.changed, "seconds": self.seconds}
-
-
-@dataclass(frozen=True, eq=False)
-class Loop:
-    """Everything that the loop runs with; `CAPI` explains all but ``stop``."""
-
-    evaluator: PolicyEvaluator | ByIteration[PolicyEvaluator]
-    space: PolicySpace | ByIteration[PolicySpace]
-    discount: float
-    n_iterations: int
-    initial_policy: Policy | None = None
-    random_state: RandomState = None
-    loss: Literal["gap", "zero-one"] = "gap"
-    update: Update | None = None
-    patience: int | None = None
-    keep: Literal["last"] | Callable[[Iteration], float] = "last"
-    stop: Callable[[Iteration], bool] | None = None  # asked after each round, besides patience
-
-    def __post_init__(self) -> None:
-        _check_part(self.evaluator, "evaluator", "evaluate")
-        _check_part(self.space, "space", "improve")
-        object.__setattr__(self, "discount", as_discount(self.discount))
-        as_int(self.n_iterations, "n_iterations", minimum=1)
-        if self.initial_policy is not None and not isinstance(self.initial_policy, Policy):
-            raise InvalidInput(
-                f"initial_policy must be a Policy (act, probabilities, n_actions); got {self.initial_policy!r}. "
-                "For one action everywhere pass capi.policies.Constant(action, n_actions)."
-            )
-        check_choice(self.loss, "loss", ("gap", "zero-one"))
-        if self.update is not None and not callable(self.update):
-            raise InvalidInput(f"update must be a function (old, new, *, q, states, k); got {self.update!r}.")
-        if self.patience is not None:
-            as_int(self.patience, "patience", minimum=1)
-        if not callable(self.keep) and not (isinstance(self.keep, str) and self.keep == "last"):
-            raise InvalidInput(
-                f"keep must be 'last' or a function of an Iteration (larger is better); got {self.keep!r}."
-            )
-
-    def ends_with(self, iteration: Iteration) -> bool:
-        """Whether the loop is over after ``iteration``."""
-        if self.patience is not None and iteration.n_unchanged >= self.patience:
-            return True
-        return self.stop is not None and self.stop(iteration)
 
 
 class Learner:
@@ -137,14 +67,14 @@ class Learner:
         yielded earlier, with the same results as if the loop had not been left.
         """
         loop = self.loop()
-        _check_batch(transitions)
+        check_batch(transitions)
         if after is not None and not isinstance(after, Iteration):
             raise InvalidInput(f"after must be an Iteration that iterate has yielded; got {after!r}.")
         seeds = seed_sequence(loop.random_state) if after is None else after.seeds
         policy = loop.initial_policy if after is None else after.policy
         q = None if after is None else after.q
         if policy is None:
-            policy = Constant(0, _n_actions(loop.evaluator, transitions))
+            policy = Constant(0, n_actions(loop.evaluator, transitions))
         sample: StateSample | None = None  # kept from round to round if nothing about it can change
         sources: list[Any] = [source for source in (states, transitions) if source is not None]
         fixed = not any(map(callable, sources or [loop.evaluator]))
@@ -155,25 +85,25 @@ class Learner:
                 return
             started = perf_counter()
             rng = partial(numbered_rng, seeds, k)  # each consumer below has a stream of its own
-            batch = _resolved(transitions, k, policy, partial(rng, 0), Transitions)
-            evaluator = _resolved(loop.evaluator, k, policy, partial(rng, 1), PolicyEvaluator)
-            space = _resolved(loop.space, k, policy, partial(rng, 2), PolicySpace)
+            batch = resolved(transitions, k, policy, partial(rng, 0), Transitions)
+            evaluator = resolved(loop.evaluator, k, policy, partial(rng, 1), PolicyEvaluator)
+            space = resolved(loop.space, k, policy, partial(rng, 2), PolicySpace)
             if sample is None or not fixed:
-                sample = _state_sample(states, batch, evaluator, k, policy, partial(rng, 3))
+                sample = state_sample(states, batch, evaluator, k, policy, partial(rng, 3))
                 before = None
             x, weights, allowed = sample
 
             q = evaluator.evaluate(policy, batch, discount=loop.discount, states=x, previous=q, rng=rng(4))
-            values = _checked_values(q, x, policy.n_actions, type(evaluator).__name__)
+            values = checked_values(q, x, policy.n_actions, type(evaluator).__name__)
             if loop.loss == "zero-one":
                 values = zero_one_values(values, allowed)
             new = space.improve(x, values, q=q, previous=policy, allowed=allowed, weights=weights, rng=rng(5))
-            _check_policy(new, policy.n_actions, f"{type(space).__name__}.improve must return a Policy")
+            check_policy(new, policy.n_actions, f"{type(space).__name__}.improve must return a Policy")
             if loop.update is not None:
                 updated = loop.update(policy, new, q=q, states=x, k=k)
                 if updated is None:
                     return
-                _check_policy(updated, policy.n_actions, "update must return a Policy or None")
+                check_policy(updated, policy.n_actions, "update must return a Policy or None")
                 new = updated
 
             before = policy.probabilities(x, allowed) if before is None else before
@@ -369,90 +299,6 @@ class CAPI(Learner):
     def loop(self) -> Loop:
         """Return what the loop runs with, checked."""
         return Loop(**self.get_params())
-
-
-def _resolved(value: Any, k: int, policy: Policy, rng: Callable[[], np.random.Generator], kind: type) -> Any:
-    """Return ``value``, or what it makes for round ``k`` if it is a function of (k, policy, rng)."""
-    if not inspect.isroutine(value) and (value is None or isinstance(value, kind)):
-        return value
-    made = value(k, policy, rng())
-    if not isinstance(made, kind):
-        raise InvalidInput(
-            f"a function (k, policy, rng) must return a {kind.__name__}; at k = {k} it returned {made!r}."
-        )
-    return made
-
-
-def _state_sample(
-    states: Any,
-    batch: Transitions | None,
-    evaluator: PolicyEvaluator,
-    k: int,
-    policy: Policy,
-    rng: Callable[[], np.random.Generator],
-) -> StateSample:
-    """Return the points, weights and masks of round ``k``, checked."""
-    if states is None:
-        if batch is not None:
-            return StateSample(batch.states, batch.weight, batch.allowed)
-        known = getattr(evaluator, "states", None)
-        if known is None:
-            raise InvalidInput(f"states must be given: there is no batch, and {type(evaluator).__name__} knows none.")
-        return StateSample(known)
-    if callable(states):
-        states = states(k, policy, rng())
-    if isinstance(states, tuple) and not 1 <= len(states) <= 3:
-        raise InvalidInput(f"states must be an array or (states, weights, allowed); got a tuple of {len(states)}.")
-    sample = StateSample(*states) if isinstance(states, tuple) else StateSample(states)
-    x = as_states(sample.states, n_features=None if batch is None else batch.n_features).copy()
-    allowed = as_allowed(sample.allowed, "allowed", (len(x), policy.n_actions))
-    return StateSample(x, as_weights(sample.weights, "weights", len(x)), allowed)
-
-
-def _n_actions(evaluator: Any, transitions: Any) -> int:
-    """Return A for the default initial policy."""
-    for source in (transitions, evaluator):
-        n_actions = getattr(source, "n_actions", None)
-        if n_actions is not None:
-            return int(n_actions)
-    raise InvalidInput(
-        "initial_policy must be given when neither a fixed batch nor the evaluator says how many actions there are: "
-        "pass initial_policy=capi.policies.Constant(0, n_actions)."
-    )
-
-
-def _check_part(part: Any, name: str, verb: str) -> None:
-    if isinstance(part, type) or not (callable(part) or hasattr(part, verb)):
-        hint = f" Did you mean {part.__name__}()?" if isinstance(part, type) else ""
-        raise InvalidInput(
-            f"{name} must have the method {verb}, or be a function (k, policy, rng); got {part!r}.{hint}"
-        )
-
-
-def _check_batch(transitions: Any) -> None:
-    if transitions is not None and not isinstance(transitions, Transitions) and not callable(transitions):
-        raise InvalidInput(
-            f"transitions must be Transitions, a function (k, policy, rng) or None; got a {type(transitions).__name__}."
-        )
-
-
-def _checked_values(q: Any, states: Floats, n_actions: int, evaluator: str) -> Floats:
-    """Return the values of ``q`` at ``states``, or say what is wrong with what the evaluator returned."""
-    if not isinstance(q, QFunction):
-        raise InvalidInput(f"{evaluator}.evaluate must return a QFunction (n_actions, values); got {q!r}.")
-    values = as_q_values(q.values(states), n_rows=len(states), name=f"{evaluator}'s Q")
-    if values.shape[1] != n_actions:
-        raise InvalidInput(
-            f"{evaluator}'s Q must have a column an action; it has {values.shape[1]}, the policy has {n_actions} actions."
-        )
-    return values
-
-
-def _check_policy(policy: Any, n_actions: int, rule: str) -> None:
-    if not isinstance(policy, Policy):
-        raise InvalidInput(f"{rule}; got {policy!r}.")
-    if policy.n_actions != n_actions:
-        raise InvalidInput(f"{rule} with {n_actions} actions; got one with {policy.n_actions}.")
 
 
 def _score(keep: Any, iteration: Iteration) -> float | None:

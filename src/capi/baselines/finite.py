@@ -16,7 +16,8 @@ import numpy as np
 from capi.errors import InvalidInput
 from capi.evaluators import Exact
 from capi.finite_mdp import FiniteMDP
-from capi.iteration import Iteration, Learner, Loop
+from capi.iteration import Learner
+from capi.loop import Iteration, Loop
 from capi.policies import Tabular
 from capi.policy_spaces import Unrestricted
 from capi.types import Policy, QFunction

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from capi.evaluators.fitted import FittedQ
-from capi.iteration import Learner, Loop
+from capi.iteration import Learner
+from capi.loop import Loop
 from capi.policy_spaces import Unrestricted
 from capi.randomness import RandomState
 

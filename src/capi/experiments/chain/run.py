@@ -13,7 +13,8 @@ from capi.domains import ChainWalk
 from capi.domains.chain import LEFT, RIGHT
 from capi.evaluators import Exact
 from capi.finite_mdp import FiniteMDP
-from capi.iteration import CAPI, Iteration
+from capi.iteration import CAPI
+from capi.loop import Iteration
 from capi.loss import action_gap, zero_one_values
 from capi.policies import Constant
 from capi.policy_spaces import Thresholds
