@@ -126,7 +126,7 @@ def test_the_rules_agree_with_the_policy_on_every_row(seed, missing):
 def test_leaves_state_their_support_and_regret():
     states, values = problem()
     policy = Trees(max_depth=2).improve(states, values)
-    found = re.findall(r"\((\d+) states, regret (\S+)\)", policy.rules())
+    found = re.findall(r"\((\d+) states?, regret (\S+)\)", policy.rules())
     assert sum(int(n) for n, _ in found) == 400
     total = gap_weighted_loss(values, policy.act(states)) * 400
     assert sum(float(r) for _, r in found) == pytest.approx(total, rel=1e-3)
@@ -143,6 +143,22 @@ def test_dictionary_drawing_and_importances():
     importances = policy.importances()
     assert importances.sum() == pytest.approx(1)
     assert importances[2] < 0.05, "the third feature says nothing"
+
+
+def test_the_drawing_has_a_box_a_node_and_the_words_of_the_table(tmp_path):
+    states, values = problem()
+    policy = Trees(max_depth=3).improve(states, values)
+    policy = described(
+        policy, Schema.of(3, 3, ["a$ge", "dose", "load"], ["none", "ha$lf", "full"]), Training(0.9, 1, None, {})
+    )
+    figure = policy.plot()
+    texts = [text.get_text() for text in figure.axes[0].texts]
+    boxes = [text for text in texts if text not in ("yes", "no")]
+    assert len(boxes) == 2 * policy.n_leaves - 1
+    assert sum("state" in text for text in boxes) == policy.n_leaves
+    assert any(text.startswith("a$ge <= ") for text in boxes)
+    figure.savefig(tmp_path / "tree.png")
+    assert (tmp_path / "tree.png").stat().st_size > 5_000
 
 
 def test_hostile_names_stay_inside_their_quotes():

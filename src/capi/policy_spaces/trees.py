@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,11 +13,15 @@ from numpy.typing import ArrayLike
 from capi.cuts import readable_cut
 from capi.loss import regrets
 from capi.policies import Deterministic, check_masks_given, first_allowed
+from capi.policy_spaces.drawing import draw_tree, states_of
 from capi.trees.encoding import encode
 from capi.trees.forest import Forest, Growth, Tree, grow
 from capi.trees.regressor import n_candidates
 from capi.types import Policy, QFunction
 from capi.validation import Bools, Floats, Ints, as_allowed, as_int, as_q_values, as_states, as_weights
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +77,10 @@ class TreePolicy(Deterministic):
         self._add_dot(self.to_dict(), lines, "n")
         return "\n".join([*lines, "}"])
 
+    def plot(self) -> Figure:
+        """Return a drawing of the tree, in the words of the table; ``figure.savefig("tree.png")`` keeps it."""
+        return draw_tree(self.to_dict(), _condition, _decision)
+
     def importances(self) -> Floats:
         """Return the share of each feature in the reduction of regret (d,); zeros if there is none."""
         reduction = np.zeros(self.n_features)
@@ -103,7 +111,7 @@ class TreePolicy(Deterministic):
 
     def _lines(self, node: dict[str, Any], indent: str) -> Iterator[str]:
         if "action" in node:
-            yield f"{indent}{_decision(node)}  ({node['states']} states, regret {node['regret']:.4g})"
+            yield f"{indent}{_decision(node)}  ({states_of(node)}, regret {node['regret']:.4g})"
             return
         yield f"{indent}if {_condition(node)}:"
         yield from self._lines(node["then"], indent + "  ")
@@ -112,7 +120,7 @@ class TreePolicy(Deterministic):
 
     def _add_dot(self, node: dict[str, Any], lines: list[str], name: str) -> None:
         if "action" in node:
-            text = f"{_decision(node)}\n{node['states']} states, regret {node['regret']:.4g}"
+            text = f"{_decision(node)}\n{states_of(node)}, regret {node['regret']:.4g}"
             lines.append(f"  {name} [label={_quoted(text)}, style=rounded];")
             return
         lines.append(f"  {name} [label={_quoted(_condition(node))}];")
@@ -161,9 +169,9 @@ class Trees:
       if x0 <= 2.5:
         0  (2 states, regret 0)
       else:
-        1  (1 states, regret 0)
+        1  (1 state, regret 0)
     else:
-      0  (1 states, regret 0)
+      0  (1 state, regret 0)
     """
 
     max_depth: int | None = None
