@@ -491,7 +491,7 @@ def test_without_states_or_number_of_actions_there_is_a_clear_word():
     blind = Broken(np.zeros((1, 2)))
     with pytest.raises(InvalidInput, match="states must be given: there is no batch, and Broken knows none"):
         learner(evaluator=blind).fit()
-    with pytest.raises(InvalidInput, match="initial_policy must be given"):
+    with pytest.raises(InvalidInput, match="an initial_policy must be given"):
         learner(evaluator=lambda k, policy, rng: blind).fit()
 
 

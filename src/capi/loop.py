@@ -145,8 +145,8 @@ def n_actions(evaluator: Any, transitions: Any) -> int:
         if n_actions is not None:
             return int(n_actions)
     raise InvalidInput(
-        "initial_policy must be given when neither a fixed batch nor the evaluator says how many actions there are: "
-        "pass initial_policy=capi.policies.Constant(0, n_actions)."
+        "transitions or an initial_policy must be given: neither a fixed batch nor the evaluator says how many actions "
+        "there are. Pass the batch to fit, or initial_policy=capi.policies.Constant(0, n_actions)."
     )
 
 

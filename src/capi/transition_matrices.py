@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from capi.errors import InvalidInput
-from capi.validation import ROW_SUM_TOLERANCE, Floats, Ints
+from capi.validation import ROW_SUM_TOLERANCE, Floats, Ints, as_array
 
 Matrix: TypeAlias = Any  # ndarray or scipy.sparse array: there is no common type
 
@@ -19,13 +19,12 @@ def stacked_transitions(P: ArrayLike | Sequence[Matrix]) -> tuple[Matrix, int, i
     """Return the checked matrix (S*A, S), A and S; ``P`` is (A, S, S) or a sequence of sparse (S, S)."""
     if sp.issparse(P):
         raise InvalidInput("P must be a sequence of sparse arrays, one an action; got a single one.")
-    if not isinstance(P, Sequence | np.ndarray) or isinstance(P, str) or np.ndim(P) == 0 == len(np.shape(P)):
+    scalar = isinstance(P, str) or (isinstance(P, np.ndarray) and P.ndim == 0)
+    if scalar or not isinstance(P, Sequence | np.ndarray):
         raise InvalidInput(
             f"P must be real numbers of shape (n_actions, n_states, n_states); got a {type(P).__name__}."
         )
     is_sparse = any(sp.issparse(part) for part in P)
-    if any(np.iscomplexobj(part) for part in P):
-        raise InvalidInput("P must be real numbers; got complex ones.")
     stacked, n_actions = _stacked_sparse(P) if is_sparse else _stacked_dense(P)
     n_states = stacked.shape[1]
     _check_probabilities(sp.coo_array(stacked), n_actions)
@@ -56,6 +55,7 @@ def _stacked_sparse(P: Any) -> tuple[Matrix, int]:
         if not sp.issparse(part) or part.shape != (n_states, n_states) or n_states == 0:
             found = f"shape {part.shape}" if sp.issparse(part) else f"a {type(part).__name__}"
             raise InvalidInput(f"P[{a}] must be a sparse array of shape ({n_states}, {n_states}); got {found}.")
+        _check_real(part)
     blocks = [sp.csr_array(part, dtype=np.float64) for part in P]
     by_state = np.arange(len(blocks) * n_states).reshape(len(blocks), n_states).T.ravel()
     stacked = sp.vstack(blocks, format="csr")[by_state]
@@ -65,8 +65,10 @@ def _stacked_sparse(P: Any) -> tuple[Matrix, int]:
 
 
 def _stacked_dense(P: Any) -> tuple[Matrix, int]:
+    given = as_array(P, "P")
+    _check_real(given)
     try:
-        dense = np.array(P, dtype=np.float64)
+        dense = np.array(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInput("P must be real numbers of shape (n_actions, n_states, n_states).") from error
     if dense.ndim != 3 or dense.shape[1] != dense.shape[2] or 0 in dense.shape:
@@ -74,6 +76,11 @@ def _stacked_dense(P: Any) -> tuple[Matrix, int]:
             f"P must have shape (n_actions, n_states, n_states), or be a sequence of sparse arrays; got {dense.shape}."
         )
     return dense.transpose(1, 0, 2).reshape(-1, dense.shape[2]), len(dense)
+
+
+def _check_real(numbers: Matrix) -> None:
+    if numbers.dtype.kind == "c":
+        raise InvalidInput("P must be real numbers; got complex ones.")
 
 
 def _check_probabilities(entries: Matrix, n_actions: int) -> None:

@@ -178,6 +178,11 @@ def as_distribution(value: ArrayLike, name: str, n: int) -> Floats:
     return p
 
 
+def is_fixed(array: NDArray[Any]) -> bool:
+    """Whether nobody can write to the array: it is read-only and no view of another one."""
+    return not array.flags.writeable and array.base is None
+
+
 def check_actions(actions: Ints, n_actions: int, name: str = "actions") -> None:
     """Refuse actions outside ``0 .. n_actions - 1``."""
     bad = np.flatnonzero((actions < 0) | (actions >= n_actions))

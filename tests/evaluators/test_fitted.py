@@ -141,6 +141,18 @@ def test_remembered_leaves_are_those_of_a_fresh_look():
     np.testing.assert_allclose(q.values(batch.states.copy()), remembered)
 
 
+@pytest.mark.parametrize("refresh_every", [1, 5])
+def test_a_view_that_only_looks_fixed_is_not_remembered(refresh_every):
+    batch = random_batch()
+    q = FittedQ(n_trees=3, refresh_every=refresh_every).evaluate(Constant(0, 3), batch, discount=0.9)
+    states = batch.states.copy()
+    view = states[:]
+    view.flags.writeable = False
+    before = q.values(view)
+    states[:] = states[::-1].copy()
+    np.testing.assert_allclose(q.values(view), before[::-1])
+
+
 def test_another_batch_or_other_settings_grow_their_own_trees():
     first, second = random_batch(1), random_batch(2)
     q = FittedQ(n_trees=2).evaluate(Constant(0, 3), first, discount=0.9)
@@ -168,10 +180,10 @@ def test_only_actions_that_the_policy_takes_are_evaluated():
 
 def test_weights_of_the_batch_count():
     columns = {"actions": [0, 0], "next_states": [[0.0]] * 2, "terminated": [True] * 2, "n_actions": 1}
-    batch = Transitions([[0.0], [0.0]], rewards=[0.0, 4.0], weight=[3.0, 1.0], **columns)
+    batch = Transitions([[0.0], [0.0]], rewards=[2.0, 4.0], weight=[3.0, 1.0], **columns)
     for evaluator in (FittedQ(n_trees=1), FittedQ(regressor=DecisionTreeRegressor()), FittedQ(n_trees=1, sweeps=2)):
         assert evaluator.evaluate(Constant(0, 1), batch, discount=0.0).values(np.zeros((1, 1)))[0, 0] == pytest.approx(
-            1.0
+            2.5
         )
 
 
@@ -202,6 +214,11 @@ def test_an_action_that_was_never_taken_is_named():
 def test_bad_settings_are_refused(bad):
     with pytest.raises(InvalidInput, match=next(iter(bad))):
         FittedQ(**bad)
+
+
+def test_fitted_q_iteration_wants_a_fitted_q():
+    with pytest.raises(InvalidInput, match="evaluator must be a FittedQ; got 'trees'"):
+        FittedQIteration("trees", 0.9).fit(random_batch())
 
 
 def test_without_data_there_is_a_clear_word():

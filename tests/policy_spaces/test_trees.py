@@ -8,6 +8,7 @@ from capi.errors import InvalidInput
 from capi.loss import gap_weighted_loss
 from capi.policies import Training, described
 from capi.policy_spaces import Forests, Thresholds, Trees
+from capi.policy_spaces.trees import RegretSample
 from capi.schema import Schema
 from capi.testing import check_policy_space
 
@@ -206,6 +207,8 @@ def test_weights_are_copies(space):
         (lambda: Forests(n_trees=0), "n_trees"),
         (lambda: Forests(n_jobs=0), "n_jobs"),
         (lambda: Forests(refresh_every=0), "refresh_every"),
+        (lambda: Trees(max_features=1).improve([0.0, 1.0], [[0.0, 1.0]] * 2), "two dimensions"),
+        (lambda: Forests(max_features="all").improve([[0.0]], [[0.0, 1.0]]), "max_features must be"),
         (lambda: Trees().improve([[0.0]], [[0.0, 1.0]]).act(np.zeros((1, 2))), "must have 1 columns"),
         (lambda: Trees().improve([[np.inf]], [[0.0, 1.0]]), "must not be infinite"),
     ],
@@ -259,6 +262,13 @@ def test_a_masked_tree_states_its_fallback_and_counts_exactly_what_it_loses():
     found = re.findall(r"regret (\S+)\)", policy.rules())
     total = gap_weighted_loss(values, policy.act(states, allowed), None, allowed) * 400
     assert sum(map(float, found)) == pytest.approx(total, rel=1e-3)
+
+
+def test_among_masks_trees_sum_the_mean_of_what_is_allowed():
+    sample = RegretSample.of(
+        [[0.0], [1.0]], [[1.0, 3.0, 9.0], [5.0, 1.0, 2.0]], [[True, True, False], [True] * 3], [2.0, 1.0]
+    )
+    np.testing.assert_array_equal(sample.outputs, [[4.0, 0.0, 2.0], [0.0, 4.0, 3.0]])
 
 
 def test_masks_that_allow_everything_are_no_masks():

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
+from capi.errors import InvalidInput
 from capi.evaluators.fitted import FittedQ
 from capi.iteration import Learner
 from capi.loop import Loop
@@ -45,5 +45,7 @@ class FittedQIteration(Learner):
 
     def loop(self) -> Loop:
         """Return one sweep a round, all policies."""
-        one_sweep: Any = replace(self.evaluator, sweeps=1)
+        if not isinstance(self.evaluator, FittedQ):
+            raise InvalidInput(f"evaluator must be a FittedQ; got {self.evaluator!r}.")
+        one_sweep = replace(self.evaluator, sweeps=1)
         return Loop(one_sweep, Unrestricted(), self.discount, self.n_iterations, random_state=self.random_state)

@@ -23,7 +23,7 @@ from capi.trees.encoding import EncodedStates, encode
 from capi.trees.forest import Forest, Growth, grow
 from capi.trees.regressor import n_candidates
 from capi.types import Policy, QFunction
-from capi.validation import Bools, Floats, Ints, as_int, as_states, check_choice
+from capi.validation import Bools, Floats, Ints, as_int, as_states, check_choice, is_fixed
 
 SETTLED = 1e-9  # how close to its fixed point Q is when it counts as settled, relative to its largest value
 
@@ -46,7 +46,7 @@ class _ForestModel:
 
     def predict(self, inputs: Floats) -> Floats:
         """Return the mean over trees at ``inputs`` (n, d) -> (n,)."""
-        if not self.remembers or inputs.flags.writeable:  # what can be changed cannot be remembered
+        if not self.remembers or not is_fixed(inputs):  # what can be changed cannot be remembered
             return self.forest.mean_values(inputs, self.n_jobs)[:, 0]
         if id(inputs) not in self.known:
             self.known[id(inputs)] = inputs, self.forest.leaves(inputs, self.n_jobs)
@@ -85,7 +85,7 @@ class FittedValues:
         if id(x) in self.known:
             return self.known[id(x)][1]
         table = np.stack([self.of_action(x, a) for a in range(self.n_actions)], axis=1)
-        if not x.flags.writeable:
+        if is_fixed(x):
             table.flags.writeable = False
             self.known[id(x)] = x, table
         return table

@@ -121,15 +121,15 @@ class Forests:
         rng: np.random.Generator | None = None,
     ) -> ForestPolicy:
         """Return a forest whose trees were grown for the gap-weighted loss on the sample."""
+        sample = RegretSample.of(states, q_values, allowed, weights)
         growth = Growth(
             n_trees=self.n_trees,
-            n_candidates=None if self.max_features is None else n_candidates(self.max_features, np.shape(states)[1]),
+            n_candidates=n_candidates(self.max_features, sample.states.shape[1]),
             min_samples_split=self.min_samples_split,
             min_samples_leaf=self.min_samples_leaf,
             max_depth=self.max_depth,
             policy=True,
         )
-        sample = RegretSample.of(states, q_values, allowed, weights)
         shape = sample.n_actions, sample.states.shape[1], self.n_jobs, sample.allowed is not None
         if self._keeps(previous, states, len(sample.states)):
             leaves = previous.forest.leaves_of_rows

@@ -199,8 +199,9 @@ class Trees:
         rng: np.random.Generator | None = None,
     ) -> TreePolicy:
         """Return a tree that was grown greedily for the gap-weighted loss on the sample."""
+        sample = RegretSample.of(states, q_values, allowed, weights)
         growth = Growth(
-            n_candidates=None if self.max_features is None else n_candidates(self.max_features, np.shape(states)[1]),
+            n_candidates=n_candidates(self.max_features, sample.states.shape[1]),
             min_samples_split=self.min_samples_split,
             min_samples_leaf=self.min_samples_leaf,
             max_depth=self.max_depth,
@@ -208,7 +209,6 @@ class Trees:
             best_cuts=True,
             policy=True,
         )
-        sample = RegretSample.of(states, q_values, allowed, weights)
         grown = sample.grown(growth, rng).trees[0]
         tree = _with_readable_cuts(_pruned(grown, whole_ranking=sample.allowed is not None))
         ranking = np.argsort(tree.sums, axis=1, kind="stable")[tree.leaf_of_row]
