@@ -89,7 +89,7 @@ class Learner:
             evaluator = resolved(loop.evaluator, k, policy, partial(rng, 1), PolicyEvaluator)
             space = resolved(loop.space, k, policy, partial(rng, 2), PolicySpace)
             if sample is None or not fixed:
-                sample = state_sample(states, batch, evaluator, k, policy, partial(rng, 3))
+                sample = state_sample(states, batch, loop.sample_of, evaluator, k, policy, partial(rng, 3))
                 before = None
             x, weights, allowed = sample
 

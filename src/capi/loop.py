@@ -57,6 +57,16 @@ class Iteration:
         return {"k": self.k, "loss": self.loss, "changed": self.changed, "seconds": self.seconds}
 
 
+def own_states(batch: Transitions) -> StateSample:
+    """Return the states of a batch, where its decisions were made."""
+    return StateSample(batch.states, batch.weight, batch.allowed)
+
+
+def next_states(batch: Transitions) -> StateSample:
+    """Return the next states of a batch, where a policy's decisions enter the Bellman targets."""
+    return StateSample(batch.next_states, batch.weight, batch.next_masks())
+
+
 @dataclass(frozen=True, eq=False)
 class Loop:
     """Everything that the loop runs with; `CAPI` explains all but ``stop``."""
@@ -72,6 +82,7 @@ class Loop:
     patience: int | None = None
     keep: Literal["last"] | Callable[[Iteration], float] = "last"
     stop: Callable[[Iteration], bool] | None = None  # asked after each round, besides patience
+    sample_of: Callable[[Transitions], StateSample] = own_states  # the points of a batch if none are given
 
     def __post_init__(self) -> None:
         _check_part(self.evaluator, "evaluator", "evaluate")
@@ -115,6 +126,7 @@ def resolved(value: Any, k: int, policy: Policy, rng: Callable[[], np.random.Gen
 def state_sample(
     states: Any,
     batch: Transitions | None,
+    sample_of: Callable[[Transitions], StateSample],
     evaluator: PolicyEvaluator,
     k: int,
     policy: Policy,
@@ -123,7 +135,7 @@ def state_sample(
     """Return the points, weights and masks of round ``k``, checked."""
     if states is None:
         if batch is not None:
-            return StateSample(batch.states, batch.weight, batch.allowed)
+            return sample_of(batch)
         known = getattr(evaluator, "states", None)
         if known is None:
             raise InvalidInput(f"states must be given: there is no batch, and {type(evaluator).__name__} knows none.")

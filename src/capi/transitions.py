@@ -186,6 +186,16 @@ class Transitions:
             return np.ones(len(self), dtype=np.int64)
         return np.diff(_run_starts(self.episode), append=len(self))
 
+    def next_masks(self) -> Bools | None:
+        """Return what the next states allow (n, A); where the process ended nothing is decided, so anything goes."""
+        if self.next_allowed is None:
+            if self.allowed is not None:
+                raise InvalidInput(
+                    "next_allowed must be given with allowed: the policy decides in the next states, too."
+                )
+            return None
+        return self.next_allowed | self.terminated[:, None]
+
     def subset(self, rows: ArrayLike) -> Transitions:
         """Return the chosen rows as a new batch.
 

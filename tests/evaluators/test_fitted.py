@@ -157,7 +157,7 @@ def test_another_batch_or_other_settings_grow_their_own_trees():
     first, second = random_batch(1), random_batch(2)
     q = FittedQ(n_trees=2).evaluate(Constant(0, 3), first, discount=0.9)
     other = FittedQ(n_trees=2).evaluate(Constant(0, 3), second, discount=0.9, previous=q)
-    assert (other.age, other.origin[0]) == (1, second)
+    assert (other.age, other.prepared.batch) == (1, second)
     assert FittedQ(n_trees=3).evaluate(Constant(0, 3), first, discount=0.9, previous=q).age == 1
 
 

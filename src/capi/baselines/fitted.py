@@ -7,7 +7,7 @@ from dataclasses import replace
 from capi.errors import InvalidInput
 from capi.evaluators.fitted import FittedQ
 from capi.iteration import Learner
-from capi.loop import Loop
+from capi.loop import Loop, next_states
 from capi.policy_spaces import Unrestricted
 from capi.randomness import RandomState
 
@@ -16,7 +16,8 @@ class FittedQIteration(Learner):
     r"""Fitted Q iteration (Ernst, Geurts and Wehenkel 2005): :math:`\hat Q_{k+1} \approx T^* \hat Q_k`, and its greedy policy.
 
     The policy that is greedy in Q has :math:`T^\pi Q = T^* Q`, so one sweep of `FittedQ` a round with all policies to choose
-    from is fitted Q iteration. Tree-FQI and Tree-CAPI then differ in the policy alone.
+    from is fitted Q iteration. Tree-FQI and Tree-CAPI then differ in the policy alone. The share of changed decisions is
+    measured at the next states of the batch unless ``states`` are given: there a sweep needs Q anyway.
 
     Parameters
     ----------
@@ -48,4 +49,11 @@ class FittedQIteration(Learner):
         if not isinstance(self.evaluator, FittedQ):
             raise InvalidInput(f"evaluator must be a FittedQ; got {self.evaluator!r}.")
         one_sweep = replace(self.evaluator, sweeps=1)
-        return Loop(one_sweep, Unrestricted(), self.discount, self.n_iterations, random_state=self.random_state)
+        return Loop(
+            one_sweep,
+            Unrestricted(),
+            self.discount,
+            self.n_iterations,
+            random_state=self.random_state,
+            sample_of=next_states,
+        )

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 
 from capi.errors import InvalidInput
-from capi.parallel import n_threads
+from capi.parallel import in_threads, n_threads
 from capi.randomness import as_generator
 from capi.rows import row_sum
 from capi.transitions import Transitions
@@ -23,7 +24,7 @@ from capi.trees.encoding import EncodedStates, encode
 from capi.trees.forest import Forest, Growth, grow
 from capi.trees.regressor import n_candidates
 from capi.types import Policy, QFunction
-from capi.validation import Bools, Floats, Ints, as_int, as_states, check_choice, is_fixed
+from capi.validation import Floats, Ints, as_int, as_states, check_choice, is_fixed
 
 SETTLED = 1e-9  # how close to its fixed point Q is when it counts as settled, relative to its largest value
 
@@ -50,9 +51,22 @@ class _ForestModel:
             return self.forest.mean_values(inputs, self.n_jobs)[:, 0]
         if id(inputs) not in self.known:
             self.known[id(inputs)] = inputs, self.forest.leaves(inputs, self.n_jobs)
-        means, total = self.forest.means[:, 0], np.zeros(len(inputs))
-        for leaves in self.known[id(inputs)][1]:
-            total += means.take(leaves)
+        return self._mean(self.known[id(inputs)][1])
+
+    def predict_actions(self, states: Floats, n_actions: int) -> Floats:
+        """Return the mean over trees with each action's number as last input; ``states`` (n, d) -> (n, A)."""
+        leaves = self.known[id(states)][1] if id(states) in self.known else None
+        if leaves is None:
+            leaves = self.forest.leaves_of_actions(states, n_actions, self.n_jobs)
+            if self.remembers and is_fixed(states):
+                self.known[id(states)] = states, leaves
+        return np.stack(in_threads(self._mean, list(leaves), self.n_jobs), axis=1)
+
+    def _mean(self, leaves: NDArray[np.int32]) -> Floats:
+        """Return the mean over trees of the means of ``leaves`` (T, n) -> (n,)."""
+        means, total = self.forest.means[:, 0], np.zeros(leaves.shape[1])
+        for of_tree in leaves:
+            total += means.take(of_tree)
         return total / len(self.forest.trees)
 
     def refreshed(self, targets: Floats, weights: Floats | None) -> _ForestModel:
@@ -65,6 +79,16 @@ class _ForestModel:
 
 
 @dataclass(frozen=True, eq=False)
+class _Prepared:
+    """What all sweeps on one batch share: the rows that each model learns from, and their inputs as ranks."""
+
+    batch: Transitions
+    settings: FittedQ
+    groups: list[Ints]
+    inputs: list[EncodedStates]
+
+
+@dataclass(frozen=True, eq=False)
 class FittedValues:
     """The Q of a fitted evaluation: one model an action, or one over states and actions."""
 
@@ -72,7 +96,7 @@ class FittedValues:
     n_actions: int
     n_features: int
     separate: bool
-    origin: Any = field(default=None, repr=False)  # (batch, settings) that the kept trees belong to
+    prepared: _Prepared | None = field(default=None, repr=False)  # what the kept trees grew on
     age: int = 0  # sweeps since the trees were grown
     known: dict[int, tuple[Floats, Floats]] = field(default_factory=dict, repr=False)  # arrays and values, by identity
 
@@ -84,7 +108,10 @@ class FittedValues:
         x = as_states(states, n_features=self.n_features)
         if id(x) in self.known:
             return self.known[id(x)][1]
-        table = np.stack([self.of_action(x, a) for a in range(self.n_actions)], axis=1)
+        if not self.separate and isinstance(self.models[0], _ForestModel):
+            table = self.models[0].predict_actions(x, self.n_actions)
+        else:
+            table = np.stack([self.of_action(x, a) for a in range(self.n_actions)], axis=1)
         if is_fixed(x):
             table.flags.writeable = False
             self.known[id(x)] = x, table
@@ -190,7 +217,7 @@ class FittedQ:
             raise InvalidInput("FittedQ learns from logged data: transitions must be given.")
         self._check_actions_taken(t)
         generator = as_generator(0 if rng is None else rng)
-        pi = policy.probabilities(t.next_states, _next_masks(t))  # (n, A)
+        pi = policy.probabilities(t.next_states, t.next_masks())  # (n, A)
 
         def swept(q: QFunction | None) -> FittedValues:
             following = np.zeros(len(t)) if q is None else _expected(q, t.next_states, pi)
@@ -208,13 +235,24 @@ class FittedQ:
         if self.regressor is not None:
             models = [self._model(t, rows, targets, rng) for rows in self._groups(t)]
             return FittedValues(models, t.n_actions, t.n_features, self.actions == "separate")
-        kept = isinstance(old, FittedValues) and old.origin is not None and old.origin[0] is t and old.origin[1] == self
-        if kept and isinstance(old, FittedValues) and (self.refresh_every == "never" or old.age < self.refresh_every):
-            pairs = zip(old.models, self._groups(t), strict=True)
+        separate, prepared = self.actions == "separate", self._prepared(t, old)
+        kept = old if isinstance(old, FittedValues) and old.prepared is prepared else None
+        if kept is not None and (self.refresh_every == "never" or kept.age < self.refresh_every):
+            pairs = zip(kept.models, prepared.groups, strict=True)
             models = [model.refreshed(targets[rows], _of(t.weight, rows)) for model, rows in pairs]
-            return FittedValues(models, t.n_actions, t.n_features, old.separate, old.origin, old.age + 1)
-        models = [self._forest(t, rows, targets, rng) for rows in self._groups(t)]
-        return FittedValues(models, t.n_actions, t.n_features, self.actions == "separate", (t, self), 1)
+            return FittedValues(models, t.n_actions, t.n_features, separate, prepared, kept.age + 1)
+        models = [
+            self._forest(inputs, targets[rows], _of(t.weight, rows), rng)
+            for rows, inputs in zip(prepared.groups, prepared.inputs, strict=True)
+        ]
+        return FittedValues(models, t.n_actions, t.n_features, separate, prepared, 1)
+
+    def _prepared(self, t: Transitions, old: QFunction | None) -> _Prepared:
+        known = old.prepared if isinstance(old, FittedValues) else None
+        if known is not None and known.batch is t and known.settings == self:
+            return known
+        groups = self._groups(t)
+        return _Prepared(t, self, groups, [encode(self._inputs(t, rows), n_threads(self.n_jobs)) for rows in groups])
 
     def _groups(self, t: Transitions) -> list[Ints]:
         """Return the rows that each model learns from."""
@@ -226,16 +264,17 @@ class FittedQ:
         x = t.states[rows]
         return x if self.actions == "separate" else np.column_stack([x, t.actions[rows].astype(np.float64)])
 
-    def _forest(self, t: Transitions, rows: Ints, targets: Floats, rng: np.random.Generator) -> _ForestModel:
-        inputs, threads, w = self._inputs(t, rows), n_threads(self.n_jobs), _of(t.weight, rows)
+    def _forest(
+        self, inputs: EncodedStates, targets: Floats, weights: Floats | None, rng: np.random.Generator
+    ) -> _ForestModel:
+        threads = n_threads(self.n_jobs)
         growth = Growth(
             n_trees=self.n_trees,
-            n_candidates=n_candidates(self.max_features, inputs.shape[1]),
+            n_candidates=n_candidates(self.max_features, inputs.n_features),
             min_samples_split=self.min_samples_split,
             min_samples_leaf=self.min_samples_leaf,
         )
-        encoded: EncodedStates = encode(inputs, threads)
-        forest = grow(encoded, targets[rows][:, None], growth, rng, weights=w, n_jobs=threads)
+        forest = grow(inputs, targets[:, None], growth, rng, weights=weights, n_jobs=threads)
         return _ForestModel(forest, threads, remembers=self.refresh_every != 1)
 
     def _model(self, t: Transitions, rows: Ints, targets: Floats, rng: np.random.Generator) -> _Model:
@@ -272,15 +311,6 @@ def _settled(q: FittedValues, swept: Callable[[QFunction], FittedValues], discou
         q = new
         if discount * moved <= (1 - discount) * SETTLED * max(np.abs(new_leaves).max(), np.finfo(float).tiny):
             return q
-
-
-def _next_masks(t: Transitions) -> Bools | None:
-    """Return what the next states allow; where the process ended nothing is decided, so anything goes."""
-    if t.next_allowed is None:
-        if t.allowed is not None:
-            raise InvalidInput("next_allowed must be given with allowed: the policy decides in the next states, too.")
-        return None
-    return t.next_allowed | t.terminated[:, None]
 
 
 def _of(weights: Floats | None, rows: Ints) -> Floats | None:

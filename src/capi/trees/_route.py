@@ -1,75 +1,180 @@
 """Kernels that send states down trees.
 
-The arrays of all trees of a forest stand one after the other: the left child, the feature, the threshold and the leaf's
-number of each node, and ``roots`` (T,), where each tree starts. Each step waits for the memory, so several states go
-down together: while one waits, the others step. There is no branch to guess wrong: a leaf's left child is the leaf
-itself, and nothing is larger than its threshold.
+The nodes of all trees of a forest stand one after the other; ``roots`` (T,) says where each tree starts. There is no branch
+to guess wrong: a leaf's left child is the leaf itself, and nothing is larger than its threshold.
+
+Many states go as codes, the number of the forest's cuts below each value, so that a node fits into 64 bits: from the top
+its left child (24 bits, from the tree's root on), its cut (24), its feature (15), and whether missing values go left (1).
+A missing value has the largest code. Where those go left, both sides of the comparison are one larger, and the largest
+code, plus one, is zero. A step waits for the memory, so that eight states go down together: while one waits, the others step.
 """
 
 import numpy as np
 from numba import njit
 
-TOGETHER = 16
-STEPS = 2  # between two looks at whether all have arrived
+TOGETHER = 8
+STEPS = 4  # between two looks at whether all have arrived
+MISSING = 2**24 - 1
+LARGEST = np.uint64(MISSING)
+CHILD_SHIFT, CUT_SHIFT, ONE = np.uint64(40), np.uint64(16), np.uint64(1)
+FEATURES = np.uint64(2**15 - 1)
 
 
 @njit(cache=True, nogil=True)
-def send_together(root, left, feature, threshold, flat, first, d, at):
-    """Write to ``at`` (16,) where 16 complete states from row ``first`` of ``flat`` (n * d,) end."""
+def encode_states(states, cuts, starts, grid, scales, codes):
+    """Write the number of cuts below each value to ``codes`` (n, d), `MISSING` for NaN.
+
+    ``cuts`` are ascending, one feature after the other, feature j's from ``starts[j]`` on. ``grid[j, g]`` is the first
+    cut of feature j in cell g or later; a value's cell is the whole part of its distance from the first cut times the scale.
+    """
+    for j in range(min(states.shape[1], codes.shape[1])):  # later features are in no split, or set apart
+        start, n_cuts = starts[j], starts[j + 1] - starts[j]
+        for i in range(len(states)):
+            x = states[i, j]
+            if x != x:
+                codes[i, j] = MISSING
+            elif n_cuts == 0 or x <= cuts[start]:
+                codes[i, j] = 0
+            elif x > cuts[start + n_cuts - 1]:
+                codes[i, j] = n_cuts
+            else:
+                cell = np.int64((x - cuts[start]) * scales[j])
+                code, length = np.int64(grid[j, cell]), np.int64(grid[j, cell + 1] - grid[j, cell])
+                while length > 0:
+                    half = length // 2
+                    if cuts[start + code + half] < x:
+                        code += half + 1
+                        length -= half + 1
+                    else:
+                        length = half
+                codes[i, j] = code
+
+
+@njit(cache=True, nogil=True)
+def send_together(nodes, root, codes, starts, at):
+    """Write to ``at`` (8,) the node, counted from the root, where the states end whose ``codes`` begin at ``starts`` (8,)."""
     for k in range(TOGETHER):
-        at[k] = root
-    moving = np.int32(1)
+        at[k] = np.uint64(0)
+    moving = ONE
     while moving:
         for _ in range(STEPS):
             for k in range(TOGETHER):
-                i = at[k]
-                at[k] = left[i] + np.int32(flat[(first + k) * d + feature[i]] > threshold[i])
-        moving = np.int32(0)
+                node = nodes[root + at[k]]
+                code = np.uint64(codes[starts[k] + ((node >> ONE) & FEATURES)])
+                shifted = (code + (node & ONE)) & LARGEST
+                at[k] = (node >> CHILD_SHIFT) + np.uint64(shifted > ((node >> CUT_SHIFT) & LARGEST))
+        moving = np.uint64(0)
         for k in range(TOGETHER):
-            moving |= np.int32(left[at[k]] != at[k])
+            moving |= (nodes[root + at[k]] >> CHILD_SHIFT) ^ at[k]
 
 
 @njit(cache=True, nogil=True)
-def send_one(root, left, feature, threshold, missing_right, state):
-    """Return where one state (d,) ends, which may have missing values; those go right where 1 says so."""
-    node = root
-    while left[node] != node:
-        x = state[feature[node]]
-        node = left[node] + (np.int32(x > threshold[node]) if x == x else missing_right[node])
-    return node
+def eight_rows(first, d, starts):
+    """Write to ``starts`` (8,) where the codes of eight rows begin."""
+    for k in range(TOGETHER):
+        starts[k] = np.uint64((first + k) * d)
 
 
 @njit(cache=True, nogil=True)
-def find_leaves(roots, left, feature, threshold, missing_right, number, states, complete, leaves):
-    """Write the leaf of each state (n, d) in each tree to ``leaves`` (T, n); leaves are numbered through the forest."""
-    n, d = states.shape
-    flat = states.ravel()
-    n_together = n - n % TOGETHER if complete else 0
-    at = np.empty(TOGETHER, dtype=np.int32)
+def find_leaves(nodes, roots, number, codes, leaves):
+    """Write the leaf of each row of ``codes`` (n, d) in each tree to ``leaves`` (T, n); n is a multiple of eight."""
+    n, d = codes.shape
+    flat, starts, at = codes.ravel(), np.empty(TOGETHER, dtype=np.uint64), np.empty(TOGETHER, dtype=np.uint64)
     for t in range(len(roots)):
-        for first in range(0, n_together, TOGETHER):
-            send_together(roots[t], left, feature, threshold, flat, first, d, at)
+        root = np.uint64(roots[t])
+        for first in range(0, n, TOGETHER):
+            eight_rows(first, d, starts)
+            send_together(nodes, root, flat, starts, at)
             for k in range(TOGETHER):
-                leaves[t, first + k] = number[at[k]]
-        for i in range(n_together, n):
-            leaves[t, i] = number[send_one(roots[t], left, feature, threshold, missing_right, states[i])]
+                leaves[t, first + k] = number[root + at[k]]
 
 
 @njit(cache=True, nogil=True)
-def add_values(roots, left, feature, threshold, missing_right, number, values, states, complete, out):
-    """Add the ``values`` (l, m) of each state's leaf in every tree to ``out`` (n, m)."""
-    n, d = states.shape
+def add_values(nodes, roots, number, codes, values, out):
+    """Add the ``values`` (l, m) of each row's leaf in every tree to ``out`` (n, m); n is a multiple of eight."""
+    n, d = codes.shape
     m = values.shape[1]
-    flat = states.ravel()
-    n_together = n - n % TOGETHER if complete else 0
-    at = np.empty(TOGETHER, dtype=np.int32)
+    flat, starts, at = codes.ravel(), np.empty(TOGETHER, dtype=np.uint64), np.empty(TOGETHER, dtype=np.uint64)
     for t in range(len(roots)):
-        for first in range(0, n_together, TOGETHER):
-            send_together(roots[t], left, feature, threshold, flat, first, d, at)
+        root = np.uint64(roots[t])
+        for first in range(0, n, TOGETHER):
+            eight_rows(first, d, starts)
+            send_together(nodes, root, flat, starts, at)
             for k in range(TOGETHER):
+                leaf = number[root + at[k]]
                 for o in range(m):
-                    out[first + k, o] += values[number[at[k]], o]
-        for i in range(n_together, n):
-            leaf = number[send_one(roots[t], left, feature, threshold, missing_right, states[i])]
-            for o in range(m):
-                out[i, o] += values[leaf, o]
+                    out[first + k, o] += values[leaf, o]
+
+
+@njit(cache=True, nogil=True)
+def last_actions(left, feature, threshold, roots, last):
+    """Write to ``last`` (nodes,) the largest value of the last feature, an action's number, that can come to each node.
+
+    A parent stands before its children, and whoever comes to a node with a number comes to it with all smaller ones that
+    pass the same cuts on the left.
+    """
+    action = feature.max()
+    for t in range(len(roots)):
+        last[roots[t]] = np.inf
+    for i in range(len(left)):
+        if left[i] != i:
+            below = min(last[i], threshold[i]) if feature[i] == action else last[i]
+            last[left[i]], last[left[i] + 1] = below, last[i]
+
+
+@njit(cache=True, nogil=True)
+def find_leaves_of_actions(nodes, roots, number, last, action_codes, codes, leaves):
+    """Write the leaf of each row of ``codes`` (n, d) with each action in each tree to ``leaves`` (A, T, n).
+
+    The last column belongs to the action, whose code is in ``action_codes`` (A,). Few splits ask for the action, so that
+    most leaves serve several: after action a comes the first that its leaf does not serve, ``last`` of the leaf plus one.
+    """
+    n, d = codes.shape
+    n_actions = len(action_codes)
+    flat, starts, at = codes.ravel(), np.empty(TOGETHER, dtype=np.uint64), np.empty(TOGETHER, dtype=np.uint64)
+    pending, action = np.empty(n + TOGETHER, dtype=np.int64), np.empty(n, dtype=np.int64)
+    for t in range(len(roots)):
+        root = np.uint64(roots[t])
+        n_pending = n
+        for i in range(n):
+            pending[i], action[i], codes[i, d - 1] = i, 0, action_codes[0]
+        while n_pending > 0:
+            n_kept = 0
+            for k in range(TOGETHER):  # the last eight may be the same row several times
+                pending[n_pending + k] = pending[n_pending - 1]
+            for first in range(0, n_pending, TOGETHER):
+                for k in range(TOGETHER):
+                    starts[k] = np.uint64(pending[first + k] * d)
+                send_together(nodes, root, flat, starts, at)
+                for k in range(min(TOGETHER, n_pending - first)):
+                    i, node = pending[first + k], root + at[k]
+                    a = action[i]
+                    while a < n_actions and a <= last[node]:
+                        leaves[a, t, i] = number[node]
+                        a += 1
+                    if a < n_actions:
+                        action[i], codes[i, d - 1] = a, action_codes[a]
+                        pending[n_kept] = i
+                        n_kept += 1
+            n_pending = n_kept
+
+
+@njit(cache=True, nogil=True)
+def send_each(roots, left, feature, threshold, missing_right, number, states, leaves):
+    """Write the leaf of each state (n, d) in each tree to ``leaves`` (T, n), without codes: for few states."""
+    for t in range(len(roots)):
+        for i in range(len(states)):
+            node = roots[t]
+            while left[node] != node:
+                x = states[i, feature[node]]
+                node = left[node] + (np.int32(x > threshold[node]) if x == x else missing_right[node])
+            leaves[t, i] = number[node]
+
+
+@njit(cache=True, nogil=True)
+def sum_of_leaves(leaves, values, out):
+    """Add the ``values`` (l, m) of the ``leaves`` (T, n) to ``out`` (n, m), tree after tree."""
+    for t in range(leaves.shape[0]):
+        for i in range(leaves.shape[1]):
+            for o in range(values.shape[1]):
+                out[i, o] += values[leaves[t, i], o]

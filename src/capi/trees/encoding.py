@@ -59,7 +59,7 @@ def encode(states: Floats, n_jobs: int = 1, *, narrow: bool = True) -> EncodedSt
     starts = np.cumsum([0, *(len(values) for _, values, _ in columns)])
     has_missing = np.array([missing is not None for _, _, missing in columns])
     n_cells = min(max(len(states) // VALUES_A_CELL, 1), 2**16)
-    cells = [_cells(values, n_cells) for _, values, _ in columns]
+    cells = [cells_of(values, n_cells) for _, values, _ in columns]
     return EncodedStates(
         words,
         np.concatenate([values for _, values, _ in columns]),
@@ -71,7 +71,7 @@ def encode(states: Floats, n_jobs: int = 1, *, narrow: bool = True) -> EncodedSt
     )
 
 
-def _cells(values: Floats, n_cells: int) -> tuple[NDArray[np.int32], float]:
+def cells_of(values: Floats, n_cells: int) -> tuple[NDArray[np.int32], float]:
     """Return the first code in each cell of the range (G + 1,), and the number of cells per unit."""
     span = float(values[-1]) - float(values[0]) if len(values) else 0.0
     scale = (n_cells - 0.5) / span if 0 < span < np.inf else 0.0  # so that the largest value is in the last cell

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capi.parallel import in_threads
-from capi.trees import _route, _tree
+from capi.trees import _tree
 from capi.trees.encoding import EncodedStates
+from capi.trees.paths import Paths
 from capi.validation import Floats, Ints
 
 NODE = np.dtype([("threshold", "f8"), ("left", "i4"), ("feature", "i2"), ("missing_left", "u1"), ("unused", "u1")])
 UNLIMITED = 2**31 - 1
-ROWS_AT_ONCE = 8192  # states and a tree stay in the cache together
 
 
 @dataclass(frozen=True)
@@ -74,23 +72,15 @@ class Forest:
 
     def leaves(self, states: Floats, n_jobs: int = 1) -> NDArray[np.int32]:
         """Return the leaf of each state in each tree, numbered through the forest; ``states`` (n, d) -> (T, n)."""
+        return self._paths.leaves(states, n_jobs)
 
-        def of_block(block: Floats) -> NDArray[np.int32]:
-            leaves = np.empty((len(self.trees), len(block)), dtype=np.int32)
-            _route.find_leaves(*self._paths, block, not np.isnan(block).any(), leaves)
-            return leaves
-
-        return np.concatenate(_by_blocks(of_block, states, n_jobs), axis=1)
+    def leaves_of_actions(self, states: Floats, n_actions: int, n_jobs: int = 1) -> NDArray[np.int32]:
+        """Return the leaf of each state with the number of each action as last feature; ``states`` (n, d) -> (A, T, n)."""
+        return self._paths.leaves_of_actions(states, n_actions, n_jobs)
 
     def total(self, values: Floats, states: Floats, n_jobs: int = 1) -> Floats:
         """Return the sum over trees of the ``values`` (l, m) of each state's leaf; ``states`` (n, d) -> (n, m)."""
-
-        def of_block(block: Floats) -> Floats:
-            out = np.zeros((len(block), values.shape[1]))
-            _route.add_values(*self._paths, values, block, not np.isnan(block).any(), out)
-            return out
-
-        return np.concatenate(_by_blocks(of_block, states, n_jobs))
+        return self._paths.total(values, states, n_jobs)
 
     def mean_values(self, states: Floats, n_jobs: int = 1) -> Floats:
         """Return the mean over trees of the means of each state's leaf; ``states`` (n, d) -> (n, m)."""
@@ -111,25 +101,8 @@ class Forest:
         )
 
     @cached_property
-    def _paths(self) -> tuple[Any, ...]:
-        """What the kernels walk on: roots, left children, features, thresholds, whether missing goes right, leaves."""
-        sizes = [len(tree.nodes) for tree in self.trees]
-        roots = np.cumsum([0, *sizes[:-1]])
-        nodes = np.concatenate([tree.nodes for tree in self.trees])
-        first_node, first_leaf = np.repeat(roots, sizes), np.repeat(self.leaf_starts[:-1], sizes)
-        is_leaf = nodes["left"] < 0
-        left = np.where(is_leaf, np.arange(len(nodes)), first_node + nodes["left"])
-        number = np.where(is_leaf, first_leaf - 1 - nodes["left"], 0)
-        missing_right = np.where(is_leaf, 0, 1 - nodes["missing_left"].astype(np.int32))
-        threshold = np.where(is_leaf, np.inf, nodes["threshold"])
-        small = [array.astype(np.int32) for array in (roots, left, nodes["feature"], missing_right, number)]
-        return small[0], small[1], small[2], threshold, small[3], small[4]
-
-
-def _by_blocks(work: Callable[[Floats], Any], states: Floats, n_jobs: int) -> list[Any]:
-    """Return ``work`` of each contiguous piece of ``states`` (n, d) that fits into a core's cache."""
-    x = np.ascontiguousarray(states)
-    return in_threads(work, [x[i : i + ROWS_AT_ONCE] for i in range(0, len(x), ROWS_AT_ONCE)], n_jobs)
+    def _paths(self) -> Paths:
+        return Paths.of([tree.nodes for tree in self.trees], self.leaf_starts)
 
 
 def grow(
