@@ -11,6 +11,7 @@ from numba import njit
 MASK_16 = np.uint64(0xFFFF)
 MASK_32 = np.uint64(0xFFFFFFFF)
 BITS_16, BITS_32, BITS_48 = np.uint64(16), np.uint64(32), np.uint64(48)
+WINDOW = 8  # values that are compared together
 
 
 @njit(cache=True, nogil=True)
@@ -22,31 +23,6 @@ def next_uniform(state):
     x ^= x << np.uint64(17)
     state[0] = x
     return np.float64(x >> np.uint64(11)) * (1.0 / 9007199254740992.0)
-
-
-@njit(cache=True, nogil=True)
-def extremes_of_four(word, first, low, high):
-    """Write the smallest and largest code of four features, from ``first`` on, to ``low`` and ``high`` (d,)."""
-    a, b, c, d = MASK_16, MASK_16, MASK_16, MASK_16
-    e, f, g, h = np.uint64(0), np.uint64(0), np.uint64(0), np.uint64(0)
-    for i in range(len(word)):
-        x = word[i]
-        p, q, r, s = x & MASK_16, (x >> BITS_16) & MASK_16, (x >> BITS_32) & MASK_16, x >> BITS_48
-        a, b, c, d = min(a, p), min(b, q), min(c, r), min(d, s)
-        e, f, g, h = max(e, p), max(f, q), max(g, r), max(h, s)
-    low[first], low[first + 1], low[first + 2], low[first + 3] = a, b, c, d
-    high[first], high[first + 1], high[first + 2], high[first + 3] = e, f, g, h
-
-
-@njit(cache=True, nogil=True)
-def extremes_of_two(word, first, low, high):
-    """Write the smallest and largest code of two features, from ``first`` on, to ``low`` and ``high`` (d,)."""
-    a, b, e, f = MASK_32, MASK_32, np.uint64(0), np.uint64(0)
-    for i in range(len(word)):
-        x = word[i]
-        p, q = x & MASK_32, x >> BITS_32
-        a, b, e, f = min(a, p), min(b, q), max(e, p), max(f, q)
-    low[first], low[first + 1], high[first], high[first + 1] = a, b, e, f
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "nsz"})
@@ -138,31 +114,31 @@ def all_proportional(y, w):
 
 
 @njit(cache=True, nogil=True)
-def sort_sides(word, shift, mask, cut, missing_left, order):
-    """Write to ``order`` the rows that go left, then those that go right; return how many go left, and are missing.
+def divide(word, y, rows, shift, mask, cut, missing_left, new_word, new_y, new_rows, places):
+    """Write the rows that go left to the front of the new arrays and the others to the back, and to ``places`` where each went.
 
-    Each row is written to both ends and only one of them advances, so that no branch is guessed wrong.
+    Return how many go left, and how many are missing. All arrays are moved in one loop: in small nodes, and most are
+    small, starting a loop costs more than running it.
     """
-    a, b, n_missing = np.int64(0), np.int64(len(word) - 1), np.int64(0)
+    front, back, n_missing = np.int64(0), np.int64(len(word) - 1), np.int64(0)
     for i in range(len(word)):
-        code = (word[i] >> shift) & mask
+        x = word[i]
+        code = (x >> shift) & mask
         missing = np.int64(code == mask)
         left = np.int64(code <= cut) | (missing & missing_left)
-        order[a] = i
-        order[b] = i
-        a += left
-        b -= 1 - left
+        place = front if left else back
+        new_word[place], new_y[place], new_rows[place], places[i] = x, y[i], rows[i], place
+        front += left
+        back -= 1 - left
         n_missing += missing
-    return a, n_missing
+    return front, n_missing
 
 
 @njit(cache=True, nogil=True)
-def reorder(values, order, scratch):
-    """Put ``values`` into ``order``, by way of ``scratch``."""
+def place(values, places, new_values):
+    """Put ``values`` where their rows went."""
     for i in range(len(values)):
-        scratch[i] = values[order[i]]
-    for i in range(len(values)):
-        values[i] = scratch[i]
+        new_values[places[i]] = values[i]
 
 
 @njit(cache=True, nogil=True)
@@ -171,7 +147,9 @@ def draw_cuts(n_features, features, values, value_starts, grid, scales, low, hig
 
     The code is the largest whose value is at most the threshold. ``grid[j, g]`` is the first code of feature j whose
     value lies in cell g or later; the cell of a value is the whole part of its distance from the smallest times the scale.
-    These tables do not fit into the nearest cache. In loops of their own the look-ups of all features wait together.
+    These tables do not fit into the nearest cache. In loops of their own the look-ups of all features wait together, and
+    comparing all values of a window takes less time than guessing where among them to go on. Behind each feature's values
+    stand `WINDOW` infinite ones.
     """
     for t in range(n_features):
         j = features[t]
@@ -182,17 +160,24 @@ def draw_cuts(n_features, features, values, value_starts, grid, scales, low, hig
             threshold[j] = below
     for t in range(n_features):
         j = features[t]
-        cell = np.int64((threshold[j] - values[value_starts[j]]) * scales[j])
-        low[j] = max(np.int64(low[j]), grid[j, cell] - 1)
+        cell = np.int64((threshold[j] - values[value_starts[j]]) * scales[j]) if scales[j] > 0.0 else 0
+        low[j] = max(np.int64(low[j]) + 1, grid[j, cell])
         high[j] = min(np.int64(high[j]), grid[j, cell + 1])
     for t in range(n_features):
         j = features[t]
-        code, length = np.int64(low[j]), np.int64(high[j]) - np.int64(low[j])
-        while length > 1:
+        x, start = threshold[j], value_starts[j]
+        at, length = start + np.int64(low[j]), np.int64(high[j]) - np.int64(low[j])
+        while length > 2 * WINDOW:
             half = length // 2
-            code += half * np.int64(values[value_starts[j] + code + half] <= threshold[j])
+            at += half * np.int64(values[at + half - 1] <= x)
             length -= half
-        cut[j] = code
+        n_below = np.int64(WINDOW)
+        while n_below == WINDOW:
+            n_below = np.int64(0)
+            for i in range(WINDOW):
+                n_below += np.int64(values[at + i] <= x)
+            at += n_below
+        cut[j] = at - start - 1
 
 
 @njit(cache=True, nogil=True)

@@ -38,7 +38,7 @@ def encode_states(states, cuts, starts, grid, scales, codes):
             elif x > cuts[start + n_cuts - 1]:
                 codes[i, j] = n_cuts
             else:
-                cell = np.int64((x - cuts[start]) * scales[j])
+                cell = np.int64((x - cuts[start]) * scales[j]) if scales[j] > 0.0 else 0
                 code, length = np.int64(grid[j, cell]), np.int64(grid[j, cell + 1] - grid[j, cell])
                 while length > 0:
                     half = length // 2

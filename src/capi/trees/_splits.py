@@ -9,8 +9,6 @@ from numba import njit
 
 from capi.trees._grow import (
     draw_cuts,
-    extremes_of_four,
-    extremes_of_two,
     is_better,
     known_extremes,
     missing_sum,
@@ -19,6 +17,7 @@ from capi.trees._grow import (
     sums_of_four,
     sums_of_two,
 )
+from capi.trees._lanes import extremes_of_four, extremes_of_two
 
 NO_SPLIT = -1.0
 
@@ -82,11 +81,12 @@ def random_cuts(
     weighted = len(w) > 0
     per_word = 64 // bits
     mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
+    n_rows, first = words.shape[1], words.ctypes.data + 8 * start
     for k in range(words.shape[0]):
         if bits == 16:
-            extremes_of_four(words[k, start:end], k * per_word, low, high)
+            extremes_of_four(first + 8 * k * n_rows, n, low.ctypes.data + 32 * k, high.ctypes.data + 32 * k)
         else:
-            extremes_of_two(words[k, start:end], k * per_word, low, high)
+            extremes_of_two(first + 8 * k * n_rows, n, low.ctypes.data + 16 * k, high.ctypes.data + 16 * k)
 
     n_tried, n_cut, n_drawn = 0, 0, 0  # candidates stand in front in ``order``, those with something to cut first
     while n_tried < n_candidates and n_drawn < d:

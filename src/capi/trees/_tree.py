@@ -1,6 +1,7 @@
 """The kernel that grows one tree, from the pieces in `_grow` and `_splits`.
 
-Rows of a node stand side by side, [start, end) in every array, and splitting a node reorders that stretch:
+Rows of a node stand side by side, [start, end) in every array. There are two copies of each array: nodes at even depth
+have their rows in the first, and splitting a node writes its stretch to the other one:
 
     start            middle            end
       | left left left | right right ... |
@@ -9,7 +10,7 @@ Rows of a node stand side by side, [start, end) in every array, and splitting a 
 import numpy as np
 from numba import njit
 
-from capi.trees._grow import all_equal, all_proportional, plain_sum, reorder, sort_sides
+from capi.trees._grow import all_equal, all_proportional, divide, place, plain_sum
 from capi.trees._splits import NO_SPLIT, all_best_cuts, random_cuts, set_five
 
 
@@ -87,17 +88,18 @@ def grow_tree(
 ):
     """Grow one tree; return the number of its nodes and of its leaves.
 
-    ``words`` (W, n), ``y`` (m, n), ``w`` (n,) or (0,) and ``rows`` (n,) are reordered in place. ``nodes`` and ``above``
+    ``words`` (2, W, n), ``y`` (2, m, n), ``w`` (2, n) or (2, 0) and ``rows`` (2, n) are given in their first halves and used
+    up. ``nodes`` and ``above``
     (2n - 1,), ``sums`` (n, m), ``weights`` and ``counts`` (n,) by leaf, and ``leaf_of_row`` (n,) are written.
     """
-    n, m, d = words.shape[1], y.shape[0], len(has_missing)
-    n_lanes = words.shape[0] * (64 // bits)
+    n, m, d = words.shape[2], y.shape[1], len(has_missing)
+    n_lanes = words.shape[1] * (64 // bits)
     mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
     low, high, cut = np.empty(n_lanes, np.uint64), np.empty(n_lanes, np.uint64), np.zeros(n_lanes, np.uint64)
     cut_sums, cut_counts = np.empty((m + 1, n_lanes)), np.empty(n_lanes, np.int64)
     scratch = (low, high, cut, cut_sums, cut_counts, np.zeros(n_lanes, np.int64), np.empty(n_lanes))
-    sides = np.empty(n, dtype=np.int32)
-    spare_words, spare_floats, spare_rows = np.empty(n, np.uint64), np.empty(n), np.empty(n, np.int32)
+    places = np.empty(n, dtype=np.int32)
+    weighted = w.shape[1] > 0
     keys = np.empty(n if best_cuts else 0, dtype=np.uint64)
     order = np.arange(d)
     total, left, missing = np.empty(m), np.empty(m), np.empty(m)
@@ -110,17 +112,18 @@ def grow_tree(
     while True:
         for p in range(n_made):
             node, start, end, depth = made[p, 0], made[p, 1], made[p, 2], made[p, 3]
-            weight = node_sums(y, w, start, end, total)
+            here = depth % 2
+            weight = node_sums(y[here], w[here], start, end, total)
             best[0] = NO_SPLIT
             if can_split(end - start, depth, min_split, min_leaf, max_depth) and not is_pure(
-                y, w, start, end, total, policy
+                y[here], w[here], start, end, total, policy
             ):
                 tie = 1e-12 * total.sum() if policy else 0.0
                 if best_cuts:
                     all_best_cuts(
-                        words,
-                        y,
-                        w,
+                        words[here],
+                        y[here],
+                        w[here],
                         start,
                         end,
                         values,
@@ -143,9 +146,9 @@ def grow_tree(
                     )
                 else:
                     random_cuts(
-                        words,
-                        y,
-                        w,
+                        words[here],
+                        y[here],
+                        w[here],
                         start,
                         end,
                         values,
@@ -170,7 +173,7 @@ def grow_tree(
                     )
             if best[0] == NO_SPLIT:
                 n_leaves = close_leaf(
-                    node, start, end, total, weight, rows, nodes, sums, weights, counts, leaf_of_row, n_leaves
+                    node, start, end, total, weight, rows[here], nodes, sums, weights, counts, leaf_of_row, n_leaves
                 )
                 continue
             if n_open == len(open_nodes):
@@ -205,29 +208,41 @@ def grow_tree(
         open_nodes[chosen] = open_nodes[n_open]
         open_splits[chosen] = open_splits[n_open]
         n_made = 0
+        here, there = depth % 2, 1 - depth % 2
         if full:  # no room for one more leaf
-            weight = node_sums(y, w, start, end, total)
+            weight = node_sums(y[here], w[here], start, end, total)
             n_leaves = close_leaf(
-                node, start, end, total, weight, rows, nodes, sums, weights, counts, leaf_of_row, n_leaves
+                node, start, end, total, weight, rows[here], nodes, sums, weights, counts, leaf_of_row, n_leaves
             )
             continue
 
-        word, shift = words[feature * bits // 64, start:end], np.uint64(feature * bits % 64)
-        sorted_rows = sides[: end - start]
-        n_left, n_missing = sort_sides(word, shift, mask, cut_code, missing_left, sorted_rows)
+        k = feature * bits // 64
+        n_left, n_missing = divide(
+            words[here, k, start:end],
+            y[here, 0, start:end],
+            rows[here, start:end],
+            np.uint64(feature * bits % 64),
+            mask,
+            cut_code,
+            missing_left,
+            words[there, k, start:end],
+            y[there, 0, start:end],
+            rows[there, start:end],
+            places,
+        )
         middle = start + n_left
         if n_missing == 0:
             missing_left = np.int64(2 * n_left >= end - start)  # it saw none: they go to the larger side
         if can_split(n_left, depth + 1, min_split, min_leaf, max_depth) or can_split(
             end - middle, depth + 1, min_split, min_leaf, max_depth
         ):
-            for k in range(words.shape[0]):  # children that cannot split need no codes
-                reorder(words[k, start:end], sorted_rows, spare_words)
-        for o in range(m):
-            reorder(y[o, start:end], sorted_rows, spare_floats)
-        if len(w) > 0:
-            reorder(w[start:end], sorted_rows, spare_floats)
-        reorder(rows[start:end], sorted_rows, spare_rows)
+            for i in range(words.shape[1]):  # children that cannot split need no codes
+                if i != k:
+                    place(words[here, i, start:end], places, words[there, i, start:end])
+        for o in range(1, m):
+            place(y[here, o, start:end], places, y[there, o, start:end])
+        if weighted:
+            place(w[here, start:end], places, w[there, start:end])
 
         nodes[node].feature = feature
         nodes[node].threshold = threshold

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capi.parallel import in_threads
+from capi.trees._grow import WINDOW
 from capi.validation import Bools, Floats, Ints
 
-VALUES_A_CELL = 8  # of the grid, in the mean
+VALUES_A_CELL = 2  # of the grid, in the mean
+PADDING = np.full(WINDOW, np.inf)
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +24,7 @@ class EncodedStates:
     """
 
     words: NDArray[np.uint64]  # (W, n), 64 // bits codes in each
-    values: Floats  # the distinct values of all features, ascending, one feature after the other
+    values: Floats  # the distinct values of all features, ascending, one feature after the other, each with its padding
     value_starts: Ints  # (d + 1,) where each feature's values start
     grid: NDArray[np.int32]  # (d, G + 1) the first code in each of G equal cells of a feature's range: for finding cuts
     scales: Floats  # (d,) cells per unit
@@ -46,27 +49,23 @@ class EncodedStates:
 
 def encode(states: Floats, n_jobs: int = 1, *, narrow: bool = True) -> EncodedStates:
     """Return the ranks of ``states`` (n, d), column by column, in 16 bits if they fit and ``narrow`` asks for it."""
-    columns = in_threads(lambda column: _ranks(np.ascontiguousarray(column)), list(states.T), n_jobs)
-    most = max(len(values) for _, values, _ in columns)
-    bits = 16 if narrow and most < 2**16 else 32
+    n_cells = min(max(len(states) // VALUES_A_CELL, 1), 2**16)
+    columns = in_threads(lambda column: _encode_column(column, n_cells), list(states.T), n_jobs)
+    bits = 16 if narrow and max(column.n_values for column in columns) < 2**16 else 32
     per_word = 64 // bits
     words = np.zeros((-(-len(columns) // per_word), len(states)), dtype=np.uint64)
     missing_code = np.uint64(2**bits - 1)
-    for j, (codes, _, missing) in enumerate(columns):
-        if missing is not None:
-            codes[missing] = missing_code
-        words[j // per_word] |= codes << np.uint64((j % per_word) * bits)
-    starts = np.cumsum([0, *(len(values) for _, values, _ in columns)])
-    has_missing = np.array([missing is not None for _, _, missing in columns])
-    n_cells = min(max(len(states) // VALUES_A_CELL, 1), 2**16)
-    cells = [cells_of(values, n_cells) for _, values, _ in columns]
+    for j, column in enumerate(columns):
+        if column.missing is not None:
+            column.codes[column.missing] = missing_code
+        words[j // per_word] |= column.codes << np.uint64((j % per_word) * bits)
     return EncodedStates(
         words,
-        np.concatenate([values for _, values, _ in columns]),
-        starts,
-        np.stack([grid for grid, _ in cells]),
-        np.array([scale for _, scale in cells]),
-        has_missing,
+        np.concatenate([column.values for column in columns]),
+        np.cumsum([0, *(len(column.values) for column in columns)]),
+        np.stack([column.grid for column in columns]),
+        np.array([column.scale for column in columns]),
+        np.array([column.missing is not None for column in columns]),
         bits,
     )
 
@@ -81,8 +80,19 @@ def cells_of(values: Floats, n_cells: int) -> tuple[NDArray[np.int32], float]:
     return np.searchsorted(cells, np.arange(n_cells + 1)).astype(np.int32), scale
 
 
-def _ranks(column: Floats) -> tuple[NDArray[np.uint64], Floats, Bools | None]:
-    """Return codes (n,), the distinct values, and where values are missing (None if nowhere)."""
+class _Column(NamedTuple):
+    """One feature of `EncodedStates`, its codes still in words of their own."""
+
+    codes: NDArray[np.uint64]  # (n,), not yet those of missing values
+    missing: Bools | None  # (n,); None if nowhere
+    values: Floats
+    n_values: int
+    grid: NDArray[np.int32]
+    scale: float
+
+
+def _encode_column(states: Floats, n_cells: int) -> _Column:
+    column = np.ascontiguousarray(states)
     order = np.argsort(column)
     ordered = column[order]
     n_known = len(ordered) - int(np.isnan(ordered).sum())  # NaN sorts to the end
@@ -91,4 +101,5 @@ def _ranks(column: Floats) -> tuple[NDArray[np.uint64], Floats, Bools | None]:
     codes = np.zeros(len(column), dtype=np.uint64)
     codes[order[:n_known]] = np.cumsum(first) - 1
     missing = np.isnan(column) if n_known < len(column) else None
-    return codes, known[first], missing
+    values = known[first]
+    return _Column(codes, missing, np.append(values, PADDING), len(values), *cells_of(values, n_cells))

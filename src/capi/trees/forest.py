@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,6 +106,13 @@ class Forest:
         return Paths.of([tree.nodes for tree in self.trees], self.leaf_starts)
 
 
+def _twice(array: NDArray[Any]) -> NDArray[Any]:
+    """Return room for two, the first of them a copy."""
+    room = np.empty((2, *array.shape), dtype=array.dtype)
+    room[0] = array
+    return room
+
+
 def grow(
     states: EncodedStates,
     outputs: Floats,
@@ -131,10 +139,10 @@ def grow(
         sums, leaf_weights, counts = np.empty((n, m)), np.empty(n), np.empty(n, dtype=np.int64)
         leaf_of_row = np.empty(n, dtype=np.int32)
         n_nodes, n_leaves = _tree.grow_tree(
-            states.words.copy(),
-            by_output.copy(),
-            w.copy(),
-            np.arange(n, dtype=np.int32),
+            _twice(states.words),
+            _twice(by_output),
+            _twice(w),
+            _twice(np.arange(n, dtype=np.int32)),
             states.values,
             states.value_starts,
             states.grid,
