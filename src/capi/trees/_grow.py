@@ -126,7 +126,7 @@ def divide(word, y, rows, shift, mask, cut, missing_left, new_word, new_y, new_r
         code = (x >> shift) & mask
         missing = np.int64(code == mask)
         left = np.int64(code <= cut) | (missing & missing_left)
-        place = front if left else back
+        place = back + left * (front - back)  # a branch would be guessed wrong every other time
         new_word[place], new_y[place], new_rows[place], places[i] = x, y[i], rows[i], place
         front += left
         back -= 1 - left
