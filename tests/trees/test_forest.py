@@ -2,9 +2,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numba import njit
 
 import naive
-from capi.trees import forest
+from capi.trees import _lanes, forest, paths
 from capi.trees.encoding import encode
 from capi.trees.forest import Forest, Growth
 
@@ -164,13 +165,17 @@ def test_more_values_than_sixteen_bits_hold():
     assert tree.nodes["threshold"][0] == 68_999.5
 
 
-@pytest.mark.parametrize("n", [1, 15, 16, 17, 100, 20_000])
+@pytest.mark.parametrize("n", [1, 63, 64, 71, 100, 20_000])
 @pytest.mark.parametrize("missing", [False, True])
 def test_states_are_sent_down_as_the_nodes_say(n, missing):
     """Together or one by one, in one block or several: the leaf is that of a plain walk."""
     X, Y, _ = problem(4, False, missing=True, n=200)
     grown = forest.grow(encode(X), Y, replace(VALUE, n_trees=3), np.random.default_rng(0))
     states = np.random.default_rng(n).uniform(0, 6, size=(n, 5))
+    states[::2] = np.where(states[::2] > 3, np.ceil(states[::2]), states[::2])
+    cuts = grown.trees[0].nodes
+    states[: len(cuts), 1] = cuts["threshold"][:n]  # exactly on a cut is left, beyond all of them is legal
+    states[-1] = [-np.inf, np.inf, 1e300, -1e300, 0.0]
     if missing:
         states[::3, 1] = np.nan
     found = grown.leaves(states)
@@ -185,3 +190,59 @@ def test_states_are_sent_down_as_the_nodes_say(n, missing):
             assert found[t, i] == grown.leaf_starts[t] - 1 - node["left"]
         means += grown.means[found[t]] / 3
     np.testing.assert_allclose(grown.mean_values(states, 2), means)
+
+
+def test_nodes_too_large_for_their_bits_are_walked_one_by_one(monkeypatch):
+    X, Y, _ = problem(4, False, missing=True, n=200)
+    grown = forest.grow(encode(X), Y, replace(VALUE, n_trees=3), np.random.default_rng(0))
+    expected = grown.leaves(X), grown.mean_values(X)
+    monkeypatch.setattr(paths, "MOST_NODES", 4)
+    monkeypatch.setattr(paths.Paths, "_coded", None)  # whoever asks for codes now, fails
+    again = Forest(grown.trees)
+    np.testing.assert_array_equal(again.leaves(X), expected[0])
+    np.testing.assert_array_equal(again.mean_values(X), expected[1])
+
+
+@pytest.mark.parametrize("n", [10, 1000])
+@pytest.mark.parametrize("matters", [False, True], ids=["no split asks for it", "it matters"])
+def test_states_with_every_action_go_where_each_of_them_goes(n, matters):
+    rng = np.random.default_rng(0)
+    X, actions = rng.normal(size=(500, 3)), rng.integers(5, size=500) if matters else np.zeros(500, dtype=int)
+    y = X[:, :1] + np.sin(actions)[:, None]
+    inputs = np.column_stack([X, actions.astype(float)])
+    grown = forest.grow(encode(inputs), y, replace(VALUE, n_trees=4), rng)
+    states = rng.normal(size=(n, 3))
+    together = grown.leaves_of_actions(states, 5, 2)
+    values = grown.mean_values_of_actions(states, 5, 2)
+    for a in range(5):
+        alone = np.column_stack([states, np.full(n, float(a))])
+        np.testing.assert_array_equal(together[a], grown.leaves(alone))
+        np.testing.assert_allclose(values[:, a], grown.mean_values(alone)[:, 0])
+
+
+@pytest.mark.parametrize("bits", [16, 32])
+@pytest.mark.parametrize("n", [1, 7, 8, 9, 50])
+def test_extreme_codes(bits, n):
+    per_word = 64 // bits
+    codes = np.random.default_rng(n).integers(0, 2**bits, size=(n, per_word), dtype=np.uint64)
+    words = sum(codes[:, k] << np.uint64(k * bits) for k in range(per_word))
+    low, high = np.zeros(per_word, dtype=np.uint64), np.zeros(per_word, dtype=np.uint64)
+    extremes = {16: _lanes.extremes_of_four, 32: _lanes.extremes_of_two}[bits]
+
+    @njit
+    def run(words, low, high):
+        extremes(words.ctypes.data, len(words), low.ctypes.data, high.ctypes.data)
+
+    run(words, low, high)
+    np.testing.assert_array_equal(low, codes.min(axis=0))
+    np.testing.assert_array_equal(high, codes.max(axis=0))
+
+
+def test_cuts_are_found_among_values_that_crowd():
+    """One cell of the search grid may hold nearly all values, or a cut lie above the largest of many equal ones."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack(
+        [rng.lognormal(sigma=9, size=3000), np.append(rng.normal(size=2999), 1e12), rng.integers(0, 2, 3000)]
+    )
+    for tree in grow(encode(X), rng.normal(size=(3000, 1)), Growth(n_trees=5), np.random.default_rng(1)):
+        np.testing.assert_array_equal(leaves(tree, X), tree.leaf_of_row)

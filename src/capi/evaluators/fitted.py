@@ -55,12 +55,11 @@ class _ForestModel:
 
     def predict_actions(self, states: Floats, n_actions: int) -> Floats:
         """Return the mean over trees with each action's number as last input; ``states`` (n, d) -> (n, A)."""
-        leaves = self.known[id(states)][1] if id(states) in self.known else None
-        if leaves is None:
-            leaves = self.forest.leaves_of_actions(states, n_actions, self.n_jobs)
-            if self.remembers and is_fixed(states):
-                self.known[id(states)] = states, leaves
-        return np.stack(in_threads(self._mean, list(leaves), self.n_jobs), axis=1)
+        if not self.remembers or not is_fixed(states):
+            return self.forest.mean_values_of_actions(states, n_actions, self.n_jobs)
+        if id(states) not in self.known:
+            self.known[id(states)] = states, self.forest.leaves_of_actions(states, n_actions, self.n_jobs)
+        return np.stack(in_threads(self._mean, list(self.known[id(states)][1]), self.n_jobs), axis=1)
 
     def _mean(self, leaves: NDArray[np.int32]) -> Floats:
         """Return the mean over trees of the means of ``leaves`` (T, n) -> (n,)."""

@@ -1,7 +1,7 @@
 """Smallest and largest codes of a stretch of words, eight words at a time.
 
 Compilers do not see that the codes in a word can be compared where they are, so that this one loop is spelled out
-in vector instructions, which LLVM translates for whatever machine it is on. `tests/naive.py` has its slow twin.
+in vector instructions, which LLVM translates for whatever machine it is on.
 """
 
 from collections.abc import Callable

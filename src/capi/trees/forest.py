@@ -79,6 +79,10 @@ class Forest:
         """Return the leaf of each state with the number of each action as last feature; ``states`` (n, d) -> (A, T, n)."""
         return self._paths.leaves_of_actions(states, n_actions, n_jobs)
 
+    def mean_values_of_actions(self, states: Floats, n_actions: int, n_jobs: int = 1) -> Floats:
+        """Return the mean over trees of each state with each action's number as last feature; (n, d) -> (n, A)."""
+        return self._paths.total_of_actions(self.means[:, 0], states, n_actions, n_jobs) / len(self.trees)
+
     def total(self, values: Floats, states: Floats, n_jobs: int = 1) -> Floats:
         """Return the sum over trees of the ``values`` (l, m) of each state's leaf; ``states`` (n, d) -> (n, m)."""
         return self._paths.total(values, states, n_jobs)

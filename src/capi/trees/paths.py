@@ -61,6 +61,27 @@ class Paths:
 
     def leaves_of_actions(self, states: Floats, n_actions: int, n_jobs: int) -> NDArray[np.int32]:
         """Return the leaf of each state with each action's number behind it; ``states`` (n, d) -> (A, T, n)."""
+        return np.concatenate(self._by_blocks(*self._ways_of_actions(states, n_actions), states, n_jobs), axis=2)
+
+    def total_of_actions(self, values: Floats, states: Floats, n_actions: int, n_jobs: int) -> Floats:
+        """Return the sum over trees of the ``values`` (l,) of the leaves of each state and action; (n, d) -> (n, A)."""
+
+        def summed(find: Callable[[Any], NDArray[np.int32]]) -> Callable[[Any], Floats]:
+            def of_block(block: Any) -> Floats:
+                out = np.zeros((len(block), n_actions))
+                for a, leaves in enumerate(find(block)):
+                    _route.sum_of_leaves(leaves, values[:, None], out[:, a : a + 1])
+                return out
+
+            return of_block
+
+        by_value, by_code = self._ways_of_actions(states, n_actions)
+        return np.concatenate(self._by_blocks(summed(by_value), summed(by_code), states, n_jobs))
+
+    def _ways_of_actions(
+        self, states: Floats, n_actions: int
+    ) -> tuple[Callable[[Floats], NDArray[np.int32]], Callable[[NDArray[np.uint32]], NDArray[np.int32]]]:
+        """Return what finds the leaves (A, T, n) of a block of states, and of their codes."""
         d = states.shape[1]
 
         def with_action(block: Floats, action: int) -> Floats:
@@ -74,21 +95,16 @@ class Paths:
             if codes.shape[1] <= d:  # no split asks for the action
                 _route.find_leaves(self._coded.nodes, self.roots, self.number, codes, leaves[0])
                 leaves[1:] = leaves[0]
-            else:
-                actions = with_action(np.zeros((n_actions, d)), 0)
-                actions[:, d] = np.arange(n_actions)
-                _route.find_leaves_of_actions(
-                    self._coded.nodes,
-                    self.roots,
-                    self.number,
-                    self._last_actions,
-                    self._coded.codes(actions)[:, d],
-                    codes,
-                    leaves,
-                )
+                return leaves
+            actions = np.zeros((n_actions, d + 1))
+            actions[:, d] = np.arange(n_actions)
+            action_codes = self._coded.codes(actions)[:, d]
+            _route.find_leaves_of_actions(
+                self._coded.nodes, self.roots, self.number, self._last_actions, action_codes, codes, leaves
+            )
             return leaves
 
-        return np.concatenate(self._by_blocks(by_value, by_code, states, n_jobs), axis=2)
+        return by_value, by_code
 
     def total(self, values: Floats, states: Floats, n_jobs: int) -> Floats:
         """Return the sum over trees of the ``values`` (l, m) of each state's leaf; ``states`` (n, d) -> (n, m)."""
@@ -141,28 +157,29 @@ class Paths:
 
     @cached_property
     def _coded(self) -> _CodedNodes:
-        inner = np.flatnonzero(np.isfinite(self.threshold))
         n_features = int(self.feature.max()) + 1
-        by_feature = inner[np.lexsort((self.threshold[inner], self.feature[inner]))]
-        feature, threshold = self.feature[by_feature], self.threshold[by_feature]
-        is_new = np.append(True, (feature[1:] != feature[:-1]) | (threshold[1:] != threshold[:-1]))[: len(inner)]
-        cuts = threshold[is_new]
-        starts = np.searchsorted(feature[is_new], np.arange(n_features + 1))
-        cut = np.full(
-            len(self.left), _route.MISSING - 1, dtype=np.int64
-        )  # an infinite threshold: only missing is above
-        cut[by_feature] = np.cumsum(is_new) - 1 - starts[feature]
+        inner = np.isfinite(self.threshold)  # an infinite threshold: only missing values are above
+        cut = np.full(len(self.left), _route.MISSING - 1, dtype=np.int64)
+        cuts = []
+        for j in range(n_features):
+            nodes = np.flatnonzero(inner & (self.feature == j))
+            distinct, cut[nodes] = np.unique(self.threshold[nodes], return_inverse=True)
+            cuts.append(distinct)
         is_leaf = self.left == np.arange(len(self.left))
         missing_left = np.where(is_leaf, 0, 1 - self.missing_right)
         cut = np.where(is_leaf, _route.MISSING, cut + missing_left)
         child = self.left - np.repeat(self.roots, np.diff(self.roots, append=len(self.left)))
         fields = [array.astype(np.uint64) for array in (child, cut, self.feature, missing_left)]
         shifts = (_route.CHILD_SHIFT, _route.CUT_SHIFT, _route.ONE)
-        nodes = fields[0] << shifts[0] | fields[1] << shifts[1] | fields[2] << shifts[2] | fields[3]
-        n_cells = max(1, int(np.diff(starts).max()) // 2)
-        cells = [cells_of(cuts[starts[j] : starts[j + 1]], n_cells) for j in range(n_features)]
+        coded = fields[0] << shifts[0] | fields[1] << shifts[1] | fields[2] << shifts[2] | fields[3]
+        n_cells = max(1, max(len(of_feature) for of_feature in cuts) // 2)
+        cells = [cells_of(of_feature, n_cells) for of_feature in cuts]
         return _CodedNodes(
-            nodes, cuts, starts, np.stack([grid for grid, _ in cells]), np.array([scale for _, scale in cells])
+            coded,
+            np.concatenate(cuts),
+            np.cumsum([0, *map(len, cuts)]),
+            np.stack([grid for grid, _ in cells]),
+            np.array([scale for _, scale in cells]),
         )
 
 
