@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from capi.errors import InvalidInput
@@ -28,8 +28,28 @@ def available_cores() -> int:
 
 
 def in_threads(work: Callable[[Item], Result], items: Sequence[Item], n_jobs: int) -> list[Result]:
-    """Return ``work(item)`` of each item, done by up to ``n_jobs`` threads."""
+    """Return ``work(item)`` of each item, done by up to ``n_jobs`` threads, of which the caller's is one."""
     if n_jobs <= 1 or len(items) <= 1:
         return [work(item) for item in items]
-    with ThreadPoolExecutor(min(n_jobs, len(items))) as pool:
-        return list(pool.map(work, items))
+    results: dict[int, Result] = {}
+    errors: list[BaseException] = []
+    waiting = iter(range(len(items)))
+
+    def drain() -> None:
+        try:
+            for i in waiting:
+                results[i] = work(items[i])
+        except BaseException as error:  # told to the caller, below
+            errors.append(error)
+            for _ in waiting:  # nobody starts anything more
+                pass
+
+    helpers = [threading.Thread(target=drain) for _ in range(min(n_jobs, len(items)) - 1)]
+    for helper in helpers:
+        helper.start()
+    drain()
+    for helper in helpers:
+        helper.join()
+    if errors:
+        raise errors[0]
+    return [results[i] for i in range(len(items))]

@@ -12,6 +12,7 @@ from capi.parallel import in_threads
 from capi.trees._grow import WINDOW
 from capi.validation import Bools, Floats, Ints
 
+MANY = 20_000  # rows for which threads pay
 VALUES_A_CELL = 2  # of the grid, in the mean
 PADDING = np.full(WINDOW, np.inf)
 
@@ -50,7 +51,9 @@ class EncodedStates:
 def encode(states: Floats, n_jobs: int = 1, *, narrow: bool = True) -> EncodedStates:
     """Return the ranks of ``states`` (n, d), column by column, in 16 bits if they fit and ``narrow`` asks for it."""
     n_cells = min(max(len(states) // VALUES_A_CELL, 1), 2**16)
-    columns = in_threads(lambda column: _encode_column(column, n_cells), list(states.T), n_jobs)
+    columns = in_threads(
+        lambda column: _encode_column(column, n_cells), list(states.T), n_jobs if len(states) >= MANY else 1
+    )
     bits = 16 if narrow and max(column.n_values for column in columns) < 2**16 else 32
     per_word = 64 // bits
     words = np.zeros((-(-len(columns) // per_word), len(states)), dtype=np.uint64)
