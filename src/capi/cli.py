@@ -48,18 +48,24 @@ def root(
 def reproduce(
     name: Annotated[str, typer.Argument(help="; ".join(f"{key}: {what}" for key, what in NAMES.items()))],
     out: Annotated[str | None, typer.Option(help="Folder for the results.", show_default="results/NAME")] = None,
+    full: Annotated[
+        bool, typer.Option("--full/--quick", help="The paper's size, which may take hours, or a few minutes' worth.")
+    ] = False,
 ) -> None:
-    """Run an experiment of the paper; write records, table, claims and figures, and print them."""
+    """Run an experiment of the paper; write records, table, claims and figures, and print them.
+
+    After an interruption the same command goes on behind the runs that were finished.
+    """
     from capi.experiments.driver import reproduce as run_experiment  # noqa: PLC0415  keeps --help quick
 
     try:
-        result = run_experiment(name, f"results/{name}" if out is None else out, _tracked)
+        result = run_experiment(name, f"results/{name}" if out is None else out, "full" if full else "quick", _tracked)
     except KeyboardInterrupt:
-        Console(stderr=True).print("stopped; no file was written or changed.")
+        Console(stderr=True).print("stopped; finished runs are kept, and the same command goes on behind them.")
         raise typer.Exit(130) from None
     console = _console()
-    console.print(_table(f"{name}: loss by iteration", result.headings, result.lines))
-    verdicts = {True: "[green]true[/]", False: "[red]false[/]"}
+    console.print(_table(result.title, result.headings, result.lines))
+    verdicts = {True: "[green]true[/]", False: "[red]false[/]", None: "null"}
     lines = [[escape(key), verdicts[c.holds], escape(_numbers(c.numbers))] for key, c in result.claims.items()]
     console.print(_table("What the paper says", ["claim", "holds", "numbers"], lines, wrap=True))
     for picture in result.figures:
@@ -73,7 +79,7 @@ def _console() -> Console:
 
 
 def _tracked(items: Sequence[Any]) -> Iterable[Any]:
-    return track(items, description="running", console=Console(stderr=True), transient=True)
+    return track(items, description=f"{len(items)} runs", console=Console(stderr=True), transient=True)
 
 
 def _table(title: str, headings: Sequence[str], lines: Sequence[Sequence[str]], wrap: bool = False) -> Table:

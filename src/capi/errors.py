@@ -3,7 +3,8 @@
 Exception
 └── CapiError                  anything capi refuses to do; catch this one
     ├── InvalidInput           an argument, a row or a file breaks a rule (also a ValueError)
-    └── NotFitted              asked for a result before ``fit`` (also an AttributeError)
+    ├── NotFitted              asked for a result before ``fit`` (also an AttributeError)
+    └── SimulationFailed       a simulator raised, or returned what it must not
 """
 
 
@@ -17,3 +18,7 @@ class InvalidInput(CapiError, ValueError):
 
 class NotFitted(CapiError, AttributeError):
     """A learned attribute was asked for before ``fit``."""
+
+
+class SimulationFailed(CapiError, RuntimeError):
+    """A simulator raised an error or broke the contract of a `Domain`; the message says at which step."""

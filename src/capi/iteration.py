@@ -154,7 +154,7 @@ class Learner:
             if history and schema != words:
                 raise InvalidInput(f"features and actions must not change; at k = {iteration.k} they are {schema}.")
             if best is None or score is None or score > best:
-                training = Training(loop.discount, iteration.k + 1, n_rows, _versions())
+                training = Training(loop.discount, iteration.k + 1, n_rows, versions())
                 self.policy_: Policy = described(iteration.policy, schema, training)
                 self.q_: QFunction = iteration.q
                 best = score
@@ -310,7 +310,8 @@ def _score(keep: Any, iteration: Iteration) -> float | None:
     return float(score)
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Return the versions that results depend on."""
     return {"capi": __version__, "numpy": np.__version__}
 
 

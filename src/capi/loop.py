@@ -53,8 +53,10 @@ class Iteration:
     schema: Schema | None  # the words of the round's batch, or of its evaluator's model
 
     def numbers(self) -> dict[str, float]:
-        """Return what is cheap to keep: everything but Q and the policy."""
-        return {"k": self.k, "loss": self.loss, "changed": self.changed, "seconds": self.seconds}
+        """Return what is cheap to keep: everything but Q and the policy, and what Q cost if it was simulated."""
+        simulated = getattr(self.q, "n_transitions", None)
+        cost = {} if simulated is None else {"n_transitions": simulated}
+        return {"k": self.k, "loss": self.loss, "changed": self.changed, "seconds": self.seconds, **cost}
 
 
 def own_states(batch: Transitions) -> StateSample:

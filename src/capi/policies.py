@@ -18,6 +18,7 @@ from capi.validation import (
     as_allowed,
     as_int,
     as_integers,
+    as_share,
     as_state_index,
     as_states,
     check_actions,
@@ -101,6 +102,37 @@ class Uniform:
         mask = as_allowed(allowed, "allowed", shape)
         weight = np.ones(shape) if mask is None else mask.astype(np.float64)
         return weight / weight.sum(axis=1, keepdims=True)
+
+
+@dataclass(frozen=True, eq=False)
+class EpsilonGreedy:
+    """Another policy that, with probability ``epsilon``, takes any (allowed) action instead; for exploring.
+
+    Examples
+    --------
+    >>> EpsilonGreedy(Constant(0, n_actions=2), 0.2).probabilities(np.zeros((1, 1)))
+    array([[0.9, 0.1]])
+    """
+
+    policy: Policy
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        as_share(self.epsilon, "epsilon")
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions, A."""
+        return self.policy.n_actions
+
+    def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
+        """Return the most probable action, the lowest among equals (n,)."""
+        return self.probabilities(states, allowed).argmax(axis=1)
+
+    def probabilities(self, states: Floats, allowed: Bools | None = None) -> Floats:
+        """Return the mixture of the policy and of equal probabilities (n, A)."""
+        exploring = Uniform(self.n_actions).probabilities(states, allowed)
+        return (1 - self.epsilon) * self.policy.probabilities(states, allowed) + self.epsilon * exploring
 
 
 @dataclass(frozen=True, eq=False)

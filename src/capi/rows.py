@@ -28,3 +28,10 @@ def row_sum(table: Floats, factors: NDArray[np.float64]) -> Floats:
 def chosen_entries(table: Floats, columns: Ints) -> Floats:
     """Return the entry of each row that its column names (n,)."""
     return table[np.arange(len(table)), columns]
+
+
+def draw_columns(probabilities: Floats, rng: np.random.Generator) -> Ints:
+    """Return a column for each row, drawn with the row's probabilities (n, A) -> (n,)."""
+    upto = np.cumsum(probabilities, axis=1)
+    target = rng.random(len(upto)) * upto[:, -1]
+    return (upto > target[:, None]).argmax(axis=1)

@@ -58,6 +58,15 @@ def as_states(
     return states
 
 
+def as_domain_step(states: ArrayLike, actions: ArrayLike, *, n_features: int, n_actions: int) -> tuple[Floats, Ints]:
+    """Return complete states (n, d) and the actions taken in them (n,)."""
+    x = as_states(states, n_features=n_features, allow_nan=False)
+    a = as_integers(actions, "actions")
+    check_shape(a, "actions", (len(x),), "states")
+    check_actions(a, n_actions)
+    return x, a
+
+
 def as_finite_step(states: ArrayLike, actions: ArrayLike, n_states: int, n_actions: int) -> tuple[Ints, Ints]:
     """Return finite states (n, 1) and the actions taken in them (n,) as indices."""
     x = as_state_index(states, n_states)

@@ -6,11 +6,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from capi.baselines.finite import ModifiedPolicyIteration, PolicyIteration, ValueIteration
+from capi.baselines.rollouts import DPI, DPICritic
 
 if TYPE_CHECKING:
     from capi.baselines.fitted import FittedQIteration
 
-__all__ = ["FittedQIteration", "ModifiedPolicyIteration", "PolicyIteration", "ValueIteration"]
+__all__ = ["DPI", "DPICritic", "FittedQIteration", "ModifiedPolicyIteration", "PolicyIteration", "ValueIteration"]
 
 _COMPILED = {"FittedQIteration": "capi.baselines.fitted"}
 

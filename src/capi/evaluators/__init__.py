@@ -6,11 +6,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from capi.evaluators.exact import Exact
+from capi.evaluators.rollouts import Rollouts, RolloutsWithCritic
 
 if TYPE_CHECKING:
     from capi.evaluators.fitted import FittedQ
 
-__all__ = ["Exact", "FittedQ"]
+__all__ = ["Exact", "FittedQ", "Rollouts", "RolloutsWithCritic"]
 
 _COMPILED = {"FittedQ": "capi.evaluators.fitted"}
 

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
 from capi.errors import InvalidInput
-from capi.parallel import in_threads, n_threads
+from capi.parallel import n_threads
 from capi.randomness import as_generator
 from capi.rows import row_sum
 from capi.transitions import Transitions
@@ -51,7 +50,7 @@ class _ForestModel:
             return self.forest.mean_values(inputs, self.n_jobs)[:, 0]
         if id(inputs) not in self.known:
             self.known[id(inputs)] = inputs, self.forest.leaves(inputs, self.n_jobs)
-        return self._mean(self.known[id(inputs)][1])
+        return self.forest.mean_of_leaves(self.known[id(inputs)][1], self.n_jobs)
 
     def predict_actions(self, states: Floats, n_actions: int) -> Floats:
         """Return the mean over trees with each action's number as last input; ``states`` (n, d) -> (n, A)."""
@@ -59,21 +58,13 @@ class _ForestModel:
             return self.forest.mean_values_of_actions(states, n_actions, self.n_jobs)
         if id(states) not in self.known:
             self.known[id(states)] = states, self.forest.leaves_of_actions(states, n_actions, self.n_jobs)
-        return np.stack(in_threads(self._mean, list(self.known[id(states)][1]), self.n_jobs), axis=1)
-
-    def _mean(self, leaves: NDArray[np.int32]) -> Floats:
-        """Return the mean over trees of the means of ``leaves`` (T, n) -> (n,)."""
-        means, total = self.forest.means[:, 0], np.zeros(leaves.shape[1])
-        for of_tree in leaves:
-            total += means.take(of_tree)
-        return total / len(self.forest.trees)
+        known = self.known[id(states)][1]
+        return np.stack([self.forest.mean_of_leaves(leaves, self.n_jobs) for leaves in known], axis=1)
 
     def refreshed(self, targets: Floats, weights: Floats | None) -> _ForestModel:
         """Return the same trees with the averages of new targets (n,) in their leaves."""
         weighted = targets if weights is None else weights * targets
-        sums = np.zeros(self.forest.leaf_starts[-1])
-        for leaves in self.forest.leaves_of_rows:
-            sums += np.bincount(leaves, weights=weighted, minlength=len(sums))
+        sums = self.forest.sums_of(weighted, self.n_jobs)
         return _ForestModel(self.forest.with_sums(sums[:, None]), self.n_jobs, self.remembers, self.known)
 
 
@@ -125,8 +116,9 @@ class FittedValues:
 
     def expected(self, states: Floats, probabilities: Floats) -> Floats:
         """Return the mean of Q(x, .) under ``probabilities`` (n, A), asking only for actions that occur (n,)."""
-        if id(states) in self.known:
-            return row_sum(probabilities, self.known[id(states)][1])
+        shares_paths = not self.separate and getattr(self.models[0], "remembers", False) and is_fixed(states)
+        if id(states) in self.known or shares_paths:  # then all actions cost hardly more than one
+            return row_sum(probabilities, self.values(states))
         total = np.zeros(len(states))
         for a in range(self.n_actions):
             p = probabilities[:, a]

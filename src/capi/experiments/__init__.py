@@ -5,4 +5,8 @@ hold) and ``figure.py`` (records -> table, figures, claims; pure functions). `ca
 any of them and writes the same files.
 """
 
-NAMES = {"chain": "1D chain walk, with and without policy approximation error"}
+NAMES = {
+    "chain": "1D chain walk, with and without policy approximation error",
+    "hiv": "HIV treatment, Tree-CAPI against Tree-FQI",
+    "pole": "pole balancing, value-based against rollout-based methods",
+}

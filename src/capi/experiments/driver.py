@@ -5,21 +5,27 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from capi.errors import InvalidInput
 from capi.experiments import NAMES
 from capi.files import result_folder, written_together
+from capi.iteration import versions
+from capi.validation import check_choice
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+Size: TypeAlias = Literal["quick", "full"]
 Record: TypeAlias = dict[str, Any]
 Row: TypeAlias = dict[str, Any]
+
+JOURNAL = ".unfinished.jsonl"  # one line a finished run; gone when all are
 
 
 @dataclass(frozen=True)
@@ -28,15 +34,17 @@ class Claim:
 
     statement: str
     where: str  # in the paper
-    holds: bool
+    holds: bool | None  # None if this size of the experiment cannot decide it
     numbers: dict[str, Any]
 
 
 class Experiment(Protocol):
     """What the three files of an experiment's folder offer together."""
 
-    SETTINGS: Sequence[Mapping[str, Any]]
     COLUMNS: Sequence[str]
+
+    def settings(self, size: Size) -> Sequence[Mapping[str, Any]]:
+        """Return what is run: a few minutes' worth, or what the paper ran."""
 
     def run(self, setting: Mapping[str, Any]) -> Record:
         """Return the record of one setting."""
@@ -44,8 +52,8 @@ class Experiment(Protocol):
     def table(self, records: Sequence[Record]) -> list[Row]:
         """Return the numbers of the figures, one row a point."""
 
-    def summary(self, rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
-        """Return the table's headings and lines for a terminal."""
+    def summary(self, rows: Sequence[Row]) -> tuple[str, list[str], list[list[str]]]:
+        """Return a title, the headings and the lines of a table for a terminal."""
 
     def figures(self, rows: Sequence[Row]) -> dict[str, Figure]:
         """Return the figures by file name."""
@@ -59,6 +67,7 @@ class Result:
     """What an experiment found, and where it was written."""
 
     folder: Path
+    title: str
     headings: list[str]
     lines: list[list[str]]
     claims: dict[str, Claim]
@@ -73,15 +82,23 @@ def load_experiment(name: str) -> Experiment:
     return experiment
 
 
-def reproduce(name: str, out: str | Path, track: Callable[[Sequence[Any]], Iterable[Any]] = iter) -> Result:
+def reproduce(
+    name: str,
+    out: str | Path,
+    size: Size = "quick",
+    track: Callable[[Sequence[Any]], Iterable[Any]] = iter,
+) -> Result:
     """Run all settings of experiment ``name`` and write its files to the folder ``out``.
 
-    ``track`` wraps the sequence of settings, for a progress bar. Existing files of the same names are
-    replaced, all together, after all settings have run.
+    ``track`` wraps the sequence of settings that are to be run, for a progress bar. A run that is finished is kept at
+    once: after an interruption the same call goes on with the others. Existing files of the same names are replaced, all
+    together, after all settings have run.
     """
+    check_choice(size, "size", ("quick", "full"))
     experiment = load_experiment(name)
     folder = result_folder(out)
-    records = [experiment.run(setting) for setting in track(list(experiment.SETTINGS))]
+    settings = [dict(setting) for setting in experiment.settings(size)]
+    records = _with_journal(folder / JOURNAL, settings, experiment.run, track)
     rows, claims = experiment.table(records), experiment.claims(records)
     texts = {
         "records.jsonl": "".join(json.dumps(record) + "\n" for record in records),
@@ -94,7 +111,40 @@ def reproduce(name: str, out: str | Path, track: Callable[[Sequence[Any]], Itera
             places[name].write_text(text, encoding="utf-8", newline="\n")
         for name, figure in figures.items():
             figure.savefig(places[name], format="png", dpi=150, metadata={"Software": None})
+    (folder / JOURNAL).unlink()
     return Result(folder, *experiment.summary(rows), claims, [folder / name for name in figures])
+
+
+def _with_journal(
+    journal: Path,
+    settings: Sequence[Mapping[str, Any]],
+    run: Callable[[Mapping[str, Any]], Record],
+    track: Callable[[Sequence[Any]], Iterable[Any]],
+) -> list[Record]:
+    """Return the record of each setting, from the ``journal`` if it is there, else by running it and noting it down."""
+    keys = [json.dumps([setting, versions()], sort_keys=True) for setting in settings]
+    finished = _finished(journal)
+    missing = [i for i, key in enumerate(keys) if key not in finished]
+    with journal.open("a", encoding="utf-8", newline="\n") as file:
+        file.write("\n" if journal.stat().st_size else "")  # ends a line that an earlier process may have left torn
+        for i in track(missing):
+            finished[keys[i]] = run(settings[i])
+            file.write(json.dumps({"key": keys[i], "record": finished[keys[i]]}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+    return [finished[key] for key in keys]
+
+
+def _finished(journal: Path) -> dict[str, Record]:
+    """Return the records that are noted down, by key; a line that was cut off by a crash is no line."""
+    found: dict[str, Record] = {}
+    for line in journal.read_text(encoding="utf-8").splitlines() if journal.exists() else []:
+        try:
+            entry = json.loads(line)
+            found[entry["key"]] = entry["record"]
+        except (json.JSONDecodeError, KeyError, TypeError):
+            continue
+    return found
 
 
 def _csv(columns: Sequence[str], rows: Sequence[Row]) -> str:

@@ -15,7 +15,7 @@ from capi.policy_spaces.trees import RegretSample
 from capi.trees.forest import Forest, Growth
 from capi.trees.regressor import n_candidates
 from capi.types import Policy, QFunction
-from capi.validation import Bools, Floats, Ints, as_int, as_states
+from capi.validation import Bools, Floats, Ints, as_int, as_states, is_fixed
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +32,9 @@ class ForestPolicy(Deterministic):
     masked: bool = False
     origin: Any = field(default=None, repr=False)  # (states, settings) that the trees grew on
     age: int = 1  # improvements since they did
+    known: dict[int, tuple[Floats, Any]] | None = field(
+        default=None, repr=False
+    )  # points and their leaves, by identity
 
     @cached_property
     def _ranking(self) -> Ints:
@@ -51,12 +54,25 @@ class ForestPolicy(Deterministic):
             n_threads(self.n_jobs),
             len(self.forest.trees),
         )
-        if allowed is None:
+        leaves_of_trees = self._remembered(x, threads)
+        if allowed is None and leaves_of_trees is None:
             return self.forest.total(self._ballots, x, threads) / n_trees
+        if leaves_of_trees is None:
+            leaves_of_trees = self.forest.leaves(x, threads)
+        if allowed is None:
+            return self.forest.total_of_leaves(self._ballots, leaves_of_trees, threads) / n_trees
         votes = np.zeros((len(x), self.n_actions))
-        for leaves in self.forest.leaves(x, threads):
+        for leaves in leaves_of_trees:
             votes += one_hot(first_allowed(self._ranking[leaves], allowed), self.n_actions)
         return votes / n_trees
+
+    def _remembered(self, states: Floats, n_jobs: int) -> Any:
+        """Return the leaves (T, n) of points that cannot change, found once for as long as the trees stay; else None."""
+        if self.known is None or not is_fixed(states):
+            return None
+        if id(states) not in self.known:
+            self.known[id(states)] = states, self.forest.leaves(states, n_jobs)
+        return self.known[id(states)][1]
 
     def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
         """Return the action with the most votes (n,)."""
@@ -132,14 +148,13 @@ class Forests:
         )
         shape = sample.n_actions, sample.states.shape[1], self.n_jobs, sample.allowed is not None
         if self._keeps(previous, states, len(sample.states)):
-            leaves = previous.forest.leaves_of_rows
-            sums = np.zeros_like(previous.forest.sums)
-            for a, lost in enumerate(sample.outputs.T):
-                for of_tree in leaves:
-                    sums[:, a] += np.bincount(of_tree, weights=lost, minlength=len(sums))
-            return ForestPolicy(previous.forest.with_sums(sums), *shape, previous.origin, previous.age + 1)
+            threads = n_threads(self.n_jobs)
+            sums = np.stack([previous.forest.sums_of(lost, threads) for lost in sample.outputs.T], axis=1)
+            return ForestPolicy(
+                previous.forest.with_sums(sums), *shape, previous.origin, previous.age + 1, previous.known
+            )
         forest = sample.grown(growth, rng, n_threads(self.n_jobs))
-        return ForestPolicy(forest, *shape, (states, self))
+        return ForestPolicy(forest, *shape, (states, self), known={} if self.refresh_every > 1 else None)
 
     def _keeps(self, previous: Any, states: Any, n_rows: int) -> TypeGuard[ForestPolicy]:
         """Whether the trees of the last policy grew on the same states, and are not too old."""

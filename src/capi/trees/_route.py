@@ -178,3 +178,10 @@ def sum_of_leaves(leaves, values, out):
         for i in range(leaves.shape[1]):
             for o in range(values.shape[1]):
                 out[i, o] += values[leaves[t, i], o]
+
+
+@njit(cache=True, nogil=True)
+def sums_by_leaf(leaves, y, sums):
+    """Add each row's ``y`` (n,) to its leaf's entry of ``sums`` (l,), for one tree's ``leaves`` (n,)."""
+    for i in range(len(leaves)):
+        sums[leaves[i]] += y[i]

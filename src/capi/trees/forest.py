@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capi.parallel import in_threads
-from capi.trees import _tree
+from capi.trees import _route, _tree
 from capi.trees.encoding import EncodedStates
-from capi.trees.paths import Paths
+from capi.trees.paths import ROWS_AT_ONCE, Paths
 from capi.validation import Floats, Ints
 
 NODE = np.dtype([("threshold", "f8"), ("left", "i4"), ("feature", "i2"), ("missing_left", "u1"), ("unused", "u1")])
@@ -69,7 +69,12 @@ class Forest:
     @cached_property
     def means(self) -> Floats:
         """Mean outputs of all leaves (l, m)."""
-        return self.sums / np.concatenate([tree.weights for tree in self.trees])[:, None]
+        return self.sums / self.leaf_weights[:, None]
+
+    @cached_property
+    def leaf_weights(self) -> Floats:
+        """Weights of all leaves (l,)."""
+        return np.concatenate([tree.weights for tree in self.trees])
 
     def leaves(self, states: Floats, n_jobs: int = 1) -> NDArray[np.int32]:
         """Return the leaf of each state in each tree, numbered through the forest; ``states`` (n, d) -> (T, n)."""
@@ -95,8 +100,30 @@ class Forest:
         """Return the same trees with other ``sums`` (l, m) in their leaves; what reads them is shared."""
         pieces = np.split(sums, self.leaf_starts[1:-1])
         forest = Forest([replace(tree, sums=piece) for tree, piece in zip(self.trees, pieces, strict=True)])
-        forest.__dict__["_paths"] = self._paths
+        shared = ("_paths", "leaf_starts", "leaf_weights", "leaves_of_rows")
+        forest.__dict__.update(sums=sums, **{name: getattr(self, name) for name in shared})
         return forest
+
+    def sums_of(self, targets: Floats, n_jobs: int = 1) -> Floats:
+        """Return the sums of other ``targets`` (n,) of the rows that the trees grew on, in all leaves (l,)."""
+        sums = np.zeros(self.leaf_starts[-1])
+        in_threads(lambda leaves: _route.sums_by_leaf(leaves, targets, sums), list(self.leaves_of_rows), n_jobs)
+        return sums
+
+    def mean_of_leaves(self, leaves: NDArray[np.int32], n_jobs: int = 1) -> Floats:
+        """Return the mean over trees of the first output's means of known ``leaves`` (T, n) -> (n,)."""
+        return self.total_of_leaves(self.means[:, :1], leaves, n_jobs)[:, 0] / len(self.trees)
+
+    def total_of_leaves(self, values: Floats, leaves: NDArray[np.int32], n_jobs: int = 1) -> Floats:
+        """Return the sum over trees of the ``values`` (l, m) of known ``leaves`` (T, n) -> (n, m)."""
+        out = np.zeros((leaves.shape[1], values.shape[1]))
+
+        def of_rows(first: int) -> None:
+            rows = slice(first, first + ROWS_AT_ONCE)
+            _route.sum_of_leaves(leaves[:, rows], values, out[rows])
+
+        in_threads(of_rows, range(0, len(out), ROWS_AT_ONCE), n_jobs)
+        return out
 
     @cached_property
     def leaves_of_rows(self) -> NDArray[np.int32]:

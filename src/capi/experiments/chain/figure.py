@@ -40,14 +40,15 @@ def table(records: Sequence[Record]) -> list[Row]:
     ]
 
 
-def summary(rows: Sequence[Row]) -> tuple[list[str], list[list[str]]]:
+def summary(rows: Sequence[Row]) -> tuple[str, list[str], list[list[str]]]:
     """Return one line a method with its loss at some iterations."""
+    title = "1D chain walk: performance loss by iteration"
     cases: dict[tuple[Any, ...], dict[int, float]] = {}
     for row in rows:
         cases.setdefault((row["variant"], row["success"], row["method"]), {})[row["iteration"]] = row["loss"]
     shown = [k for k in SHOWN_ITERATIONS if all(k in losses for losses in cases.values())]
     headings = ["variant", "success", "method", *(f"{k}" for k in shown)]
-    return headings, [[*map(str, case), *(_short(losses[k]) for k in shown)] for case, losses in cases.items()]
+    return title, headings, [[*map(str, case), *(_short(losses[k]) for k in shown)] for case, losses in cases.items()]
 
 
 def figures(rows: Sequence[Row]) -> dict[str, Figure]:

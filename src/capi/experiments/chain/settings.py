@@ -25,3 +25,8 @@ SETTINGS: list[dict[str, Any]] = [
     for method in ("capi", "vi", "pi", "zero-one")
     if choice["start"] == "all-left" or method in ("capi", "pi")  # the others have no start
 ]
+
+
+def settings(size: str) -> list[dict[str, Any]]:  # noqa: ARG001  it is quick at full size
+    """Return all settings, whatever the size."""
+    return SETTINGS

@@ -1,0 +1,63 @@
+"""Example tables that come with the package."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from capi.domains.hiv import HIV
+from capi.transitions import Transitions
+from capi.validation import check_choice
+
+COUNTS = ("T1", "T2", "T1*", "T2*", "V", "E")
+
+
+def hiv_table() -> Path:
+    """Return the path of a Parquet table of simulated HIV patients.
+
+    150 patients, treated for 1000 days in five rounds of 30: at random at first, later by what Tree-FQI had learned from the
+    rounds before, with 15 % exploration. A row is a decision: ``patient``, ``day``, the counts `T1`, `T2`, `T1*`, `T2*`, `V`, `E`
+    before it, ``drugs`` for the next five days, their ``reward`` and the ``propensity`` with which they were chosen. The next
+    state is the following row's; each patient's last row has no decision. ``scripts/make_hiv_table.py`` makes it.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> pd.read_parquet(hiv_table()).shape
+    (30150, 11)
+    """
+    return Path(str(files("capi.datasets").joinpath("hiv.parquet")))
+
+
+def load_hiv_batch(observe: Literal["log10", "counts"] = "log10") -> Transitions:
+    """Return the 30,000 transitions of `hiv_table`; states are the counts or, by default, their log10.
+
+    Examples
+    --------
+    >>> batch = load_hiv_batch()
+    >>> len(batch), batch.n_episodes, batch.schema.action_labels
+    (30000, 150, ('none', 'RTI', 'PI', 'RTI+PI'))
+    """
+    import pandas as pd  # noqa: PLC0415  only those who load a table pay for it
+
+    check_choice(observe, "observe", ("log10", "counts"))
+    table = pd.read_parquet(hiv_table())
+    domain = HIV(observe=observe)
+    states = domain.observed(table[list(COUNTS)].to_numpy(dtype=np.float64))
+    patient = table["patient"].to_numpy()
+    last = np.append(patient[1:] != patient[:-1], True)  # serves as next state only
+    actions = table["drugs"].map({label: a for a, label in enumerate(domain.action_labels)})
+    return Transitions(
+        states[~last],
+        actions[~last].to_numpy(dtype=np.int64),
+        table["reward"].to_numpy()[~last],
+        states[np.flatnonzero(~last) + 1],
+        np.zeros(int((~last).sum()), dtype=bool),
+        episode=patient[~last],
+        propensity=table["propensity"].to_numpy()[~last],
+        feature_names=domain.feature_names,
+        action_labels=domain.action_labels,
+    )

@@ -1,0 +1,282 @@
+r"""Action values by simulation: play an action, then the policy, and add up what it earns.
+
+:math:`\hat Q(x, a) = \frac1M \sum_j \sum_{t<H} \gamma^t R_t^{(j)}`, from :math:`X_0 = x, A_0 = a`, then :math:`A_t \sim \pi`. Cutting after
+H steps leaves out at most :math:`\gamma^H R_{\max} / (1 - \gamma)`; a critic adds its own estimate of that rest, :math:`\gamma^H \hat V(X_H)`.
+
+Lazaric, Ghavamzadeh and Munos (2010) for the rollouts, Gabillon et al. (2011) for the critic, Dimitrakakis and Lagoudakis
+(2008) for spending more of them where the best action is in doubt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from capi.errors import InvalidInput
+from capi.rows import row_sum
+from capi.schema import Schema
+from capi.simulation import Outcome, check_domain_fits, masks_of, outcome, steps
+from capi.transitions import Transitions
+from capi.types import Domain, Policy, PolicyEvaluator, QFunction
+from capi.validation import Floats, Ints, as_int, as_share, as_states, check_choice
+
+
+@dataclass(frozen=True, eq=False)
+class RolloutValues:
+    """Q at the states from which rollouts started, and what they cost; elsewhere it is unknown."""
+
+    states: Floats = field(repr=False)  # (n, d)
+    table: Floats = field(repr=False)  # (n, A) means
+    spread: Floats = field(repr=False)  # (n, A) standard errors of the means; NaN where there was one rollout
+    counts: Ints = field(repr=False)  # (n,) rollouts of each action
+    n_transitions: int  # simulated for this Q, those of the critic's batch not included
+    critic: QFunction | None = field(default=None, repr=False)
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions, A."""
+        return self.table.shape[1]
+
+    def values(self, states: Floats) -> Floats:
+        """Return Q(x, a) for all actions; ``states`` (n, d) -> (n, A) must be the ones that rollouts started from."""
+        if states is self.states or np.array_equal(states, self.states):
+            return self.table
+        raise InvalidInput(
+            "rollouts know Q only at the states that they started from. Improve the policy in a space that generalises "
+            "from them (Trees, Forests, Thresholds, ...), not in Unrestricted."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Rollouts:
+    """Monte Carlo estimates of Q at the states where improvement asks: the evaluator of DPI.
+
+    Parameters
+    ----------
+    domain : Domain
+        A simulator that can start in any state.
+    n_rollouts : int
+        Rollouts of each action from each state, M.
+    horizon : int
+        Steps of a rollout, H, the first one included.
+    allocation : "equal" or "gap"
+        "gap" spends the same budget where the best action is in doubt: after two rollouts of each action everywhere,
+        states whose gap is larger than its confidence bound get no more, and the rest goes to the others.
+    confidence : float in (0, 1)
+        Probability delta with which a bound may fail, for "gap".
+
+    Examples
+    --------
+    >>> from capi.domains import ChainWalk
+    >>> from capi.policies import Constant
+    >>> states = np.array([[0.0], [100.0]])
+    >>> q = Rollouts(ChainWalk(success=1.0), horizon=30).evaluate(Constant(1, 2), None, discount=0.9, states=states)
+    >>> q.values(states).round(2).tolist()
+    [[1.63, 1.82], [0.0, 0.0]]
+    >>> q.n_transitions
+    120
+    """
+
+    domain: Domain
+    n_rollouts: int = 1
+    horizon: int = 50
+    allocation: str = "equal"
+    confidence: float = 0.1
+
+    def __post_init__(self) -> None:
+        _check(self)
+        check_choice(self.allocation, "allocation", ("equal", "gap"))
+        as_share(self.confidence, "confidence")
+        if self.confidence in (0, 1):
+            raise InvalidInput(f"confidence must lie strictly between 0 and 1; got {self.confidence!r}.")
+        if self.allocation == "gap" and self.n_rollouts < 2:
+            raise InvalidInput('allocation="gap" needs n_rollouts of at least 2: it spends the rest where it helps.')
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions, A."""
+        return self.domain.n_actions
+
+    @property
+    def schema(self) -> Schema:
+        """The domain's words."""
+        return _schema(self.domain)
+
+    def evaluate(
+        self,
+        policy: Policy,
+        transitions: Transitions | None = None,  # noqa: ARG002  the domain is the model
+        *,
+        discount: float,
+        states: Floats | None = None,
+        previous: QFunction | None = None,  # noqa: ARG002
+        rng: np.random.Generator | None = None,
+    ) -> RolloutValues:
+        """Return Q at ``states`` (n, d) by rollouts of every action from each of them."""
+        x = _starts(self.domain, states)
+        generator = np.random.default_rng(0) if rng is None else rng
+        tally = _Tally(self.domain, policy, x, self.horizon, discount, generator)
+        everywhere = np.arange(len(x))
+        if self.allocation == "equal":
+            for _ in range(self.n_rollouts):
+                tally.add(everywhere)
+        else:
+            _spend(tally, self.n_rollouts * len(x), self.confidence)
+        return tally.result()
+
+
+@dataclass(frozen=True, eq=False)
+class RolloutsWithCritic:
+    """Short rollouts, and a critic's estimate of what comes after them: the evaluator of DPI-Critic.
+
+    Parameters
+    ----------
+    domain : Domain
+    critic : PolicyEvaluator
+        Fitted to the batch before the rollouts start; its value at the last state, times discount^H, ends each rollout.
+    n_rollouts, horizon : int
+        As in `Rollouts`.
+
+    Examples
+    --------
+    >>> from capi.domains import ChainWalk
+    >>> from capi.evaluators import Exact
+    >>> from capi.policies import Constant
+    >>> chain, states = ChainWalk(success=1.0), np.array([[0.0], [100.0]])
+    >>> evaluator = RolloutsWithCritic(chain, Exact(chain.mdp), horizon=1)
+    >>> q = evaluator.evaluate(Constant(1, 2), None, discount=0.99, states=states)
+    >>> bool(np.allclose(q.values(states), chain.mdp.action_values(Constant(1, 2))[[0, 100]]))
+    True
+    """
+
+    domain: Domain
+    critic: PolicyEvaluator
+    n_rollouts: int = 1
+    horizon: int = 10
+
+    def __post_init__(self) -> None:
+        _check(self)
+        if not isinstance(self.critic, PolicyEvaluator):
+            raise InvalidInput(f"critic must be an evaluator, with the method evaluate; got {self.critic!r}.")
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions, A."""
+        return self.domain.n_actions
+
+    @property
+    def schema(self) -> Schema:
+        """The domain's words."""
+        return _schema(self.domain)
+
+    def evaluate(
+        self,
+        policy: Policy,
+        transitions: Transitions | None = None,
+        *,
+        discount: float,
+        states: Floats | None = None,
+        previous: QFunction | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> RolloutValues:
+        """Return Q at ``states`` (n, d) by rollouts that end in the value of a critic, which learns from ``transitions``."""
+        x = _starts(self.domain, states)
+        generator = np.random.default_rng(0) if rng is None else rng
+        before = previous.critic if isinstance(previous, RolloutValues) else None
+        critic = self.critic.evaluate(policy, transitions, discount=discount, previous=before, rng=generator)
+
+        def rest(found: Outcome) -> Floats:
+            masks = masks_of(self.domain, found.last_states)
+            values = row_sum(policy.probabilities(found.last_states, masks), critic.values(found.last_states))
+            return np.where(found.terminated, 0.0, discount**found.lengths * values)
+
+        tally = _Tally(self.domain, policy, x, self.horizon, discount, generator, rest)
+        for _ in range(self.n_rollouts):
+            tally.add(np.arange(len(x)))
+        return tally.result(critic)
+
+
+class _Tally:
+    """Sums of returns by state and action; `add` runs one more rollout of every action from some of the states."""
+
+    def __init__(
+        self,
+        domain: Domain,
+        policy: Policy,
+        states: Floats,
+        horizon: int,
+        discount: float,
+        rng: np.random.Generator,
+        rest: Callable[[Outcome], Floats] | None = None,
+    ) -> None:
+        self.domain, self.policy, self.states, self.horizon = domain, policy, states, horizon
+        self.discount, self.rng, self.rest = discount, rng, rest
+        shape = (len(states), domain.n_actions)
+        self.sums, self.squares, self.counts = np.zeros(shape), np.zeros(shape), np.zeros(len(states), dtype=np.int64)
+        self.low, self.high, self.n_transitions = np.inf, -np.inf, 0
+        self.first = np.full(len(states), np.nan)  # shifts the squares, so that large means do not hide the spread
+
+    def add(self, rows: Ints) -> None:
+        """Run one rollout of every action from the states ``rows``."""
+        A = self.domain.n_actions
+        starts, actions = np.repeat(self.states[rows], A, axis=0), np.tile(np.arange(A), len(rows))
+        running = steps(self.domain, self.policy, starts, self.horizon, self.rng, first_actions=actions)
+        found = outcome(running, starts, self.discount)
+        returns = found.discounted if self.rest is None else found.discounted + self.rest(found)
+        table = returns.reshape(len(rows), A)
+        new = np.isnan(self.first[rows])
+        self.first[rows[new]] = table[new, 0]
+        self.sums[rows] += table
+        self.squares[rows] += np.square(table - self.first[rows, None])
+        self.counts[rows] += 1
+        self.n_transitions += int(found.lengths.sum())
+        self.low, self.high = min(self.low, float(returns.min())), max(self.high, float(returns.max()))
+
+    @property
+    def means(self) -> Floats:
+        """Mean returns (n, A)."""
+        return self.sums / self.counts[:, None]
+
+    def result(self, critic: QFunction | None = None) -> RolloutValues:
+        """Return Q as it stands."""
+        n = self.counts[:, None]
+        shifted = self.means - self.first[:, None]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            variance = np.maximum(self.squares / n - np.square(shifted), 0.0) * n / (n - 1)
+            spread = np.where(n > 1, np.sqrt(variance / n), np.nan)
+        return RolloutValues(self.states, self.means, spread, self.counts, self.n_transitions, critic)
+
+
+def _spend(tally: _Tally, budget: int, delta: float) -> None:
+    """Spend ``budget`` rollouts of every action: two everywhere, then one at a time where the best action is in doubt."""
+    n, A = tally.sums.shape
+    everywhere = np.arange(n)
+    for _ in range(2):
+        tally.add(everywhere)
+    while (left := budget - int(tally.counts.sum())) > 0:
+        best = np.partition(tally.means, A - 2, axis=1)
+        gap = best[:, -1] - best[:, -2] if A > 1 else np.full(n, np.inf)
+        bound = (tally.high - tally.low) * np.sqrt(2 / tally.counts * np.log(max(A - 1, 1) / delta))
+        doubtful = np.flatnonzero(gap < bound)
+        if not len(doubtful):
+            return  # what is left of the budget is not needed
+        utility = gap[doubtful] + np.sqrt(np.log(tally.counts.sum()) / (1 + tally.counts[doubtful]))
+        tally.add(np.sort(doubtful[np.argsort(-utility, kind="stable")[:left]]))
+
+
+def _check(evaluator: Rollouts | RolloutsWithCritic) -> None:
+    check_domain_fits(evaluator.domain)
+    as_int(evaluator.n_rollouts, "n_rollouts", minimum=1)
+    as_int(evaluator.horizon, "horizon", minimum=1)
+
+
+def _starts(domain: Domain, states: Floats | None) -> Floats:
+    if states is None:
+        raise InvalidInput("states must be given: rollouts start from them. Pass states to fit.")
+    return as_states(states, n_features=len(domain.feature_names), allow_nan=False)
+
+
+def _schema(domain: Domain) -> Schema:
+    return Schema.of(len(domain.feature_names), domain.n_actions, domain.feature_names, domain.action_labels)

@@ -1,0 +1,153 @@
+"""Records of HIV treatment -> table, figure and the paper's sentences as predicates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from capi.experiments.driver import Claim, Record, Row
+from capi.statistics import standard_error
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLUMNS = ("data", "seed", "method", "eta_pi", "return", "n_transitions")
+WHERE = "Section 5.2, figure on HIV treatment"
+SMALL, LARGE = (2, 100), 1000  # policy trees up to which CAPI is said to be better, and from which to be poor
+GAIN = 0.24  # "up to 24 %"
+FEWEST_SEEDS = 5  # below which no claim is decided
+
+
+def table(records: Sequence[Record]) -> list[Row]:
+    """Return the final return of each run, one row a method and seed."""
+    rows = []
+    for r in records:
+        results = (
+            [(r["eta_pi"], r["returns_by_round"][-1])]
+            if r["data"] == "own"
+            else zip(r["methods"], r["returns"], strict=True)
+        )
+        for eta, value in results:
+            rows.append(
+                {
+                    "data": r["data"],
+                    "seed": r["seed"],
+                    "method": "Tree-FQI" if eta is None else "Tree-CAPI",
+                    "eta_pi": "" if eta is None else eta,
+                    "return": value,
+                    "n_transitions": r["n_transitions"],
+                }
+            )
+    return rows
+
+
+def summary(rows: Sequence[Row]) -> tuple[str, list[str], list[list[str]]]:
+    """Return one line a method with the mean of its returns and their standard error."""
+    headings = ["data", "method", "eta_pi", "mean return", "s.e.", "runs"]
+    lines = []
+    for (data, method, eta), values in _cases(rows).items():
+        error = standard_error(np.array(values))
+        lines.append(
+            [
+                data,
+                method,
+                str(eta),
+                f"{np.mean(values):.4g}",
+                "" if np.isnan(error) else f"{error:.2g}",
+                str(len(values)),
+            ]
+        )
+    return "HIV treatment: discounted return over 5000 days from the unhealthy state", headings, lines
+
+
+def figures(rows: Sequence[Row]) -> dict[str, Figure]:
+    """Return the paper's figure, return against eta_pi with Tree-FQI as a band, a panel for each kind of data."""
+    from matplotlib.figure import Figure  # noqa: PLC0415  only those who draw pay for it
+
+    kinds = [kind for kind in ("own", "shared") if any(row["data"] == kind for row in rows)]
+    figure = Figure(figsize=(4.6 * len(kinds) + 0.6, 4.0), layout="constrained")
+    figure.suptitle("HIV treatment: return over 5000 days")
+    panels = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
+    titles = {"own": "each method collects its own data", "shared": "all methods learn from one batch"}
+    for axes, kind in zip(panels, kinds, strict=True):
+        _draw(axes, [row for row in rows if row["data"] == kind])
+        axes.set_title(titles[kind], fontsize="medium")
+    panels[0].set_ylabel("discounted return (mean, one s.e.)")
+    panels[-1].legend(frameon=False)
+    return {"hiv-return.png": figure}
+
+
+def _draw(axes: Axes, rows: Sequence[Row]) -> None:
+    cases = {(method, eta): np.array(values) for (_, method, eta), values in _cases(rows).items()}
+    fqi = cases["Tree-FQI", ""]
+    middle, error = fqi.mean(), np.nan_to_num(standard_error(fqi))
+    etas = sorted(eta for _, eta in cases if eta != "")
+    means = [cases["Tree-CAPI", eta].mean() for eta in etas]
+    errors = [np.nan_to_num(standard_error(cases["Tree-CAPI", eta])) for eta in etas]
+    axes.axhspan(middle - error, middle + error, color="#0072B2", alpha=0.25, linewidth=0)
+    axes.axhline(middle, color="#0072B2", linestyle="--", label="Tree-FQI")
+    axes.errorbar(etas, means, yerr=errors, color="#D55E00", marker="o", capsize=3, label="Tree-CAPI")
+    axes.set_xscale("log")
+    axes.set_xticks(etas, [f"{eta}" for eta in etas], rotation=45)
+    axes.minorticks_off()
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("eta_pi: smallest node of a policy tree that may split")
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def claims(records: Sequence[Record]) -> dict[str, Claim]:
+    """Return the paper's sentences on HIV treatment, for each kind of data; few runs decide nothing."""
+    rows, found = table(records), {}
+    for kind in ("own", "shared"):
+        chosen = [row for row in rows if row["data"] == kind]
+        if not chosen:
+            continue
+        by_seed: dict[Any, dict[Any, float]] = {}
+        for row in chosen:
+            by_seed.setdefault(row["eta_pi"], {})[row["seed"]] = row["return"]
+        fqi = by_seed.pop("")
+        seeds = sorted(fqi)
+        gains = {
+            eta: np.array([values[s] - fqi[s] for s in seeds if s in values]) for eta, values in sorted(by_seed.items())
+        }
+        relative = {eta: float(gain.mean() / np.mean(list(fqi.values()))) for eta, gain in gains.items()}
+        decidable = len(seeds) >= FEWEST_SEEDS
+        small = [eta for eta in gains if SMALL[0] <= eta <= SMALL[1]]
+        large = [eta for eta in gains if eta >= LARGE]
+        numbers = {
+            "n_seeds": len(seeds),
+            "tree_fqi": float(np.mean(list(fqi.values()))),
+            "relative_gain_of_capi": {str(eta): gain for eta, gain in relative.items()},
+            "standard_errors_of_gains": {str(eta): standard_error(gain) for eta, gain in gains.items()},
+        }
+        better = {eta: gains[eta].mean() > 2 * standard_error(gains[eta]) for eta in small}
+        found[f"{kind}/capi-better-with-small-nodes"] = Claim(
+            f"Tree-CAPI returns more than Tree-FQI for every eta_pi from {SMALL[0]} to {SMALL[1]} (by two standard errors).",
+            WHERE,
+            bool(small) and all(better.values()) if decidable else None,
+            numbers,
+        )
+        found[f"{kind}/gain-of-about-24-percent"] = Claim(
+            f"The largest gain is about {GAIN:.0%} (between half and twice that).",
+            WHERE,
+            GAIN / 2 <= max(relative.values()) <= 2 * GAIN if decidable else None,
+            {"largest_relative_gain": max(relative.values())},
+        )
+        found[f"{kind}/poor-with-large-nodes"] = Claim(
+            f"With eta_pi of {LARGE} or more Tree-CAPI returns less than Tree-FQI (by two standard errors).",
+            WHERE,
+            all(-gains[eta].mean() > 2 * standard_error(gains[eta]) for eta in large) if decidable and large else None,
+            {"relative_gain": {str(eta): relative[eta] for eta in large}},
+        )
+    return found
+
+
+def _cases(rows: Sequence[Row]) -> dict[tuple[Any, ...], list[float]]:
+    cases: dict[tuple[Any, ...], list[float]] = {}
+    for row in rows:
+        cases.setdefault((row["data"], row["method"], row["eta_pi"]), []).append(row["return"])
+    return cases

@@ -1,0 +1,96 @@
+"""The protocol on simulated patients: rounds of treatment, learning after each, and what the learned policy is worth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import Any
+
+from capi.baselines import FittedQIteration
+from capi.datasets import load_hiv_batch
+from capi.domains import HIV
+from capi.evaluators import FittedQ
+from capi.experiments.hiv.settings import RETURN_STEPS
+from capi.iteration import CAPI
+from capi.performance import performance
+from capi.policies import EpsilonGreedy, Uniform
+from capi.policy_spaces import Forests
+from capi.randomness import numbered_rng, seed_sequence
+from capi.sampling import sample_episodes
+from capi.transitions import Transitions
+from capi.types import Policy
+
+Learn = Callable[[Transitions, int], Policy]  # a batch and a round -> a policy
+
+
+def run(setting: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record of one setting: returns by method, and by round where the method collected its own."""
+    started = perf_counter()
+    hiv = HIV(n_jobs=-1)
+    if setting["data"] == "own":
+        learn = learner(setting, setting["eta_pi"])
+        batch, returns = rounds(hiv, learn, setting)
+        found: dict[str, Any] = {"returns_by_round": returns, "n_transitions": len(batch)}
+    else:
+        if setting["batch"] == "embedded":
+            batch = load_hiv_batch()
+        else:
+            batch, _ = rounds(hiv, learner(setting, None), setting)
+        methods = [None, *setting["etas"]]
+        policies = [learner(setting, eta)(batch, 0) for eta in methods]
+        values = [worth(policy, hiv) for policy in policies]
+        found = {"methods": methods, "returns": values, "n_transitions": len(batch)}
+    return {**setting, **found, "seconds": perf_counter() - started}
+
+
+def learner(setting: Mapping[str, Any], eta_pi: int | None) -> Learn:
+    """Return Tree-FQI for None, else Tree-CAPI with policy trees whose nodes split from ``eta_pi`` states on."""
+    evaluator = FittedQ(
+        n_trees=setting["n_trees"],
+        min_samples_split=setting["eta_v"],
+        actions="input",
+        refresh_every=setting["refresh_every"],
+        n_jobs=-1,
+    )
+
+    def learn(batch: Transitions, k: int) -> Policy:
+        seed = int(numbered_rng(seed_sequence(setting["seed"]), 1, k).integers(2**31))
+        common = {"discount": 0.98, "n_iterations": setting["n_iterations"], "random_state": seed}
+        if eta_pi is None:
+            return FittedQIteration(evaluator, **common).fit(batch).policy_
+        space = Forests(setting["n_trees"], min_samples_split=eta_pi, refresh_every=setting["refresh_every"], n_jobs=-1)
+        return CAPI(evaluator, space, **common).fit(batch).policy_
+
+    return learn
+
+
+def rounds(hiv: HIV, learn: Learn, setting: Mapping[str, Any]) -> tuple[Transitions, list[float]]:
+    """Treat patients round after round, learning from all rounds so far in between.
+
+    The first round's drugs are random; later ones follow the learned policy and explore. Return all transitions and the
+    worth of the policy after each round. Seeds depend on the setting's seed and the round alone: methods are paired.
+    """
+    seeds = seed_sequence(setting["seed"])
+    policy: Policy = Uniform(hiv.n_actions)
+    batches: list[Transitions] = []
+    returns = []
+    for k in range(setting["n_rounds"]):
+        behaviour = policy if k == 0 else EpsilonGreedy(policy, setting["exploration"])
+        batches.append(
+            sample_episodes(
+                hiv,
+                behaviour,
+                n_episodes=setting["n_patients"],
+                max_steps=setting["n_steps"],
+                random_state=numbered_rng(seeds, 0, k),
+            )
+        )
+        batch = Transitions.concat(batches, renumber_episodes=True)
+        policy = learn(batch, k)
+        returns.append(worth(policy, hiv))
+    return batch, returns
+
+
+def worth(policy: Policy, hiv: HIV) -> float:
+    """Return the discounted return over 5000 days from the unhealthy state; nothing in it is random."""
+    return performance(policy, hiv, n_episodes=1, max_steps=RETURN_STEPS).mean

@@ -1,0 +1,35 @@
+"""What is run for HIV treatment. The paper prints neither the number of iterations nor whether methods share their data.
+
+"own": each method collects its own rounds, as the protocol of Ernst et al. has it, with the seed paired; "shared": all
+methods learn from the one batch that Tree-FQI's rounds have collected.
+"""
+
+from typing import Any, Literal
+
+ETAS = (2, 10, 20, 50, 100, 200, 300, 500, 1000, 2000)  # smallest node of a policy tree that may split
+QUICK_ETAS = (20, 500)
+SEEDS = 50
+
+PROTOCOL = {"n_patients": 30, "n_steps": 200, "n_rounds": 10, "exploration": 0.15}
+LEARNING = {"n_trees": 30, "eta_v": 50, "n_iterations": 400, "refresh_every": 10}
+RETURN_STEPS = 1000  # 5000 days
+
+
+def settings(size: Literal["quick", "full"]) -> list[dict[str, Any]]:
+    """Return one run a seed and method, and one a seed for a shared batch, which has all methods in it.
+
+    The quick size learns from the batch that comes with the package: five rounds instead of ten.
+    """
+    if size == "quick":
+        learning = {**LEARNING, "n_iterations": 200}
+        return [{"data": "shared", "batch": "embedded", "seed": 0, "etas": list(QUICK_ETAS), **learning}]
+    own = [
+        {"data": "own", "seed": seed, "eta_pi": eta, **PROTOCOL, **LEARNING}
+        for seed in range(SEEDS)
+        for eta in (None, *ETAS)  # None is Tree-FQI
+    ]
+    shared = [
+        {"data": "shared", "batch": "collected", "seed": seed, "etas": list(ETAS), **PROTOCOL, **LEARNING}
+        for seed in range(SEEDS)
+    ]
+    return own + shared
