@@ -190,7 +190,7 @@ def test_finite_states_are_one_column_from_zero():
             [0, 0, 1, 0.5, 8],
         ),
     ],
-    ids=str,
+    ids=["matrix", "number", "bytes", "several", "bits", "tuple", "dict"],
 )
 def test_observations_are_flattened(space, observe, row):
     batch = sample_episodes(Counter(observe, space), n_episodes=1, max_steps=2)

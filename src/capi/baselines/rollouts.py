@@ -12,6 +12,7 @@ from capi.errors import InvalidInput
 from capi.evaluators.rollouts import Rollouts, RolloutsWithCritic
 from capi.iteration import Learner
 from capi.loop import Iteration, Loop
+from capi.policies import Uniform
 from capi.randomness import RandomState
 from capi.sampling import sample_episodes
 from capi.transitions import Transitions
@@ -34,6 +35,8 @@ class DPI(Learner):
         States that rollouts start from, drawn anew from ``domain.initial`` in each round unless ``fit`` is given others.
     n_rollouts, horizon : int
         As in `capi.evaluators.Rollouts`.
+    initial_policy : Policy, optional
+        Uniformly random by default: from a constant action rollouts say little about where the other one is better.
     random_state : int, Generator or None
 
     Examples
@@ -55,6 +58,7 @@ class DPI(Learner):
         n_states: int = 1000,
         n_rollouts: int = 1,
         horizon: int = 50,
+        initial_policy: Policy | None = None,
         random_state: RandomState = None,
     ) -> None:
         self.domain = domain
@@ -64,6 +68,7 @@ class DPI(Learner):
         self.n_states = n_states
         self.n_rollouts = n_rollouts
         self.horizon = horizon
+        self.initial_policy = initial_policy
         self.random_state = random_state
 
     def evaluator(self) -> PolicyEvaluator:
@@ -74,7 +79,14 @@ class DPI(Learner):
         """Return rollouts and the space."""
         as_int(self.n_states, "n_states", minimum=1)
         discount = _discount_of(self.domain) if self.discount is None else self.discount
-        return Loop(self.evaluator(), self.space, discount, self.n_iterations, random_state=self.random_state)
+        return Loop(
+            self.evaluator(),
+            self.space,
+            discount,
+            self.n_iterations,
+            initial_policy=Uniform(self.domain.n_actions) if self.initial_policy is None else self.initial_policy,
+            random_state=self.random_state,
+        )
 
     def iterate(
         self, transitions: Any = None, *, states: Any = None, after: Iteration | None = None
@@ -92,7 +104,7 @@ class DPICritic(DPI):
 
     Parameters
     ----------
-    domain, space, discount, n_iterations, n_states, n_rollouts, horizon, random_state
+    domain, space, discount, n_iterations, n_states, n_rollouts, horizon, initial_policy, random_state
         As in `DPI`; the horizon is shorter.
     critic : PolicyEvaluator
         Fitted anew in each round, to the batch given to ``fit`` or, without one, to ``n_episodes`` episodes of the
@@ -123,6 +135,7 @@ class DPICritic(DPI):
         horizon: int = 10,
         n_episodes: int = 20,
         max_steps: int = 100,
+        initial_policy: Policy | None = None,
         random_state: RandomState = None,
     ) -> None:
         super().__init__(
@@ -133,6 +146,7 @@ class DPICritic(DPI):
             n_states=n_states,
             n_rollouts=n_rollouts,
             horizon=horizon,
+            initial_policy=initial_policy,
             random_state=random_state,
         )
         self.critic = critic

@@ -23,6 +23,9 @@ from capi.types import Domain, Policy, PolicyEvaluator, QFunction
 from capi.validation import Floats, Ints, as_int, as_share, as_states, check_choice
 
 
+ROLLOUTS_AT_ONCE = 200_000
+
+
 @dataclass(frozen=True, eq=False)
 class RolloutValues:
     """Q at the states from which rollouts started, and what they cost; elsewhere it is unknown."""
@@ -66,6 +69,10 @@ class Rollouts:
         states whose gap is larger than its confidence bound get no more, and the rest goes to the others.
     confidence : float in (0, 1)
         Probability delta with which a bound may fail, for "gap".
+    inertia : float
+        Where rollouts cannot tell actions apart, those of the current policy count as better by this share of the range of
+        returns. A policy that fails nowhere within the horizon has no gaps at all: without inertia any other would
+        replace it.
 
     Examples
     --------
@@ -84,6 +91,7 @@ class Rollouts:
     horizon: int = 50
     allocation: str = "equal"
     confidence: float = 0.1
+    inertia: float = 1e-9
 
     def __post_init__(self) -> None:
         _check(self)
@@ -120,11 +128,10 @@ class Rollouts:
         tally = _Tally(self.domain, policy, x, self.horizon, discount, generator)
         everywhere = np.arange(len(x))
         if self.allocation == "equal":
-            for _ in range(self.n_rollouts):
-                tally.add(everywhere)
+            tally.add(everywhere, self.n_rollouts)
         else:
             _spend(tally, self.n_rollouts * len(x), self.confidence)
-        return tally.result()
+        return tally.result(self.inertia)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,7 +143,7 @@ class RolloutsWithCritic:
     domain : Domain
     critic : PolicyEvaluator
         Fitted to the batch before the rollouts start; its value at the last state, times discount^H, ends each rollout.
-    n_rollouts, horizon : int
+    n_rollouts, horizon, inertia
         As in `Rollouts`.
 
     Examples
@@ -155,6 +162,7 @@ class RolloutsWithCritic:
     critic: PolicyEvaluator
     n_rollouts: int = 1
     horizon: int = 10
+    inertia: float = 1e-9
 
     def __post_init__(self) -> None:
         _check(self)
@@ -193,9 +201,8 @@ class RolloutsWithCritic:
             return np.where(found.terminated, 0.0, discount**found.lengths * values)
 
         tally = _Tally(self.domain, policy, x, self.horizon, discount, generator, rest)
-        for _ in range(self.n_rollouts):
-            tally.add(np.arange(len(x)))
-        return tally.result(critic)
+        tally.add(np.arange(len(x)), self.n_rollouts)
+        return tally.result(self.inertia, critic)
 
 
 class _Tally:
@@ -218,19 +225,27 @@ class _Tally:
         self.low, self.high, self.n_transitions = np.inf, -np.inf, 0
         self.first = np.full(len(states), np.nan)  # shifts the squares, so that large means do not hide the spread
 
-    def add(self, rows: Ints) -> None:
-        """Run one rollout of every action from the states ``rows``."""
+    def add(self, rows: Ints, times: int = 1) -> None:
+        """Run ``times`` rollouts of every action from the states ``rows``, as many at once as memory is kind to."""
         A = self.domain.n_actions
-        starts, actions = np.repeat(self.states[rows], A, axis=0), np.tile(np.arange(A), len(rows))
+        at_once = max(1, ROLLOUTS_AT_ONCE // (len(rows) * A))
+        while times > 0:
+            self._add(rows, min(times, at_once))
+            times -= at_once
+
+    def _add(self, rows: Ints, times: int) -> None:
+        A = self.domain.n_actions
+        starts = np.repeat(self.states[rows], A * times, axis=0)
+        actions = np.tile(np.repeat(np.arange(A), times), len(rows))
         running = steps(self.domain, self.policy, starts, self.horizon, self.rng, first_actions=actions)
         found = outcome(running, starts, self.discount)
         returns = found.discounted if self.rest is None else found.discounted + self.rest(found)
-        table = returns.reshape(len(rows), A)
+        table = returns.reshape(len(rows), A, times)
         new = np.isnan(self.first[rows])
-        self.first[rows[new]] = table[new, 0]
-        self.sums[rows] += table
-        self.squares[rows] += np.square(table - self.first[rows, None])
-        self.counts[rows] += 1
+        self.first[rows[new]] = table[new, 0, 0]
+        self.sums[rows] += table.sum(axis=2)
+        self.squares[rows] += np.square(table - self.first[rows, None, None]).sum(axis=2)
+        self.counts[rows] += times
         self.n_transitions += int(found.lengths.sum())
         self.low, self.high = min(self.low, float(returns.min())), max(self.high, float(returns.max()))
 
@@ -239,27 +254,29 @@ class _Tally:
         """Mean returns (n, A)."""
         return self.sums / self.counts[:, None]
 
-    def result(self, critic: QFunction | None = None) -> RolloutValues:
-        """Return Q as it stands."""
+    def result(self, inertia: float, critic: QFunction | None = None) -> RolloutValues:
+        """Return Q as it stands, a hair better where the policy decides so."""
         n = self.counts[:, None]
         shifted = self.means - self.first[:, None]
         with np.errstate(invalid="ignore", divide="ignore"):
             variance = np.maximum(self.squares / n - np.square(shifted), 0.0) * n / (n - 1)
             spread = np.where(n > 1, np.sqrt(variance / n), np.nan)
-        return RolloutValues(self.states, self.means, spread, self.counts, self.n_transitions, critic)
+        hair = inertia * (self.high - self.low or max(abs(self.high), 1.0))
+        masks = masks_of(self.domain, self.states)
+        table = self.means + hair * self.policy.probabilities(self.states, masks) if hair else self.means
+        return RolloutValues(self.states, table, spread, self.counts, self.n_transitions, critic)
 
 
 def _spend(tally: _Tally, budget: int, delta: float) -> None:
     """Spend ``budget`` rollouts of every action: two everywhere, then one at a time where the best action is in doubt."""
     n, A = tally.sums.shape
     everywhere = np.arange(n)
-    for _ in range(2):
-        tally.add(everywhere)
+    tally.add(everywhere, 2)
     while (left := budget - int(tally.counts.sum())) > 0:
         best = np.partition(tally.means, A - 2, axis=1)
         gap = best[:, -1] - best[:, -2] if A > 1 else np.full(n, np.inf)
         bound = (tally.high - tally.low) * np.sqrt(2 / tally.counts * np.log(max(A - 1, 1) / delta))
-        doubtful = np.flatnonzero(gap < bound)
+        doubtful = np.flatnonzero(gap <= bound)
         if not len(doubtful):
             return  # what is left of the budget is not needed
         utility = gap[doubtful] + np.sqrt(np.log(tally.counts.sum()) / (1 + tally.counts[doubtful]))
@@ -270,6 +287,7 @@ def _check(evaluator: Rollouts | RolloutsWithCritic) -> None:
     check_domain_fits(evaluator.domain)
     as_int(evaluator.n_rollouts, "n_rollouts", minimum=1)
     as_int(evaluator.horizon, "horizon", minimum=1)
+    as_share(evaluator.inertia, "inertia")
 
 
 def _starts(domain: Domain, states: Floats | None) -> Floats:

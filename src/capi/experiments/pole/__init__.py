@@ -1,0 +1,7 @@
+"""Figure "Pole balancing: performance against the number of samples" (Section 5.4)."""
+
+from capi.experiments.pole.figure import COLUMNS, claims, figures, summary, table
+from capi.experiments.pole.run import run
+from capi.experiments.pole.settings import settings
+
+__all__ = ["COLUMNS", "claims", "figures", "run", "settings", "summary", "table"]

@@ -1,0 +1,132 @@
+"""Records of pole balancing -> table, figure and the paper's sentences as predicates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from capi.experiments.driver import Claim, Record, Row
+from capi.experiments.pole.settings import MAX_STEPS
+from capi.statistics import standard_error
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLUMNS = ("track_limit", "method", "eta_pi", "n_samples", "n_used", "seed", "steps", "return", "seconds")
+WHERE = "Section 5.4, on pole balancing"
+FEWEST_SEEDS = 5  # below which no claim is decided
+SOLVED = 0.99 * MAX_STEPS
+MANY, FEW = 15_000, 1_000  # samples above which CAPI is said to solve the problem, and at which it is said to lead
+STYLES = {  # Okabe and Ito's palette, and markers that tell the methods apart without colour
+    ("Tree-FQI", None): ("#0072B2", "s", "--"),
+    ("Tree-CAPI", 20): ("#D55E00", "o", "-"),
+    ("Tree-CAPI", 500): ("#E69F00", "v", "-"),
+    ("Tree-DPI", 20): ("#009E73", "^", ":"),
+    ("Tree-DPI", 100): ("#56B4E9", "D", ":"),
+    ("Tree-DPI", 500): ("#CC79A7", "x", ":"),
+}
+
+Case = tuple[Any, ...]
+
+
+def table(records: Sequence[Record]) -> list[Row]:
+    """Return a row a run."""
+    return [{name: "" if r[name] is None else r[name] for name in COLUMNS} for r in records]
+
+
+def summary(rows: Sequence[Row]) -> tuple[str, list[str], list[list[str]]]:
+    """Return one line a track, method and size of policy trees with the mean steps for each number of samples."""
+    sizes = sorted({row["n_samples"] for row in rows})
+    cases: dict[Case, dict[int, list[float]]] = {}
+    for row in rows:
+        of_case = cases.setdefault((row["track_limit"], row["method"], row["eta_pi"]), {})
+        of_case.setdefault(row["n_samples"], []).append(row["steps"])
+    lines = [
+        ["none" if track == "" else f"{track:g} m", method, str(eta)]
+        + [f"{np.mean(found[n]):.0f}" if n in found else "" for n in sizes]
+        for (track, method, eta), found in cases.items()
+    ]
+    return f"Pole balancing: mean steps of {MAX_STEPS}", ["track", "method", "eta_pi", *(f"{n}" for n in sizes)], lines
+
+
+def figures(rows: Sequence[Row]) -> dict[str, Figure]:
+    """Return, for each kind of track, steps, return and time against the number of samples."""
+    from matplotlib.figure import Figure  # noqa: PLC0415  only those who draw pay for it
+
+    tracks = sorted({row["track_limit"] for row in rows}, key=str)
+    quantities = {"steps": f"steps of {MAX_STEPS}", "return": "discounted return", "seconds": "seconds of learning"}
+    found = {}
+    for track in tracks:
+        figure = Figure(figsize=(11, 3.8), layout="constrained")
+        figure.suptitle("Pole balancing, " + ("no track limit" if track == "" else f"track of +-{track:g} m"))
+        for axes, (quantity, label) in zip(figure.subplots(1, 3), quantities.items(), strict=True):
+            for (method, eta), (colour, marker, line) in STYLES.items():
+                points: dict[int, list[float]] = {}
+                for row in rows:
+                    if (row["track_limit"], row["method"]) == (track, method) and row["eta_pi"] == ("" if eta is None else eta):
+                        points.setdefault(row["n_samples"], []).append(row[quantity])
+                sizes = sorted(points)
+                means = [np.mean(points[n]) for n in sizes]
+                errors = [np.nan_to_num(standard_error(np.array(points[n]))) for n in sizes]
+                name = method if eta is None else f"{method} {eta}"
+                axes.errorbar(
+                    sizes, means, yerr=errors, color=colour, marker=marker, linestyle=line, markersize=5, capsize=2, label=name
+                )
+            axes.set_xscale("log")
+            if quantity == "seconds":
+                axes.set_yscale("log")
+            axes.set_xlabel("samples")
+            axes.set_ylabel(label)
+            axes.grid(alpha=0.3)
+            axes.spines[["top", "right"]].set_visible(False)
+        handles = figure.axes[0].get_legend_handles_labels()
+        figure.legend(*handles, loc="outside lower center", ncols=len(STYLES), frameon=False)
+        found["pole-no-track-limit.png" if track == "" else "pole-with-track-limit.png"] = figure
+    return found
+
+
+def claims(records: Sequence[Record]) -> dict[str, Claim]:
+    """Return the paper's sentences on pole balancing, for each kind of track; few runs decide nothing."""
+    found = {}
+    for track in (None, 2.4):
+        steps: dict[Case, dict[int, float]] = {}
+        for r in records:
+            if r["track_limit"] == track:
+                steps.setdefault((r["method"], r["eta_pi"], r["n_samples"]), {})[r["seed"]] = r["steps"]
+        if not steps:
+            continue
+        decidable = min(len(of_seed) for of_seed in steps.values()) >= FEWEST_SEEDS
+        means = {case: float(np.mean(list(of_seed.values()))) for case, of_seed in steps.items()}
+        name = "no-track-limit" if track is None else "track-limit"
+
+        def at(method: str, eta: int | None, means: dict[Case, float] = means) -> dict[str, float]:
+            return {str(n): value for (m, e, n), value in means.items() if (m, e) == (method, eta)}
+
+        capi = [at("Tree-CAPI", eta) for eta in (20, 500)]
+        large = [value for of_size in capi for n, value in of_size.items() if int(n) > MANY]
+        found[f"{name}/capi-solves-it-with-many-samples"] = Claim(
+            f"With more than {MANY} samples Tree-CAPI balances for {MAX_STEPS} steps (at least 99 % of them in the mean).",
+            WHERE,
+            all(value >= SOLVED for value in large) if decidable and large else None,
+            {"capi_20": capi[0], "capi_500": capi[1]},
+        )
+        few = {key: of_size.get(str(FEW)) for key, of_size in (("20", capi[0]), ("500", capi[1]))}
+        fqi = at("Tree-FQI", None)
+        found[f"{name}/capi-leads-with-few-samples"] = Claim(
+            f"With {FEW} samples Tree-CAPI balances for longer than Tree-FQI.",
+            WHERE,
+            all(value is not None and value > fqi[str(FEW)] for value in few.values()) if decidable else None,
+            {"tree_fqi": fqi, "capi_at_few": few},
+        )
+        rollouts = {str(eta): at("Tree-DPI", eta) for eta in (20, 100, 500)}
+        shared = [n for n in capi[0] if all(n in of_size for of_size in rollouts.values())]
+        worse = all(of_size[n] < capi[0][n] for of_size in rollouts.values() for n in shared)
+        found[f"{name}/rollouts-need-more-samples"] = Claim(
+            "With equally many samples Tree-DPI balances for less long than Tree-CAPI 20.",
+            WHERE,
+            worse if decidable else None,
+            {"tree_dpi": rollouts, "capi_20": capi[0]},
+        )
+    return found

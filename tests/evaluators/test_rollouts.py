@@ -1,0 +1,195 @@
+import numpy as np
+import pytest
+
+import naive
+from capi import CAPI, FiniteMDP
+from capi.domains import ChainWalk
+from capi.errors import InvalidInput
+from capi.evaluators import Exact, FittedQ, Rollouts, RolloutsWithCritic
+from capi.policies import Constant, Tabular, Uniform
+from capi.policy_spaces import Thresholds, Unrestricted
+from capi.sampling import sample_episodes
+
+DISCOUNT = 0.8
+
+
+@pytest.fixture(scope="module")
+def mdp():
+    P, R = naive.random_mdp(np.random.default_rng(0), n_states=6)
+    return FiniteMDP(P, R, DISCOUNT)
+
+
+STATES = np.arange(6.0)[:, None]
+
+
+@pytest.mark.parametrize("policy", [Tabular([0, 1, 2, 0, 1, 2], 3), Uniform(3)], ids=["deterministic", "stochastic"])
+@pytest.mark.parametrize("horizon", [1, 3, 60])
+def test_rollouts_estimate_the_truncated_values(mdp, policy, horizon):
+    """The mean of H rewards: H sweeps from Q = 0, within the standard errors that they report."""
+    exact = Exact(mdp, sweeps=horizon).evaluate(policy, None, discount=DISCOUNT).values(STATES)
+    rollouts = Rollouts(mdp, n_rollouts=2000, horizon=horizon, inertia=0.0)
+    q = rollouts.evaluate(policy, None, discount=DISCOUNT, states=STATES)
+    assert (np.abs(q.values(STATES) - exact) <= 4.5 * q.spread + 1e-9).all()
+    if horizon == 60:
+        np.testing.assert_allclose(exact, mdp.action_values(policy), atol=0.8**60 * 10)
+        assert 0.001 < q.spread.max() < 0.1
+    assert q.n_transitions == 6 * 3 * 2000 * horizon
+
+
+def test_standard_errors_shrink_as_they_should(mdp):
+    spreads = [
+        Rollouts(mdp, n_rollouts=m, horizon=20)
+        .evaluate(Uniform(3), None, discount=DISCOUNT, states=STATES, rng=np.random.default_rng(m))
+        .spread.mean()
+        for m in (100, 1600)
+    ]
+    assert spreads[0] / spreads[1] == pytest.approx(4, rel=0.2)
+    one = Rollouts(mdp).evaluate(Uniform(3), None, discount=DISCOUNT, states=STATES)
+    assert np.isnan(one.spread).all()
+
+
+def test_large_returns_do_not_hide_their_spread(mdp):
+    P = np.stack([mdp.transition_matrix([a] * mdp.n_states) for a in range(mdp.n_actions)])
+    shifted = FiniteMDP(P, mdp.rewards + 1e6, DISCOUNT)
+    a, b = (
+        Rollouts(m, n_rollouts=200, horizon=5).evaluate(Uniform(3), None, discount=DISCOUNT, states=STATES).spread
+        for m in (mdp, shifted)
+    )
+    np.testing.assert_allclose(a, b, rtol=1e-3)
+
+
+class Falls:
+    """Walks right until 3, where it ends with -1; action 0 waits and pays 0.1."""
+
+    n_actions, feature_names, action_labels, discount = 2, ("x",), ("wait", "walk"), 0.9
+
+    def initial(self, n, rng):
+        return rng.integers(0, 3, size=(n, 1)).astype(float)
+
+    def step(self, states, actions, rng):
+        following = states + actions[:, None]
+        ends = following[:, 0] >= 3
+        return following, np.where(ends, -1.0, 0.1 * (actions == 0)), ends
+
+
+def test_nothing_is_added_after_the_end_and_no_step_is_counted():
+    states = np.array([[2.0], [0.0]])
+    q = Rollouts(Falls(), horizon=50, inertia=0.0).evaluate(Constant(1, 2), None, discount=0.9, states=states)
+    np.testing.assert_allclose(q.values(states), [[0.1 - 0.9, -1.0], [0.1 - 0.9**3, -(0.9**2)]])
+    assert q.n_transitions == (2 + 1) + (4 + 3)
+    critic = Rollouts(Falls(), horizon=1)
+
+    class AlwaysHundred:
+        def evaluate(self, policy, transitions, *, discount, states=None, previous=None, rng=None):
+            return type("Q", (), {"n_actions": 2, "values": lambda _, x: np.full((len(x), 2), 100.0)})()
+
+    with_critic = RolloutsWithCritic(Falls(), AlwaysHundred(), horizon=2, inertia=0.0)
+    q = with_critic.evaluate(Constant(1, 2), None, discount=0.9, states=states)
+    np.testing.assert_allclose(q.values(states), [[0.1 - 0.9, -1.0], [0.1 + 81, 81]])
+    assert critic.horizon == 1
+
+
+def test_an_exact_critic_makes_any_horizon_exact(mdp):
+    policy = Tabular([0, 1, 2, 0, 1, 2], 3)
+    for horizon in (1, 4):
+        evaluator = RolloutsWithCritic(mdp, Exact(mdp), n_rollouts=3000, horizon=horizon)
+        q = evaluator.evaluate(policy, None, discount=DISCOUNT, states=STATES)
+        assert (np.abs(q.values(STATES) - mdp.action_values(policy)) <= 4.5 * q.spread + 1e-9).all()
+
+
+def test_a_critic_learns_from_the_batch_and_keeps_its_trees():
+    chain = ChainWalk(variant=2)
+    batch = sample_episodes(chain, n_episodes=40, max_steps=50, random_state=0)
+    evaluator = RolloutsWithCritic(chain, FittedQ(n_trees=5, sweeps=3), horizon=2)
+    states = np.arange(200.0)[:, None]
+    first = evaluator.evaluate(Constant(0, 2), batch, discount=0.99, states=states)
+    second = evaluator.evaluate(Constant(0, 2), batch, discount=0.99, states=states, previous=first)
+    assert second.critic.age == first.critic.age + 3
+    with pytest.raises(InvalidInput, match="transitions must be given"):
+        evaluator.evaluate(Constant(0, 2), None, discount=0.99, states=states)
+
+
+class Coins:
+    """State 0: action 1 pays 1. State 1: both toss a coin for -1 or 1. One step, then it is over."""
+
+    n_actions, feature_names, action_labels, discount = 2, ("x",), ("a", "b"), 0.9
+
+    def initial(self, n, rng):
+        return rng.integers(0, 2, size=(n, 1)).astype(float)
+
+    def step(self, states, actions, rng):
+        tossed = rng.choice([-1.0, 1.0], size=len(states))
+        return states, np.where(states[:, 0] == 0, actions, tossed), np.ones(len(states), dtype=bool)
+
+
+def test_doubtful_states_get_more_rollouts():
+    """The bound 2 sqrt(2 / c ln(1 / 0.5)) falls below the gap of 1 with the sixth rollout; the coins get all the rest."""
+    states = np.array([[0.0], [1.0]])
+    rollouts = Rollouts(Coins(), n_rollouts=60, allocation="gap", confidence=0.5)
+    q = rollouts.evaluate(Constant(0, 2), None, discount=0.9, states=states)
+    assert q.counts.tolist() == [6, 114]
+    np.testing.assert_allclose(q.values(states)[0], [0, 1], atol=1e-6)
+    assert q.n_transitions == 2 * 120
+
+
+def test_a_budget_that_is_not_needed_is_not_spent():
+    clear = Rollouts(Coins(), n_rollouts=60, allocation="gap", confidence=0.5)
+    q = clear.evaluate(Constant(0, 2), None, discount=0.9, states=np.array([[0.0], [0.0]]))
+    assert q.counts.tolist() == [2, 2]  # the range of returns is 1 here, and the gap, too
+
+
+def test_a_policy_that_never_fails_is_kept():
+    """Within the horizon nothing happens, so all gaps are zero: the current policy's action wins by a hair."""
+    states = np.arange(150.0, 190.0)[:, None]
+    policy = Tabular(np.arange(200) % 2, 2)
+    q = Rollouts(ChainWalk(variant=2), horizon=5).evaluate(policy, None, discount=0.9, states=states)
+    np.testing.assert_array_equal(q.values(states).argmax(axis=1), policy.act(states))
+    assert np.abs(q.values(states)).max() < 1e-8
+
+
+def test_equal_seeds_give_equal_values(mdp):
+    tables = [
+        Rollouts(mdp, horizon=5)
+        .evaluate(Uniform(3), None, discount=0.8, states=STATES, rng=np.random.default_rng(s))
+        .table
+        for s in (3, 3, 4)
+    ]
+    np.testing.assert_array_equal(tables[0], tables[1])
+    assert not np.array_equal(tables[0], tables[2])
+
+
+def test_values_elsewhere_are_unknown():
+    chain = ChainWalk()
+    q = Rollouts(chain).evaluate(Constant(0, 2), None, discount=0.9, states=np.array([[3.0]]))
+    with pytest.raises(InvalidInput, match="only at the states that they started from"):
+        q.values(np.array([[4.0]]))
+    with pytest.raises(InvalidInput, match="not in Unrestricted"):
+        CAPI(Rollouts(chain), Unrestricted(), 0.9, 3).fit(states=lambda k, policy, rng: chain.initial(5, rng))
+
+
+def test_they_run_in_the_loop_and_say_what_they_cost():
+    chain = ChainWalk(variant=2)
+    learner = CAPI(Rollouts(chain, horizon=20), Thresholds(), 0.99, 2, random_state=0).fit(
+        states=np.arange(200.0)[:, None]
+    )
+    assert [row["n_transitions"] for row in learner.history_] == [200 * 2 * 20] * 2
+    assert learner.schema_.action_labels == ("left", "right")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Rollouts("nothing"), "domain must have"),
+        (lambda: Rollouts(ChainWalk(), n_rollouts=0), "n_rollouts"),
+        (lambda: Rollouts(ChainWalk(), horizon=0), "horizon"),
+        (lambda: Rollouts(ChainWalk(), allocation="best"), "allocation"),
+        (lambda: Rollouts(ChainWalk(), allocation="gap"), "n_rollouts of at least 2"),
+        (lambda: Rollouts(ChainWalk(), confidence=0), "confidence"),
+        (lambda: Rollouts(ChainWalk(), inertia=-1), "inertia"),
+        (lambda: RolloutsWithCritic(ChainWalk(), "critic"), "critic must be an evaluator"),
+        (lambda: Rollouts(ChainWalk()).evaluate(Constant(0, 2), None, discount=0.9), "states must be given"),
+    ],
+)
+def test_bad_settings_are_named(make, message):
+    with pytest.raises(InvalidInput, match=message):
+        make()
