@@ -16,8 +16,8 @@ help:  ## show this list
 
 setup: $(VENV)/.ready  ## make .venv and install capi with all tools
 
-demo: $(VENV)/.ready  ## run the paper's first experiment and say where the pictures are
-	$(BIN)/capi reproduce chain --out results/chain
+demo: $(VENV)/.ready  ## learn treatment policies from a table of patients, measure and draw them
+	$(BIN)/python demo/hiv.py
 
 test: $(VENV)/.ready  ## run the tests (fast ones)
 	$(BIN)/python -m pytest -q -n 2 -m "not slow"
@@ -41,6 +41,8 @@ bench: $(VENV)/.ready  ## run the benchmarks beside their peers
 	$(BIN)/python benchmarks/finite_mdp.py
 	$(BIN)/python benchmarks/thresholds.py
 	$(BIN)/python benchmarks/trees.py
+	$(BIN)/python benchmarks/cart_pole.py
+	$(BIN)/python benchmarks/hiv.py
 
 clean:  ## remove everything that was made
 	rm -rf $(VENV) results dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

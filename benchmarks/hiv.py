@@ -12,7 +12,6 @@ import time
 
 import numpy as np
 from scipy.integrate import odeint, solve_ivp
-from trees import boosted, extra_trees, line
 
 from capi.baselines import FittedQIteration
 from capi.datasets import load_hiv_batch
@@ -21,6 +20,7 @@ from capi.domains import hiv as model
 from capi.evaluators import FittedQ
 from capi.performance import performance
 from capi.policies import Greedy
+from trees import boosted, extra_trees, line
 
 N_ITERATIONS, DISCOUNT, N_ACTIONS = 100, 0.98, 4
 PEER_ROWS = 300
@@ -71,7 +71,7 @@ def measured(name, learn, seeds, hiv):
 def simulator(batch):
     """60,000 steps of ours beside scipy's solvers, whose tolerances give about the same error."""
     hiv = HIV(observe="counts", n_jobs=2)
-    states = hiv.counts(HIV().counts(batch.states))
+    states = HIV().counts(batch.states)
     rng = np.random.default_rng(0)
     rows, actions = rng.integers(len(states), size=60_000), rng.integers(N_ACTIONS, size=60_000)
     hiv.step(states[:2], actions[:2], rng)
@@ -80,7 +80,7 @@ def simulator(batch):
     mine = time.perf_counter() - started
     p = hiv.patient
 
-    def rates(x, t, e1, e2):
+    def rates(x, _, e1, e2):
         T1, T2, I1, I2, V, E = x
         into1, into2, infected = (1 - e1) * p.k1 * T1, (1 - p.f * e1) * p.k2 * T2, I1 + I2
         return (

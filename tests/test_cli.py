@@ -21,7 +21,7 @@ def test_version_and_help():
 def test_an_unknown_experiment_is_one_sentence_and_exit_code_1():
     done = capi("reproduce", "nothing")
     assert done.returncode == 1
-    assert done.stderr == "error: there is no experiment 'nothing'; there are: chain.\n"
+    assert done.stderr == "error: there is no experiment 'nothing'; there are: chain, hiv, pole.\n"
 
 
 def test_a_file_in_the_way_is_one_sentence(tmp_path):
@@ -32,7 +32,7 @@ def test_a_file_in_the_way_is_one_sentence(tmp_path):
     assert (tmp_path / "file").read_text() == "keep me"
 
 
-def test_an_interruption_is_one_sentence_and_changes_nothing(tmp_path):
+def test_an_interruption_is_one_sentence_and_keeps_what_is_finished(tmp_path):
     command = [sys.executable, "-m", "capi.cli", "reproduce", "chain", "--out", str(tmp_path / "out[/b]")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while process.poll() is None and not (tmp_path / "out[/b]").is_dir():
@@ -42,8 +42,8 @@ def test_an_interruption_is_one_sentence_and_changes_nothing(tmp_path):
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert out == ""
-    assert "stopped; no file was written or changed." in err
-    assert list((tmp_path / "out[/b]").iterdir()) == []
+    assert "stopped; finished runs are kept, and the same command goes on behind them." in err
+    assert [path.name for path in (tmp_path / "out[/b]").iterdir()] == [".unfinished.jsonl"]
 
 
 def test_a_wrong_option_is_usage_and_exit_code_2():

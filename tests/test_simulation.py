@@ -133,7 +133,7 @@ for _name, _result, _message in (
     ("two", lambda x: (x, np.zeros(len(x))), "must return next states, rewards and terminated"),
     ("nothing", lambda _: None, "must return next states, rewards and terminated"),
 ):
-    _class = type("Broken", (Countdown,), {"step": lambda _, x, a, r, f=_result: f(x)})  # noqa: ARG005
+    _class = type("Broken", (Countdown,), {"step": lambda _, x, a, r, f=_result: f(x)})
     BROKEN[_name] = (_class(), _message)
 
 

@@ -22,7 +22,6 @@ from capi.transitions import Transitions
 from capi.types import Domain, Policy, PolicyEvaluator, QFunction
 from capi.validation import Floats, Ints, as_int, as_share, as_states, check_choice
 
-
 ROLLOUTS_AT_ONCE = 200_000
 
 

@@ -1,4 +1,4 @@
-"""Figure "Pole balancing: performance against the number of samples" (Section 5.4)."""
+"""Figure "Pole balancing: performance against the number of samples" (appendix)."""
 
 from capi.experiments.pole.figure import COLUMNS, claims, figures, summary, table
 from capi.experiments.pole.run import run

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLUMNS = ("track_limit", "method", "eta_pi", "n_samples", "n_used", "seed", "steps", "return", "seconds")
-WHERE = "Section 5.4, on pole balancing"
+WHERE = "Appendix, on pole balancing"
 FEWEST_SEEDS = 5  # below which no claim is decided
 SOLVED = 0.99 * MAX_STEPS
 MANY, FEW = 15_000, 1_000  # samples above which CAPI is said to solve the problem, and at which it is said to lead
@@ -65,14 +65,24 @@ def figures(rows: Sequence[Row]) -> dict[str, Figure]:
             for (method, eta), (colour, marker, line) in STYLES.items():
                 points: dict[int, list[float]] = {}
                 for row in rows:
-                    if (row["track_limit"], row["method"]) == (track, method) and row["eta_pi"] == ("" if eta is None else eta):
+                    if (row["track_limit"], row["method"]) == (track, method) and row["eta_pi"] == (
+                        "" if eta is None else eta
+                    ):
                         points.setdefault(row["n_samples"], []).append(row[quantity])
                 sizes = sorted(points)
                 means = [np.mean(points[n]) for n in sizes]
                 errors = [np.nan_to_num(standard_error(np.array(points[n]))) for n in sizes]
                 name = method if eta is None else f"{method} {eta}"
                 axes.errorbar(
-                    sizes, means, yerr=errors, color=colour, marker=marker, linestyle=line, markersize=5, capsize=2, label=name
+                    sizes,
+                    means,
+                    yerr=errors,
+                    color=colour,
+                    marker=marker,
+                    linestyle=line,
+                    markersize=5,
+                    capsize=2,
+                    label=name,
                 )
             axes.set_xscale("log")
             if quantity == "seconds":

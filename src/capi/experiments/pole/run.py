@@ -45,9 +45,7 @@ def batch_of(pole: CartPole, n_samples: int, rng: np.random.Generator) -> Transi
     return Transitions.concat(batches, renumber_episodes=True).subset(np.arange(n_samples))
 
 
-def _from_batch(
-    setting: Mapping[str, Any], pole: CartPole, seeds: np.random.SeedSequence
-) -> tuple[Policy, int, float]:
+def _from_batch(setting: Mapping[str, Any], pole: CartPole, seeds: np.random.SeedSequence) -> tuple[Policy, int, float]:
     batch = batch_of(pole, setting["n_samples"], numbered_rng(seeds, 0))
     evaluator = FittedQ(
         n_trees=setting["n_trees"],
@@ -88,6 +86,4 @@ def _by_rollouts(
 
 
 def _space(setting: Mapping[str, Any], refresh_every: int) -> Forests:
-    return Forests(
-        setting["n_trees"], min_samples_split=setting["eta_pi"], refresh_every=refresh_every, n_jobs=-1
-    )
+    return Forests(setting["n_trees"], min_samples_split=setting["eta_pi"], refresh_every=refresh_every, n_jobs=-1)
