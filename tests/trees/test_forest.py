@@ -2,10 +2,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numba import njit
 
 import naive
-from capi.trees import _lanes, forest, paths
+from capi.trees import _grow, forest, paths
 from capi.trees.encoding import encode
 from capi.trees.forest import Forest, Growth
 
@@ -221,21 +220,25 @@ def test_states_with_every_action_go_where_each_of_them_goes(n, matters):
 
 
 @pytest.mark.parametrize("bits", [16, 32])
-@pytest.mark.parametrize("n", [1, 7, 8, 9, 50])
-def test_extreme_codes(bits, n):
-    per_word = 64 // bits
-    codes = np.random.default_rng(n).integers(0, 2**bits, size=(n, per_word), dtype=np.uint64)
-    words = sum(codes[:, k] << np.uint64(k * bits) for k in range(per_word))
-    low, high = np.zeros(per_word, dtype=np.uint64), np.zeros(per_word, dtype=np.uint64)
-    extremes = {16: _lanes.extremes_of_four, 32: _lanes.extremes_of_two}[bits]
-
-    @njit
-    def run(words, low, high):
-        extremes(words.ctypes.data, len(words), low.ctypes.data, high.ctypes.data)
-
-    run(words, low, high)
+@pytest.mark.parametrize("n", [1, 3, 4, 5, 50])
+@pytest.mark.parametrize("n_groups", [1, 2])
+def test_vector_loops_do_what_plain_ones_do(bits, n, n_groups):
+    rng = np.random.default_rng(n)
+    lanes = 8 * n_groups
+    codes = rng.integers(0, 2**bits, size=(n, lanes)).astype(np.uint16 if bits == 16 else np.uint32)
+    outputs = rng.integers(-9, 9, size=(n, 2)).astype(float)
+    records = np.column_stack([codes.view(np.uint64), outputs.view(np.uint64)])
+    low, high, counts = (np.zeros(lanes, dtype=np.uint64) for _ in range(3))
+    _grow.extremes(records, bits, low, high)
     np.testing.assert_array_equal(low, codes.min(axis=0))
     np.testing.assert_array_equal(high, codes.max(axis=0))
+    cut, sums = rng.integers(0, 2**bits, size=lanes, dtype=np.uint64), np.zeros(lanes)
+    cut[0] = codes[0, 0]  # equal is below
+    for o in range(2):
+        _grow.sums_up_to(records, bits, records.shape[1] - 2 + o, cut, sums, counts)
+        below = codes <= cut
+        np.testing.assert_array_equal(counts, below.sum(axis=0))
+        np.testing.assert_array_equal(sums, (below * outputs[:, [o]]).sum(axis=0))
 
 
 def test_cuts_are_found_among_values_that_crowd():

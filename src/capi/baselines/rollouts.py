@@ -104,13 +104,18 @@ class DPICritic(DPI):
 
     Parameters
     ----------
-    domain, space, discount, n_iterations, n_states, n_rollouts, horizon, initial_policy, random_state
-        As in `DPI`; the horizon is shorter.
+    domain : Domain
+    space : PolicySpace
     critic : PolicyEvaluator
         Fitted anew in each round, to the batch given to ``fit`` or, without one, to ``n_episodes`` episodes of the
         round's policy.
+    discount : float in [0, 1), optional
+    n_iterations, n_states, n_rollouts, horizon : int
+        As in `DPI`; the horizon is shorter.
     n_episodes, max_steps : int
         Of the critic's own batch.
+    initial_policy : Policy, optional
+    random_state : int, Generator or None
 
     Examples
     --------

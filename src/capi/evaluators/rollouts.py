@@ -142,7 +142,8 @@ class RolloutsWithCritic:
     domain : Domain
     critic : PolicyEvaluator
         Fitted to the batch before the rollouts start; its value at the last state, times discount^H, ends each rollout.
-    n_rollouts, horizon, inertia
+    n_rollouts, horizon : int
+    inertia : float
         As in `Rollouts`.
 
     Examples

@@ -1,16 +1,15 @@
 """Kernels on the rows of one node. No checks: `capi.trees.forest.grow` prepares and explains all arrays.
 
 Values of a feature are replaced by their ranks, the *codes*: equal values have equal codes, and a missing value has the
-largest code there is. A 64-bit word holds the codes of four features (16 bits each) or of two (32 bits), so that a
-loop over words looks at several features at once, and moving a row moves few words.
+largest code there is. A row is a record of 64-bit words: its codes, four of 16 bits or two of 32 in a word, then its outputs, its weight if
+it has one, and its number. So the rows of a node are one stretch of memory, and moving a row is one copy.
 """
 
 import numpy as np
 from numba import njit
 
-MASK_16 = np.uint64(0xFFFF)
-MASK_32 = np.uint64(0xFFFFFFFF)
-BITS_16, BITS_32, BITS_48 = np.uint64(16), np.uint64(32), np.uint64(48)
+from capi.trees._lanes import LANES, copy_record, extremes_of_16, extremes_of_32, sums_of_16, sums_of_32
+
 WINDOW = 8  # values that are compared together
 
 
@@ -25,51 +24,44 @@ def next_uniform(state):
     return np.float64(x >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "nsz"})
-def sums_of_four(word, first, cut, y, output, sums, counts):
-    """Write, for four features from ``first`` on, the sum of ``y`` over the rows whose code is at most their cut.
-
-    ``sums`` is (outputs, d), ``counts`` (d,) the number of those rows.
-
-    Additions may be reordered: only so do they use vector instructions. The compiler's order is fixed for a machine,
-    and sums of exact zeros are zero in any order.
-    """
-    a, b, c, d = cut[first], cut[first + 1], cut[first + 2], cut[first + 3]
-    s, t, u, v = 0.0, 0.0, 0.0, 0.0
-    k, m, n, o = 0, 0, 0, 0
-    for i in range(len(word)):
-        x, value = word[i], y[i]
-        p, q = x & MASK_16 <= a, (x >> BITS_16) & MASK_16 <= b
-        r, w = (x >> BITS_32) & MASK_16 <= c, x >> BITS_48 <= d
-        s += value if p else 0.0
-        t += value if q else 0.0
-        u += value if r else 0.0
-        v += value if w else 0.0
-        k, m, n, o = k + p, m + q, n + r, o + w
-    sums[output, first], sums[output, first + 1], sums[output, first + 2], sums[output, first + 3] = s, t, u, v
-    counts[first], counts[first + 1], counts[first + 2], counts[first + 3] = k, m, n, o
-
-
-@njit(cache=True, nogil=True, fastmath={"reassoc", "nsz"})
-def sums_of_two(word, first, cut, y, output, sums, counts):
-    """Do what `sums_of_four` does, for two features."""
-    a, b = cut[first], cut[first + 1]
-    s, t, k, m = 0.0, 0.0, 0, 0
-    for i in range(len(word)):
-        x, value = word[i], y[i]
-        p, q = x & MASK_32 <= a, x >> BITS_32 <= b
-        s += value if p else 0.0
-        t += value if q else 0.0
-        k, m = k + p, m + q
-    sums[output, first], sums[output, first + 1], counts[first], counts[first + 1] = s, t, k, m
+@njit(cache=True, nogil=True)
+def extremes(records, bits, low, high):
+    """Write the smallest and largest code of all features to ``low`` and ``high`` (lanes,)."""
+    size, base = 8 * records.shape[1], records.ctypes.data
+    for first in range(0, len(low), LANES):
+        here, low_here, high_here = base + first * bits // 8, low.ctypes.data + 8 * first, high.ctypes.data + 8 * first
+        if bits == 16:
+            extremes_of_16(here, len(records), size, low_here, high_here)
+        else:
+            extremes_of_32(here, len(records), size, low_here, high_here)
 
 
 @njit(cache=True, nogil=True)
-def known_extremes(word, shift, mask):
-    """Return the smallest and the largest code that is not missing, and how many are missing."""
+def sums_up_to(records, bits, column, cut, sums, counts):
+    """Write the sums of the floats in ``column`` over the rows up to the cut of each feature to ``sums`` (lanes,).
+
+    ``counts`` (lanes,) is the number of those rows. The order of additions is fixed, and sums of exact zeros are zero.
+    """
+    size, base = 8 * records.shape[1], records.ctypes.data
+    for first in range(0, len(cut), LANES):
+        offset = first * bits // 8
+        cut_here, sums_here, counts_here = (
+            cut.ctypes.data + 8 * first,
+            sums.ctypes.data + 8 * first,
+            counts.ctypes.data + 8 * first,
+        )
+        if bits == 16:
+            sums_of_16(base + offset, len(records), size, 8 * column - offset, cut_here, sums_here, counts_here)
+        else:
+            sums_of_32(base + offset, len(records), size, 8 * column - offset, cut_here, sums_here, counts_here)
+
+
+@njit(cache=True, nogil=True)
+def known_extremes(records, k, shift, mask):
+    """Return the smallest and the largest code that is not missing, and how many are missing; codes are in word ``k``."""
     low, high, n_missing = mask, np.uint64(0), np.int64(0)
-    for i in range(len(word)):
-        code = (word[i] >> shift) & mask
+    for i in range(len(records)):
+        code = (records[i, k] >> shift) & mask
         missing = code == mask
         n_missing += missing
         low = min(low, code)
@@ -77,68 +69,71 @@ def known_extremes(word, shift, mask):
     return low, high, n_missing
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc", "nsz"})
-def missing_sum(word, shift, mask, y):
-    """Return the sum of ``y`` over the rows whose code is missing."""
+@njit(cache=True, nogil=True)
+def missing_sum(records, floats, k, shift, mask, column):
+    """Return the sum of the floats in ``column`` over the rows whose code is missing."""
     total = 0.0
-    for i in range(len(word)):
-        total += y[i] if ((word[i] >> shift) & mask) == mask else 0.0
-    return total
-
-
-@njit(cache=True, nogil=True, fastmath={"reassoc", "nsz"})
-def plain_sum(y):
-    """Return the sum of ``y``, in the compiler's order."""
-    total = 0.0
-    for i in range(len(y)):
-        total += y[i]
+    for i in range(len(records)):
+        if ((records[i, k] >> shift) & mask) == mask:
+            total += floats[i, column]
     return total
 
 
 @njit(cache=True, nogil=True)
-def all_equal(y):
-    """Return whether all entries are the same."""
-    for i in range(1, len(y)):
-        if y[i] != y[0]:
+def plain_sum(floats, column):
+    """Return the sum of a column; four sums side by side, because an addition waits for the one before."""
+    a, b, c, d = 0.0, 0.0, 0.0, 0.0
+    n = len(floats)
+    whole = n - n % 4
+    for i in range(0, whole, 4):
+        a += floats[i, column]
+        b += floats[i + 1, column]
+        c += floats[i + 2, column]
+        d += floats[i + 3, column]
+    for i in range(whole, n):
+        a += floats[i, column]
+    return (a + b) + (c + d)
+
+
+@njit(cache=True, nogil=True)
+def all_equal(floats, column):
+    """Return whether all entries of a column are the same."""
+    for i in range(1, len(floats)):
+        if floats[i, column] != floats[0, column]:
             return False
     return True
 
 
 @njit(cache=True, nogil=True)
-def all_proportional(y, w):
-    """Return whether all y / w are the same, to rounding: targets times weights of equal targets."""
-    for i in range(1, len(y)):
-        if abs(y[i] * w[0] - y[0] * w[i]) > 1e-15 * abs(y[0] * w[i]):
+def all_proportional(floats, column, weight):
+    """Return whether all quotients of two columns are the same, to rounding: targets times weights of equal targets."""
+    for i in range(1, len(floats)):
+        here, first = floats[i, column] * floats[0, weight], floats[0, column] * floats[i, weight]
+        if abs(here - first) > 1e-15 * abs(first):
             return False
     return True
 
 
 @njit(cache=True, nogil=True)
-def divide(word, y, rows, shift, mask, cut, missing_left, new_word, new_y, new_rows, places):
-    """Write the rows that go left to the front of the new arrays and the others to the back, and to ``places`` where each went.
+def divide(records, new_records, k, shift, mask, cut, missing_left):
+    """Write the rows that go left to the front of ``new_records`` and the others to its back.
 
-    Return how many go left, and how many are missing. All arrays are moved in one loop: in small nodes, and most are
-    small, starting a loop costs more than running it.
+    Return how many go left, and how many are missing.
     """
-    front, back, n_missing = np.int64(0), np.int64(len(word) - 1), np.int64(0)
-    for i in range(len(word)):
-        x = word[i]
-        code = (x >> shift) & mask
+    size, n_pairs = np.int64(8 * records.shape[1]), records.shape[1] // 2
+    source, target = np.int64(records.ctypes.data), np.int64(new_records.ctypes.data)
+    front, n_missing, last = np.int64(0), np.int64(0), np.int64(len(records) - 1)
+    for i in range(len(records)):
+        code = (records[i, k] >> shift) & mask
         missing = np.int64(code == mask)
         left = np.int64(code <= cut) | (missing & missing_left)
-        place = back + left * (front - back)  # a branch would be guessed wrong every other time
-        new_word[place], new_y[place], new_rows[place], places[i] = x, y[i], rows[i], place
+        back = last - i + front
+        place = back ^ ((front ^ back) & -left)  # a branch would be guessed wrong every other time
+        copy_record(source, target + place * size, n_pairs)
+        source += size
         front += left
-        back -= 1 - left
         n_missing += missing
     return front, n_missing
-
-
-@njit(cache=True, nogil=True)
-def place(values, places, new_values):
-    """Put ``values`` where their rows went."""
-    for i in range(len(values)):
-        new_values[places[i]] = values[i]
 
 
 @njit(cache=True, nogil=True)

@@ -1,7 +1,7 @@
-"""Smallest and largest codes of a stretch of words, eight words at a time.
+"""Loops over the rows of a node that are spelled out in vector instructions, which LLVM translates for whatever machine it is on.
 
-Compilers do not see that the codes in a word can be compared where they are, so that this one loop is spelled out
-in vector instructions, which LLVM translates for whatever machine it is on.
+A row is a record: its codes side by side, eight *lanes* to a group, then its outputs, its weight and its number. Compilers do not see
+that the eight codes of a group can be compared at once, each with its own cut. The tests compare all loops with plain ones.
 """
 
 from collections.abc import Callable
@@ -12,74 +12,65 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-WORD, INDEX = ir.IntType(64), ir.IntType(32)
-AT_ONCE = 8  # words
+LANES = 8
+TOGETHER = 4  # rows whose sums are kept apart, because an addition waits for the one before
+WORD, INDEX, FLAG, FLOAT = ir.IntType(64), ir.IntType(32), ir.IntType(1), ir.DoubleType()
+WORDS, FLOATS, COUNTS = ir.VectorType(WORD, LANES), ir.VectorType(FLOAT, LANES), ir.VectorType(INDEX, LANES)
+
+
+class _Writer:
+    """The few words in which the loops below are written."""
+
+    def __init__(self, builder: ir.IRBuilder) -> None:
+        self.builder = builder
+
+    def load(self, address: Any, kind: Any) -> Any:
+        loaded = self.builder.load(self.builder.inttoptr(address, kind.as_pointer()))
+        loaded.align = 8
+        return loaded
+
+    def store(self, value: Any, address: Any) -> None:
+        self.builder.store(value, self.builder.inttoptr(address, value.type.as_pointer())).align = 8
+
+    def variable(self, value: Any) -> Any:
+        return cgutils.alloca_once_value(self.builder, value)
+
+    def update(self, variable: Any, change: Callable[[Any], Any]) -> None:
+        self.builder.store(change(self.builder.load(variable)), variable)
+
+    def spread(self, value: Any, kind: Any) -> Any:
+        """Return a vector that has ``value`` in all lanes."""
+        nothing = ir.Constant(kind, ir.Undefined)
+        one = self.builder.insert_element(nothing, value, ir.Constant(INDEX, 0))
+        return self.builder.shuffle_vector(one, nothing, ir.Constant(COUNTS, [0] * LANES))
+
+    def number(self, value: int) -> Any:
+        return ir.Constant(WORD, value)
 
 
 def _extremes_of(bits: int) -> Any:
-    """Return a function (words, n, low, high), all but n addresses, for codes of ``bits`` bits.
+    """Return a function (records, n, size, low, high) for codes of ``bits`` bits.
 
-    It writes the extremes of the 64 // bits codes in each of n words to as many 64-bit numbers at ``low`` and ``high``.
+    It writes the extremes of each lane of a group, whose codes stand at the address ``records`` and every ``size`` bytes behind
+    it, to eight 64-bit numbers at ``low`` and at ``high``.
     """
-    per_word = 64 // bits
-    code = ir.IntType(bits)
-    one, many, out = (
-        ir.VectorType(code, per_word),
-        ir.VectorType(code, per_word * AT_ONCE),
-        ir.VectorType(WORD, per_word),
-    )
+    group = ir.VectorType(ir.IntType(bits), LANES)
 
     @intrinsic  # type: ignore[untyped-decorator]  # numba has no types
-    def extremes(typing: Any, words: Any, n: Any, low: Any, high: Any) -> Any:  # noqa: ARG001  the signature says it
-        signature = types.void(types.uintp, types.int64, types.uintp, types.uintp)
+    def extremes(typing: Any, records: Any, n: Any, size: Any, low: Any, high: Any) -> Any:  # noqa: ARG001
+        signature = types.void(types.uintp, types.int64, types.int64, types.uintp, types.uintp)
 
         def generate(context: Any, builder: ir.IRBuilder, _: Any, arguments: Any) -> Any:
-            words, n, low, high = arguments
-            three = ir.Constant(WORD, 3)
-
-            def smaller(x: Any, y: Any) -> Any:
-                return builder.select(builder.icmp_unsigned("<", x, y), x, y)
-
-            def larger(x: Any, y: Any) -> Any:
-                return builder.select(builder.icmp_unsigned(">", x, y), x, y)
-
-            def scan(kind: Any, first: Any, stop: Any, step: int, least: Any, most: Any) -> tuple[Any, Any]:
-                """Return the extremes, lane by lane, of the words from ``first`` to ``stop``."""
-                low_so_far, high_so_far = (
-                    cgutils.alloca_once_value(builder, least),
-                    cgutils.alloca_once_value(builder, most),
-                )
-                with cgutils.for_range_slice(builder, first, stop, ir.Constant(WORD, step)) as (i, _):
-                    address = builder.add(words, builder.shl(i, three))
-                    x = builder.load(builder.inttoptr(address, kind.as_pointer()))
-                    x.align = 8
-                    builder.store(smaller(x, builder.load(low_so_far)), low_so_far)
-                    builder.store(larger(x, builder.load(high_so_far)), high_so_far)
-                return builder.load(low_so_far), builder.load(high_so_far)
-
-            def folded(x: Any, better: Callable[[Any, Any], Any]) -> Any:
-                """Return the extremes of one word's codes: halves are compared until one word is left."""
-                width = per_word * AT_ONCE
-                while width > per_word:
-                    width //= 2
-                    halves = [
-                        builder.shuffle_vector(
-                            x, ir.Constant(x.type, ir.Undefined), ir.Constant(ir.VectorType(INDEX, width), list(part))
-                        )
-                        for part in (range(width), range(width, 2 * width))
-                    ]
-                    x = better(*halves)
-                return x
-
-            most_codes = ir.Constant(many, [2**bits - 1] * many.count)
-            whole = builder.and_(n, ir.Constant(WORD, -AT_ONCE))
-            least, most = scan(
-                many, ir.Constant(WORD, 0), whole, AT_ONCE, most_codes, ir.Constant(many, [0] * many.count)
-            )
-            least, most = scan(one, whole, n, 1, folded(least, smaller), folded(most, larger))
-            for x, address in ((least, low), (most, high)):
-                stored = builder.store(builder.zext(x, out), builder.inttoptr(address, out.as_pointer()))
-                stored.align = 8
+            records, n, size, low, high = arguments
+            write = _Writer(builder)
+            least = write.variable(ir.Constant(group, [2**bits - 1] * LANES))
+            most = write.variable(ir.Constant(group, [0] * LANES))
+            with cgutils.for_range(builder, n) as loop:
+                x = write.load(builder.add(records, builder.mul(loop.index, size)), group)
+                write.update(least, lambda so_far: builder.select(builder.icmp_unsigned("<", x, so_far), x, so_far))
+                write.update(most, lambda so_far: builder.select(builder.icmp_unsigned(">", x, so_far), x, so_far))
+            for variable, address in ((least, low), (most, high)):
+                write.store(builder.zext(builder.load(variable), WORDS), address)
             return context.get_dummy_value()
 
         return signature, generate
@@ -87,5 +78,67 @@ def _extremes_of(bits: int) -> Any:
     return extremes
 
 
-extremes_of_four = _extremes_of(16)
-extremes_of_two = _extremes_of(32)
+def _sums_of(bits: int) -> Any:
+    """Return a function (records, n, size, y, cuts, sums, counts) for codes of ``bits`` bits.
+
+    For each lane of a group it writes the sum of the outputs, which stand ``y`` bytes behind the codes, over the rows whose
+    code is at most the lane's cut, and the number of those rows.
+    """
+    code = ir.IntType(bits)
+    group = ir.VectorType(code, LANES)
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def sums(typing: Any, records: Any, n: Any, size: Any, y: Any, cuts: Any, out: Any, counts: Any) -> Any:  # noqa: ARG001
+        address = types.uintp
+        signature = types.void(address, types.int64, types.int64, types.int64, address, address, address)
+
+        def generate(context: Any, builder: ir.IRBuilder, _: Any, arguments: Any) -> Any:
+            records, n, size, y, cuts, out, counts = arguments
+            write = _Writer(builder)
+            cut = builder.trunc(write.load(cuts, WORDS), group)
+            nothing = ir.Constant(FLOATS, [0.0] * LANES)
+            totals = [write.variable(nothing) for _ in range(TOGETHER)]
+            count = write.variable(ir.Constant(COUNTS, [0] * LANES))
+
+            def take(row: Any, total: Any) -> None:
+                here = builder.add(records, builder.mul(row, size))
+                below = builder.icmp_unsigned("<=", write.load(here, group), cut)
+                value = write.spread(write.load(builder.add(here, y), FLOAT), FLOATS)
+                write.update(total, lambda so_far: builder.fadd(so_far, builder.select(below, value, nothing)))
+                write.update(count, lambda so_far: builder.add(so_far, builder.zext(below, COUNTS)))
+
+            whole = builder.and_(n, write.number(-TOGETHER))
+            with cgutils.for_range_slice(builder, write.number(0), whole, write.number(TOGETHER)) as (row, _):
+                for k in range(TOGETHER):
+                    take(builder.add(row, write.number(k)), totals[k])
+            with cgutils.for_range_slice(builder, whole, n, write.number(1)) as (row, _):
+                take(row, totals[0])
+            first, second, third, fourth = (builder.load(total) for total in totals)
+            write.store(builder.fadd(builder.fadd(first, second), builder.fadd(third, fourth)), out)
+            write.store(builder.zext(builder.load(count), WORDS), counts)
+            return context.get_dummy_value()
+
+        return signature, generate
+
+    return sums
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def copy_record(typing: Any, source: Any, target: Any, n_pairs: Any) -> Any:  # noqa: ARG001
+    """Copy ``n_pairs`` pairs of 64-bit words from one address to another."""
+    signature = types.void(types.uintp, types.uintp, types.int64)
+
+    def generate(context: Any, builder: ir.IRBuilder, _: Any, arguments: Any) -> Any:
+        source, target, n_pairs = arguments
+        write = _Writer(builder)
+        pair = ir.VectorType(WORD, 2)
+        with cgutils.for_range(builder, n_pairs) as loop:
+            offset = builder.shl(loop.index, write.number(4))
+            write.store(write.load(builder.add(source, offset), pair), builder.add(target, offset))
+        return context.get_dummy_value()
+
+    return signature, generate
+
+
+extremes_of_16, extremes_of_32 = _extremes_of(16), _extremes_of(32)
+sums_of_16, sums_of_32 = _sums_of(16), _sums_of(32)

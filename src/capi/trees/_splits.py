@@ -1,7 +1,8 @@
-"""Kernels that look for the best split of one node, the rows [start, end) of every array.
+"""Kernels that look for the best split of one node: ``records`` (n, R), and ``floats``, the same memory read as floats.
 
-Shapes: W words, n rows, d features, m outputs (targets, or the regrets of actions). A split is five floats: feature,
-cut (a code), missing_left, threshold, and the next value above it.
+Shapes: n rows, d features, m outputs (targets, or the regrets of actions), the first of them in column ``first_output``; the weight, if there
+is one, stands behind the last. A split is five floats: feature, cut (a code), missing_left, threshold, and the next value
+above it.
 """
 
 import numpy as np
@@ -9,15 +10,14 @@ from numba import njit
 
 from capi.trees._grow import (
     draw_cuts,
+    extremes,
     is_better,
     known_extremes,
     missing_sum,
     next_uniform,
     split_score,
-    sums_of_four,
-    sums_of_two,
+    sums_up_to,
 )
-from capi.trees._lanes import extremes_of_four, extremes_of_two
 
 NO_SPLIT = -1.0
 
@@ -46,11 +46,10 @@ def consider(split, best, left, total, n_left, n, w_left, weight, min_leaf, poli
 
 @njit(cache=True, nogil=True)
 def random_cuts(
-    words,
-    y,
-    w,
-    start,
-    end,
+    records,
+    floats,
+    first_output,
+    weighted,
     values,
     value_starts,
     grid,
@@ -71,22 +70,15 @@ def random_cuts(
     policy,
     tie,
 ):
-    """Consider one uniform cut in each of ``n_candidates`` features that are not constant in the node [start, end).
+    """Consider one uniform cut in each of ``n_candidates`` features that are not constant in the node.
 
     Missing values may go to either side, or be told apart from all others. ``scratch`` is (low, high, cut, sums,
-    counts, missing): of every feature the extreme codes, the cut, the sums (m, d) and the number of rows up to it.
+    counts, missing, threshold): of every feature the extreme codes, the cut, the sums (m + 1, lanes) and the number of rows up to it.
     """
     low, high, cut, sums, counts, n_missing, threshold = scratch
-    n, m, d = end - start, len(total), len(has_missing)
-    weighted = len(w) > 0
-    per_word = 64 // bits
+    n, m, d = len(records), len(total), len(has_missing)
     mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
-    n_rows, first = words.shape[1], words.ctypes.data + 8 * start
-    for k in range(words.shape[0]):
-        if bits == 16:
-            extremes_of_four(first + 8 * k * n_rows, n, low.ctypes.data + 32 * k, high.ctypes.data + 32 * k)
-        else:
-            extremes_of_two(first + 8 * k * n_rows, n, low.ctypes.data + 16 * k, high.ctypes.data + 16 * k)
+    extremes(records, bits, low, high)
 
     n_tried, n_cut, n_drawn = 0, 0, 0  # candidates stand in front in ``order``, those with something to cut first
     while n_tried < n_candidates and n_drawn < d:
@@ -97,8 +89,8 @@ def random_cuts(
         n_drawn += 1
         n_missing[j] = 0
         if has_missing[j]:
-            word, shift = words[j // per_word, start:end], np.uint64((j % per_word) * bits)
-            low[j], high[j], n_missing[j] = known_extremes(word, shift, mask)
+            k, shift = j * bits // 64, np.uint64(j * bits % 64)
+            low[j], high[j], n_missing[j] = known_extremes(records, k, shift, mask)
         if n_missing[j] == n or (low[j] == high[j] and n_missing[j] == 0):
             continue  # constant here
         cut[j] = high[j]
@@ -110,17 +102,8 @@ def random_cuts(
         n_tried += 1
     draw_cuts(n_cut, order, values, value_starts, grid, scales, low, high, state, threshold, cut)
 
-    for k in range(words.shape[0]):
-        word = words[k, start:end]
-        for o in range(m):
-            if bits == 16:
-                sums_of_four(word, k * per_word, cut, y[o, start:end], o, sums, counts)
-            else:
-                sums_of_two(word, k * per_word, cut, y[o, start:end], o, sums, counts)
-        if weighted and bits == 16:
-            sums_of_four(word, k * per_word, cut, w[start:end], m, sums, counts)
-        elif weighted:
-            sums_of_two(word, k * per_word, cut, w[start:end], m, sums, counts)
+    for o in range(m + weighted):
+        sums_up_to(records, bits, first_output + o, cut, sums[o], counts)
 
     for t in range(n_tried):
         j = order[t]
@@ -134,10 +117,12 @@ def random_cuts(
                 best[0], best[1], best[2], best[5], best[6] = j, cut[j], 0.0, score, second
                 best[3] = threshold[j] if t < n_cut else np.inf  # one known value: only missing values are told apart
         if n_missing[j] > 0 and t < n_cut:
-            word, shift = words[j // per_word, start:end], np.uint64((j % per_word) * bits)
-            w_missing = missing_sum(word, shift, mask, w[start:end]) if weighted else np.float64(n_missing[j])
+            k, shift = j * bits // 64, np.uint64(j * bits % 64)
+            w_missing = np.float64(n_missing[j])
+            if weighted:
+                w_missing = missing_sum(records, floats, k, shift, mask, first_output + m)
             for o in range(m):
-                missing[o] = missing_sum(word, shift, mask, y[o, start:end])
+                missing[o] = missing_sum(records, floats, k, shift, mask, first_output + o)
                 left[o] = sums[o, j] + missing[o]
             set_five(split, j, cut[j], 1.0, threshold[j], 0.0)
             consider(
@@ -151,12 +136,13 @@ def random_cuts(
 
 @njit(cache=True, nogil=True)
 def best_cuts_of(
-    word,
+    records,
+    floats,
+    first_output,
+    weighted,
+    k,
     shift,
     mask,
-    y,
-    w,
-    start,
     values,
     total,
     weight,
@@ -170,28 +156,27 @@ def best_cuts_of(
     policy,
     tie,
 ):
-    """Consider every cut between neighbouring values of a feature; ``word`` holds the node's rows, from ``start`` on."""
-    n, m = len(word), len(total)
-    weighted = len(w) > 0
+    """Consider every cut between neighbouring values of a feature, whose codes are in word ``k``."""
+    n, m = len(records), len(total)
     low_bits = np.uint64(0xFFFFFFFF)
     for i in range(n):
-        keys[i] = (((word[i] >> shift) & mask) << np.uint64(32)) | np.uint64(i)
+        keys[i] = (((records[i, k] >> shift) & mask) << np.uint64(32)) | np.uint64(i)
     ordered = np.sort(keys[:n])
-    n_missing, w_missing = 0, 0.0
+    n_missing, w_missing = 0, np.float64(0.0)
     missing[:] = 0.0
     while n_missing < n and ordered[n - 1 - n_missing] >> np.uint64(32) == mask:
-        i = start + np.int64(ordered[n - 1 - n_missing] & low_bits)
-        w_missing += w[i] if weighted else 1.0
+        i = np.int64(ordered[n - 1 - n_missing] & low_bits)
+        w_missing += floats[i, first_output + m] if weighted else 1.0
         for o in range(m):
-            missing[o] += y[o, i]
+            missing[o] += floats[i, first_output + o]
         n_missing += 1
     left[:] = 0.0
     w_left, n_known = 0.0, n - n_missing
     for p in range(n_known):
-        i = start + np.int64(ordered[p] & low_bits)
-        w_left += w[i] if weighted else 1.0
+        i = np.int64(ordered[p] & low_bits)
+        w_left += floats[i, first_output + m] if weighted else 1.0
         for o in range(m):
-            left[o] += y[o, i]
+            left[o] += floats[i, first_output + o]
         code = np.int64(ordered[p] >> np.uint64(32))
         if p + 1 == n_known:
             if n_missing > 0:
@@ -218,11 +203,10 @@ def best_cuts_of(
 
 @njit(cache=True, nogil=True)
 def all_best_cuts(
-    words,
-    y,
-    w,
-    start,
-    end,
+    records,
+    floats,
+    first_output,
+    weighted,
     values,
     value_starts,
     has_missing,
@@ -241,9 +225,8 @@ def all_best_cuts(
     policy,
     tie,
 ):
-    """Consider every cut of each of ``n_candidates`` features that are not constant in the node [start, end)."""
+    """Consider every cut of each of ``n_candidates`` features that are not constant in the node."""
     d = len(has_missing)
-    per_word = 64 // bits
     mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
     n_tried, n_drawn = 0, 0
     while n_tried < n_candidates and n_drawn < d:
@@ -252,19 +235,20 @@ def all_best_cuts(
             order[n_drawn], order[pick] = order[pick], order[n_drawn]
         j = order[n_drawn]
         n_drawn += 1
-        word, shift = words[j // per_word, start:end], np.uint64((j % per_word) * bits)
-        low, high, n_missing = known_extremes(word, shift, mask)
-        if n_missing == end - start or (low == high and n_missing == 0):
+        k, shift = j * bits // 64, np.uint64(j * bits % 64)
+        low, high, n_missing = known_extremes(records, k, shift, mask)
+        if n_missing == len(records) or (low == high and n_missing == 0):
             continue
         n_tried += 1
         of_feature = values[value_starts[j] : value_starts[j + 1]]
         best_cuts_of(
-            word,
+            records,
+            floats,
+            first_output,
+            weighted,
+            k,
             shift,
             mask,
-            y,
-            w,
-            start,
             of_feature,
             total,
             weight,

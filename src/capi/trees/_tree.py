@@ -1,6 +1,6 @@
 """The kernel that grows one tree, from the pieces in `_grow` and `_splits`.
 
-Rows of a node stand side by side, [start, end) in every array. There are two copies of each array: nodes at even depth
+Rows of a node stand side by side, [start, end) of the records. There are two copies of the records: nodes at even depth
 have their rows in the first, and splitting a node writes its stretch to the other one:
 
     start            middle            end
@@ -10,7 +10,7 @@ have their rows in the first, and splitting a node writes its stretch to the oth
 import numpy as np
 from numba import njit
 
-from capi.trees._grow import all_equal, all_proportional, divide, place, plain_sum
+from capi.trees._grow import all_equal, all_proportional, divide, plain_sum
 from capi.trees._splits import NO_SPLIT, all_best_cuts, random_cuts, set_five
 
 
@@ -27,24 +27,25 @@ def set_node(table, i, node, start, end, depth):
 
 
 @njit(cache=True, nogil=True)
-def node_sums(y, w, start, end, total):
-    """Write the sums of the outputs in [start, end) to ``total`` (m,) and return the weight."""
+def node_sums(floats, first_output, weighted, total):
+    """Write the sums of a node's outputs to ``total`` (m,) and return its weight."""
     for o in range(len(total)):
-        total[o] = plain_sum(y[o, start:end])
-    return plain_sum(w[start:end]) if len(w) > 0 else np.float64(end - start)
+        total[o] = plain_sum(floats, first_output + o)
+    return plain_sum(floats, first_output + len(total)) if weighted else np.float64(len(floats))
 
 
 @njit(cache=True, nogil=True)
-def is_pure(y, w, start, end, total, policy):
+def is_pure(floats, first_output, weighted, total, policy):
     """Return whether nothing is to be gained in a node: an action without regret, or targets that are all equal."""
-    for o in range(len(total)):
+    m = len(total)
+    for o in range(m):
         if policy:
             if total[o] == 0.0:
                 return True
-        elif len(w) == 0:
-            if not all_equal(y[o, start:end]):
+        elif not weighted:
+            if not all_equal(floats, first_output + o):
                 return False
-        elif not all_proportional(y[o, start:end], w[start:end]):
+        elif not all_proportional(floats, first_output + o, first_output + m):
             return False
     return not policy
 
@@ -61,10 +62,10 @@ def score_without_split(total, weight, policy):
 
 @njit(cache=True, nogil=True)
 def grow_tree(
-    words,
-    y,
-    w,
-    rows,
+    records,
+    first_output,
+    m,
+    weighted,
     values,
     value_starts,
     grid,
@@ -88,20 +89,21 @@ def grow_tree(
 ):
     """Grow one tree; return the number of its nodes and of its leaves.
 
-    ``words`` (2, W, n), ``y`` (2, m, n), ``w`` (2, n) or (2, 0) and ``rows`` (2, n) are given in their first halves and used
-    up. ``nodes`` and ``above``
-    (2n - 1,), ``sums`` (n, m), ``weights`` and ``counts`` (n,) by leaf, and ``leaf_of_row`` (n,) are written.
+    ``records`` (2, n, R) are given in their first half and used up: R words a row, an even number. The codes of a whole number of
+    groups of lanes come first, then, from word ``first_output`` on, ``m`` outputs, the weight if ``weighted``, and the row's number.
+    ``nodes`` and ``above`` (2n - 1,), ``sums`` (n, m), ``weights`` and ``counts`` (n,) by leaf, and ``leaf_of_row`` (n,) are
+    written.
     """
-    n, m, d = words.shape[2], y.shape[1], len(has_missing)
-    n_lanes = words.shape[1] * (64 // bits)
+    n, d = records.shape[1], len(has_missing)
+    n_lanes = first_output * (64 // bits)
+    floats = records.view(np.float64)
     mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
     low, high, cut = np.empty(n_lanes, np.uint64), np.empty(n_lanes, np.uint64), np.zeros(n_lanes, np.uint64)
     cut_sums, cut_counts = np.empty((m + 1, n_lanes)), np.empty(n_lanes, np.int64)
     scratch = (low, high, cut, cut_sums, cut_counts, np.zeros(n_lanes, np.int64), np.empty(n_lanes))
-    places = np.empty(n, dtype=np.int32)
-    weighted = w.shape[1] > 0
     keys = np.empty(n if best_cuts else 0, dtype=np.uint64)
     order = np.arange(d)
+    number = first_output + m + weighted
     total, left, missing = np.empty(m), np.empty(m), np.empty(m)
     split, best = np.empty(5), np.empty(7)
 
@@ -113,19 +115,19 @@ def grow_tree(
         for p in range(n_made):
             node, start, end, depth = made[p, 0], made[p, 1], made[p, 2], made[p, 3]
             here = depth % 2
-            weight = node_sums(y[here], w[here], start, end, total)
+            rows, outputs = records[here, start:end], floats[here, start:end]
+            weight = node_sums(outputs, first_output, weighted, total)
             best[0] = NO_SPLIT
             if can_split(end - start, depth, min_split, min_leaf, max_depth) and not is_pure(
-                y[here], w[here], start, end, total, policy
+                outputs, first_output, weighted, total, policy
             ):
                 tie = 1e-12 * total.sum() if policy else 0.0
                 if best_cuts:
                     all_best_cuts(
-                        words[here],
-                        y[here],
-                        w[here],
-                        start,
-                        end,
+                        rows,
+                        outputs,
+                        first_output,
+                        weighted,
                         values,
                         value_starts,
                         has_missing,
@@ -146,11 +148,10 @@ def grow_tree(
                     )
                 else:
                     random_cuts(
-                        words[here],
-                        y[here],
-                        w[here],
-                        start,
-                        end,
+                        rows,
+                        outputs,
+                        first_output,
+                        weighted,
                         values,
                         value_starts,
                         grid,
@@ -173,7 +174,7 @@ def grow_tree(
                     )
             if best[0] == NO_SPLIT:
                 n_leaves = close_leaf(
-                    node, start, end, total, weight, rows[here], nodes, sums, weights, counts, leaf_of_row, n_leaves
+                    node, rows, total, weight, number, nodes, sums, weights, counts, leaf_of_row, n_leaves
                 )
                 continue
             if n_open == len(open_nodes):
@@ -210,39 +211,25 @@ def grow_tree(
         n_made = 0
         here, there = depth % 2, 1 - depth % 2
         if full:  # no room for one more leaf
-            weight = node_sums(y[here], w[here], start, end, total)
+            rows, outputs = records[here, start:end], floats[here, start:end]
+            weight = node_sums(outputs, first_output, weighted, total)
             n_leaves = close_leaf(
-                node, start, end, total, weight, rows[here], nodes, sums, weights, counts, leaf_of_row, n_leaves
+                node, rows, total, weight, number, nodes, sums, weights, counts, leaf_of_row, n_leaves
             )
             continue
 
-        k = feature * bits // 64
         n_left, n_missing = divide(
-            words[here, k, start:end],
-            y[here, 0, start:end],
-            rows[here, start:end],
+            records[here, start:end],
+            records[there, start:end],
+            feature * bits // 64,
             np.uint64(feature * bits % 64),
             mask,
             cut_code,
             missing_left,
-            words[there, k, start:end],
-            y[there, 0, start:end],
-            rows[there, start:end],
-            places,
         )
         middle = start + n_left
         if n_missing == 0:
             missing_left = np.int64(2 * n_left >= end - start)  # it saw none: they go to the larger side
-        if can_split(n_left, depth + 1, min_split, min_leaf, max_depth) or can_split(
-            end - middle, depth + 1, min_split, min_leaf, max_depth
-        ):
-            for i in range(words.shape[1]):  # children that cannot split need no codes
-                if i != k:
-                    place(words[here, i, start:end], places, words[there, i, start:end])
-        for o in range(1, m):
-            place(y[here, o, start:end], places, y[there, o, start:end])
-        if weighted:
-            place(w[here, start:end], places, w[there, start:end])
 
         nodes[node].feature = feature
         nodes[node].threshold = threshold
@@ -256,12 +243,12 @@ def grow_tree(
 
 
 @njit(cache=True, nogil=True)
-def close_leaf(node, start, end, total, weight, rows, nodes, sums, weights, counts, leaf_of_row, n_leaves):
-    """Make a node the next leaf and return how many leaves there are now."""
+def close_leaf(node, rows, total, weight, number, nodes, sums, weights, counts, leaf_of_row, n_leaves):
+    """Make a node the next leaf and return how many leaves there are now; ``number`` is the word with a row's number."""
     nodes[node].left = -1 - n_leaves
     sums[n_leaves] = total
     weights[n_leaves] = weight
-    counts[n_leaves] = end - start
-    for i in range(start, end):
-        leaf_of_row[rows[i]] = n_leaves
+    counts[n_leaves] = len(rows)
+    for i in range(len(rows)):
+        leaf_of_row[rows[i, number]] = n_leaves
     return n_leaves + 1

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capi.parallel import in_threads
-from capi.trees._grow import WINDOW
+from capi.trees._grow import LANES, WINDOW
 from capi.validation import Bools, Floats, Ints
 
 MANY = 20_000  # rows for which threads pay
@@ -24,7 +24,7 @@ class EncodedStates:
     A code takes 16 bits if no feature has more than 65,535 values, else 32; the largest code is a missing value.
     """
 
-    words: NDArray[np.uint64]  # (W, n), 64 // bits codes in each
+    words: NDArray[np.uint64]  # (n, W), 64 // bits codes in each, a whole number of groups of lanes
     values: Floats  # the distinct values of all features, ascending, one feature after the other, each with its padding
     value_starts: Ints  # (d + 1,) where each feature's values start
     grid: NDArray[np.int32]  # (d, G + 1) the first code in each of G equal cells of a feature's range: for finding cuts
@@ -35,7 +35,7 @@ class EncodedStates:
     @property
     def n_rows(self) -> int:
         """Number of states, n."""
-        return self.words.shape[1]
+        return len(self.words)
 
     @property
     def n_features(self) -> int:
@@ -44,8 +44,7 @@ class EncodedStates:
 
     def subset(self, rows: Ints) -> EncodedStates:
         """Return the codes of some rows; values that none of them has stay in the table and do no harm."""
-        words = np.ascontiguousarray(self.words[:, rows])
-        return replace(self, words=words)
+        return replace(self, words=self.words[rows])
 
 
 def encode(states: Floats, n_jobs: int = 1, *, narrow: bool = True) -> EncodedStates:
@@ -55,13 +54,13 @@ def encode(states: Floats, n_jobs: int = 1, *, narrow: bool = True) -> EncodedSt
         lambda column: _encode_column(column, n_cells), list(states.T), n_jobs if len(states) >= MANY else 1
     )
     bits = 16 if narrow and max(column.n_values for column in columns) < 2**16 else 32
-    per_word = 64 // bits
-    words = np.zeros((-(-len(columns) // per_word), len(states)), dtype=np.uint64)
-    missing_code = np.uint64(2**bits - 1)
+    n_lanes = -(-len(columns) // LANES) * LANES
+    codes = np.zeros((len(states), n_lanes), dtype=np.uint16 if bits == 16 else np.uint32)
     for j, column in enumerate(columns):
+        codes[:, j] = column.codes
         if column.missing is not None:
-            column.codes[column.missing] = missing_code
-        words[j // per_word] |= column.codes << np.uint64((j % per_word) * bits)
+            codes[column.missing, j] = 2**bits - 1
+    words = codes.view(np.uint64)
     return EncodedStates(
         words,
         np.concatenate([column.values for column in columns]),
@@ -84,9 +83,9 @@ def cells_of(values: Floats, n_cells: int) -> tuple[NDArray[np.int32], float]:
 
 
 class _Column(NamedTuple):
-    """One feature of `EncodedStates`, its codes still in words of their own."""
+    """One feature of `EncodedStates`, its codes still by themselves."""
 
-    codes: NDArray[np.uint64]  # (n,), not yet those of missing values
+    codes: NDArray[np.uint32]  # (n,), not yet those of missing values
     missing: Bools | None  # (n,); None if nowhere
     values: Floats
     n_values: int
@@ -101,7 +100,7 @@ def _encode_column(states: Floats, n_cells: int) -> _Column:
     n_known = len(ordered) - int(np.isnan(ordered).sum())  # NaN sorts to the end
     known = ordered[:n_known]
     first = np.append(True, known[1:] != known[:-1]) if n_known else np.empty(0, dtype=bool)
-    codes = np.zeros(len(column), dtype=np.uint64)
+    codes = np.zeros(len(column), dtype=np.uint32)
     codes[order[:n_known]] = np.cumsum(first) - 1
     missing = np.isnan(column) if n_known < len(column) else None
     values = known[first]

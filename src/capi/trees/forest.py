@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,11 +136,19 @@ class Forest:
         return Paths.of([tree.nodes for tree in self.trees], self.leaf_starts)
 
 
-def _twice(array: NDArray[Any]) -> NDArray[Any]:
-    """Return room for two, the first of them a copy."""
-    room = np.empty((2, *array.shape), dtype=array.dtype)
-    room[0] = array
-    return room
+def _records(words: NDArray[np.uint64], outputs: Floats, weights: Floats | None) -> NDArray[np.uint64]:
+    """Return room for two copies of the rows (2, n, R), the first of them filled: codes, outputs, weight and number of each row."""
+    (n, n_words), m = words.shape, outputs.shape[1]
+    used = n_words + m + (weights is not None) + 1
+    records = np.empty((2, n, used + used % 2), dtype=np.uint64)
+    records[0, :, :n_words] = words
+    floats = records[0].view(np.float64)
+    floats[:, n_words : n_words + m] = outputs
+    if weights is not None:
+        floats[:, n_words + m] = weights
+    records[0, :, used - 1] = np.arange(n)
+    records[0, :, used:] = 0
+    return records
 
 
 def grow(
@@ -160,8 +167,6 @@ def grow(
     """
     m = outputs.shape[1]
     scaled = outputs if weights is None else outputs * weights[:, None]
-    by_output = np.ascontiguousarray(scaled.T, dtype=np.float64)  # (m, n)
-    w = np.empty(0) if weights is None else np.ascontiguousarray(weights, dtype=np.float64)
     seeds = rng.integers(1, 2**63, size=growth.n_trees, dtype=np.uint64)
     n, d = states.n_rows, states.n_features
 
@@ -170,10 +175,10 @@ def grow(
         sums, leaf_weights, counts = np.empty((n, m)), np.empty(n), np.empty(n, dtype=np.int64)
         leaf_of_row = np.empty(n, dtype=np.int32)
         n_nodes, n_leaves = _tree.grow_tree(
-            _twice(states.words),
-            _twice(by_output),
-            _twice(w),
-            _twice(np.arange(n, dtype=np.int32)),
+            _records(states.words, scaled, weights),
+            states.words.shape[1],
+            m,
+            int(weights is not None),
             states.values,
             states.value_starts,
             states.grid,
