@@ -165,18 +165,18 @@ def best_cuts_of(
     n_missing, w_missing = 0, np.float64(0.0)
     missing[:] = 0.0
     while n_missing < n and ordered[n - 1 - n_missing] >> np.uint64(32) == mask:
-        i = np.int64(ordered[n - 1 - n_missing] & low_bits)
-        w_missing += floats[i, first_output + m] if weighted else 1.0
+        row = np.int64(ordered[n - 1 - n_missing] & low_bits)
+        w_missing += floats[row, first_output + m] if weighted else 1.0
         for o in range(m):
-            missing[o] += floats[i, first_output + o]
+            missing[o] += floats[row, first_output + o]
         n_missing += 1
     left[:] = 0.0
     w_left, n_known = 0.0, n - n_missing
     for p in range(n_known):
-        i = np.int64(ordered[p] & low_bits)
-        w_left += floats[i, first_output + m] if weighted else 1.0
+        row = np.int64(ordered[p] & low_bits)
+        w_left += floats[row, first_output + m] if weighted else 1.0
         for o in range(m):
-            left[o] += floats[i, first_output + o]
+            left[o] += floats[row, first_output + o]
         code = np.int64(ordered[p] >> np.uint64(32))
         if p + 1 == n_known:
             if n_missing > 0:

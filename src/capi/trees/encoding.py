@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capi.parallel import in_threads
-from capi.trees._grow import LANES, WINDOW
+from capi.trees._grow import WINDOW
+from capi.trees._lanes import LANES
 from capi.validation import Bools, Floats, Ints
 
 MANY = 20_000  # rows for which threads pay
