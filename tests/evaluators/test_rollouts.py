@@ -3,11 +3,12 @@ import pytest
 
 import naive
 from capi import CAPI, FiniteMDP
+from capi.baselines import DPI
 from capi.domains import ChainWalk
 from capi.errors import InvalidInput
 from capi.evaluators import Exact, FittedQ, Rollouts, RolloutsWithCritic
 from capi.policies import Constant, Tabular, Uniform
-from capi.policy_spaces import Thresholds, Unrestricted
+from capi.policy_spaces import Thresholds, Trees, Unrestricted
 from capi.sampling import sample_episodes
 
 DISCOUNT = 0.8
@@ -193,3 +194,27 @@ def test_they_run_in_the_loop_and_say_what_they_cost():
 def test_bad_settings_are_named(make, message):
     with pytest.raises(InvalidInput, match=message):
         make()
+
+
+class Forbids(Falls):
+    """One may not walk from 2."""
+
+    def allowed(self, states):
+        return np.column_stack([np.ones(len(states), dtype=bool), states[:, 0] < 2])
+
+
+def test_no_rollout_starts_with_what_is_forbidden():
+    """The domain itself refuses what its masks forbid."""
+
+    class Strict(Forbids):
+        def step(self, states, actions, rng):
+            assert self.allowed(states)[np.arange(len(states)), actions].all()
+            return super().step(states, actions, rng)
+
+    states = np.array([[2.0], [1.0]])
+    for options in ({}, {"n_rollouts": 3, "allocation": "gap"}):
+        q = Rollouts(Strict(), horizon=2, inertia=0.0, **options).evaluate(
+            Constant(1, 2), None, discount=0.9, states=states
+        )
+        np.testing.assert_allclose(q.values(states), [[0.19, 0.19], [0.1, 0.09]])
+    assert DPI(Strict(), Trees(), n_states=20, horizon=2, random_state=0).fit().policy_.masked

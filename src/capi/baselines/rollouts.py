@@ -15,9 +15,10 @@ from capi.loop import Iteration, Loop
 from capi.policies import Uniform
 from capi.randomness import RandomState
 from capi.sampling import sample_episodes
+from capi.simulation import masks_of
 from capi.transitions import Transitions
-from capi.types import Domain, Policy, PolicyEvaluator, PolicySpace
-from capi.validation import Floats, as_discount, as_int
+from capi.types import Domain, Policy, PolicyEvaluator, PolicySpace, StateSample
+from capi.validation import as_discount, as_int
 
 
 class DPI(Learner):
@@ -179,8 +180,9 @@ class DPICritic(DPI):
         )
 
 
-def _draw(domain: Domain, n: int, k: int, policy: Policy, rng: np.random.Generator) -> Floats:  # noqa: ARG001
-    return domain.initial(n, rng)
+def _draw(domain: Domain, n: int, k: int, policy: Policy, rng: np.random.Generator) -> StateSample:  # noqa: ARG001
+    states = domain.initial(n, rng)
+    return StateSample(states, None, masks_of(domain, states))
 
 
 def _discount_of(domain: Any) -> float:

@@ -221,6 +221,10 @@ class _Tally:
         self.domain, self.policy, self.states, self.horizon = domain, policy, states, horizon
         self.discount, self.rng, self.rest = discount, rng, rest
         shape = (len(states), domain.n_actions)
+        masks = masks_of(domain, states)
+        self.allowed = (
+            np.ones(shape, dtype=bool) if masks is None else masks
+        )  # no rollout starts with what is forbidden
         self.sums, self.squares, self.counts = np.zeros(shape), np.zeros(shape), np.zeros(len(states), dtype=np.int64)
         self.low, self.high, self.n_transitions = np.inf, -np.inf, 0
         self.first = np.full(len(states), np.nan)  # shifts the squares, so that large means do not hide the spread
@@ -234,15 +238,15 @@ class _Tally:
             times -= at_once
 
     def _add(self, rows: Ints, times: int) -> None:
-        A = self.domain.n_actions
-        starts = np.repeat(self.states[rows], A * times, axis=0)
-        actions = np.tile(np.repeat(np.arange(A), times), len(rows))
+        which, actions = (np.repeat(index, times) for index in np.nonzero(self.allowed[rows]))
+        starts = self.states[rows][which]
         running = steps(self.domain, self.policy, starts, self.horizon, self.rng, first_actions=actions)
         found = outcome(running, starts, self.discount)
         returns = found.discounted if self.rest is None else found.discounted + self.rest(found)
-        table = returns.reshape(len(rows), A, times)
+        table = np.zeros((len(rows), self.domain.n_actions, times))
+        table[which, actions, np.arange(len(which)) % times] = returns
         new = np.isnan(self.first[rows])
-        self.first[rows[new]] = table[new, 0, 0]
+        self.first[rows[new]] = table[new, self.allowed[rows[new]].argmax(axis=1), 0]
         self.sums[rows] += table.sum(axis=2)
         self.squares[rows] += np.square(table - self.first[rows, None, None]).sum(axis=2)
         self.counts[rows] += times
@@ -262,8 +266,12 @@ class _Tally:
             variance = np.maximum(self.squares / n - np.square(shifted), 0.0) * n / (n - 1)
             spread = np.where(n > 1, np.sqrt(variance / n), np.nan)
         hair = inertia * (self.high - self.low or max(abs(self.high), 1.0))
-        masks = masks_of(self.domain, self.states)
-        table = self.means + hair * self.policy.probabilities(self.states, masks) if hair else self.means
+        table = self.means
+        if hair:
+            masks = masks_of(self.domain, self.states)
+            table = table + hair * self.policy.probabilities(self.states, masks)
+        worst = np.where(self.allowed, table, np.inf).min(axis=1, keepdims=True)
+        table = np.where(self.allowed, table, worst)  # nothing is known of the others, and nobody will ask
         return RolloutValues(self.states, table, spread, self.counts, self.n_transitions, critic)
 
 
@@ -273,8 +281,8 @@ def _spend(tally: _Tally, budget: int, delta: float) -> None:
     everywhere = np.arange(n)
     tally.add(everywhere, 2)
     while (left := budget - int(tally.counts.sum())) > 0:
-        best = np.partition(tally.means, A - 2, axis=1)
-        gap = best[:, -1] - best[:, -2] if A > 1 else np.full(n, np.inf)
+        best = np.sort(np.where(tally.allowed, tally.means, -np.inf), axis=1)
+        gap = best[:, -1] - best[:, -2] if A > 1 else np.full(n, np.inf)  # infinite where one action is allowed
         bound = (tally.high - tally.low) * np.sqrt(2 / tally.counts * np.log(max(A - 1, 1) / delta))
         doubtful = np.flatnonzero(gap <= bound)
         if not len(doubtful):
