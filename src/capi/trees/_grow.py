@@ -8,7 +8,20 @@ it has one, and its number. So the rows of a node are one stretch of memory, and
 import numpy as np
 from numba import njit
 
-from capi.trees._lanes import LANES, copy_record, extremes_of_16, extremes_of_32, sums_of_16, sums_of_32
+from capi.trees._lanes import (
+    LANES,
+    divide_4_of_16,
+    divide_6_of_16,
+    divide_6_of_32,
+    divide_8_of_16,
+    divide_8_of_32,
+    divide_any_of_16,
+    divide_any_of_32,
+    extremes_of_16,
+    extremes_of_32,
+    sums_of_16,
+    sums_of_32,
+)
 
 WINDOW = 8  # values that are compared together
 
@@ -115,25 +128,29 @@ def all_proportional(floats, column, weight):
 
 
 @njit(cache=True, nogil=True)
-def divide(records, new_records, k, shift, mask, cut, missing_left):
-    """Write the rows that go left to the front of ``new_records`` and the others to its back.
+def divide(records, new_records, feature, bits, cut, missing_left):
+    """Write the rows that go left to the front of ``new_records`` and the others to its back; return how many go left.
 
-    Return how many go left, and how many are missing.
+    A missing value has the largest code, and goes right; where it goes left, both sides of the comparison are one larger,
+    and the largest code plus one is zero.
     """
-    size, n_pairs = np.int64(8 * records.shape[1]), records.shape[1] // 2
+    n, n_words = records.shape
     source, target = np.int64(records.ctypes.data), np.int64(new_records.ctypes.data)
-    front, n_missing, last = np.int64(0), np.int64(0), np.int64(len(records) - 1)
-    for i in range(len(records)):
-        code = (records[i, k] >> shift) & mask
-        missing = np.int64(code == mask)
-        left = np.int64(code <= cut) | (missing & missing_left)
-        back = last - i + front
-        place = back ^ ((front ^ back) & -left)  # a branch would be guessed wrong every other time
-        copy_record(source, target + place * size, n_pairs)
-        source += size
-        front += left
-        n_missing += missing
-    return front, n_missing
+    size, offset, plus = np.int64(8 * n_words), np.int64(feature * bits // 8), np.int64(missing_left)
+    upto = np.int64(cut) + plus
+    if bits == 16:
+        if n_words == 4:
+            return divide_4_of_16(source, n, size, offset, plus, upto, target)
+        if n_words == 6:
+            return divide_6_of_16(source, n, size, offset, plus, upto, target)
+        if n_words == 8:
+            return divide_8_of_16(source, n, size, offset, plus, upto, target)
+        return divide_any_of_16(source, n, size, offset, plus, upto, target)
+    if n_words == 6:
+        return divide_6_of_32(source, n, size, offset, plus, upto, target)
+    if n_words == 8:
+        return divide_8_of_32(source, n, size, offset, plus, upto, target)
+    return divide_any_of_32(source, n, size, offset, plus, upto, target)
 
 
 @njit(cache=True, nogil=True)

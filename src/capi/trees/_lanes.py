@@ -123,22 +123,61 @@ def _sums_of(bits: int) -> Any:
     return sums
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def copy_record(typing: Any, source: Any, target: Any, n_pairs: Any) -> Any:  # noqa: ARG001
-    """Copy ``n_pairs`` pairs of 64-bit words from one address to another."""
-    signature = types.void(types.uintp, types.uintp, types.int64)
+def _divide_of(bits: int, n_words: int | None) -> Any:
+    """Return a function (source, n, size, offset, plus, cut, target) for codes of ``bits`` bits.
 
-    def generate(context: Any, builder: ir.IRBuilder, _: Any, arguments: Any) -> Any:
-        source, target, n_pairs = arguments
-        write = _Writer(builder)
-        pair = ir.VectorType(WORD, 2)
-        with cgutils.for_range(builder, n_pairs) as loop:
-            offset = builder.shl(loop.index, write.number(4))
-            write.store(write.load(builder.add(source, offset), pair), builder.add(target, offset))
-        return context.get_dummy_value()
+    It copies n records of ``size`` bytes to ``target``: those whose code, ``offset`` bytes behind their start, is at most the
+    cut to the front, the others to the back, and returns how many went to the front. ``plus`` is added to the code, and the largest code
+    plus one is zero. If the number of words in a record is known, copying takes no loop.
+    """
+    code = ir.IntType(bits)
+    pieces = [ir.VectorType(WORD, 2)] if n_words is None else [ir.VectorType(WORD, 4)] * (n_words // 4)
+    if n_words is not None and n_words % 4:
+        pieces.append(ir.VectorType(WORD, 2))
 
-    return signature, generate
+    @intrinsic  # type: ignore[untyped-decorator]
+    def divide(typing: Any, source: Any, n: Any, size: Any, offset: Any, plus: Any, cut: Any, target: Any) -> Any:  # noqa: ARG001
+        number = types.int64
+        signature = number(number, number, number, number, number, number, number)
+
+        def generate(context: Any, builder: ir.IRBuilder, _: Any, arguments: Any) -> Any:  # noqa: ARG001
+            source, n, size, offset, plus, cut, target = arguments
+            write = _Writer(builder)
+            front = write.variable(target)
+            back = write.variable(builder.add(target, builder.mul(builder.sub(n, write.number(1)), size)))
+            row = write.variable(source)
+
+            def copy(here: Any, place: Any) -> None:
+                step = 0
+                for piece in pieces:
+                    moved = write.load(builder.add(here, write.number(step)), piece)
+                    write.store(moved, builder.add(place, write.number(step)))
+                    step += 8 * piece.count
+
+            with cgutils.for_range(builder, n):
+                here = builder.load(row)
+                found = builder.load(builder.inttoptr(builder.add(here, offset), code.as_pointer()))
+                shifted = builder.add(found, builder.trunc(plus, code))
+                is_left = builder.icmp_unsigned("<=", builder.zext(shifted, WORD), cut)
+                place = builder.select(is_left, builder.load(front), builder.load(back))
+                if n_words is None:
+                    with cgutils.for_range(builder, builder.lshr(size, write.number(4))) as loop:
+                        step = builder.shl(loop.index, write.number(4))
+                        copy(builder.add(here, step), builder.add(place, step))
+                else:
+                    copy(here, place)
+                left = builder.zext(is_left, WORD)
+                write.update(front, lambda at: builder.add(at, builder.and_(size, builder.neg(left))))
+                write.update(back, lambda at: builder.sub(at, builder.and_(size, builder.sub(left, write.number(1)))))
+                write.update(row, lambda at: builder.add(at, size))
+            return builder.sdiv(builder.sub(builder.load(front), target), size)
+
+        return signature, generate
+
+    return divide
 
 
 extremes_of_16, extremes_of_32 = _extremes_of(16), _extremes_of(32)
 sums_of_16, sums_of_32 = _sums_of(16), _sums_of(32)
+divide_4_of_16, divide_6_of_16, divide_8_of_16, divide_any_of_16 = (_divide_of(16, n) for n in (4, 6, 8, None))
+divide_6_of_32, divide_8_of_32, divide_any_of_32 = (_divide_of(32, n) for n in (6, 8, None))

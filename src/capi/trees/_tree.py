@@ -10,7 +10,7 @@ have their rows in the first, and splitting a node writes its stretch to the oth
 import numpy as np
 from numba import njit
 
-from capi.trees._grow import all_equal, all_proportional, divide, plain_sum
+from capi.trees._grow import all_equal, all_proportional, divide, known_extremes, plain_sum
 from capi.trees._splits import NO_SPLIT, all_best_cuts, random_cuts, set_five
 
 
@@ -218,15 +218,9 @@ def grow_tree(
             )
             continue
 
-        n_left, n_missing = divide(
-            records[here, start:end],
-            records[there, start:end],
-            feature * bits // 64,
-            np.uint64(feature * bits % 64),
-            mask,
-            cut_code,
-            missing_left,
-        )
+        k, shift = feature * bits // 64, np.uint64(feature * bits % 64)
+        n_missing = known_extremes(records[here, start:end], k, shift, mask)[2] if has_missing[feature] else np.int64(0)
+        n_left = divide(records[here, start:end], records[there, start:end], feature, bits, cut_code, missing_left)
         middle = start + n_left
         if n_missing == 0:
             missing_left = np.int64(2 * n_left >= end - start)  # it saw none: they go to the larger side
