@@ -9,9 +9,19 @@ from capi.errors import InvalidInput
 from capi.evaluators import Exact, FittedQ, Rollouts, RolloutsWithCritic
 from capi.policies import Constant, Tabular, Uniform
 from capi.policy_spaces import Thresholds, Trees, Unrestricted
-from capi.sampling import sample_episodes
+from capi.sampling import sample_episodes, sample_steps
+from capi.testing import check_evaluator
 
 DISCOUNT = 0.8
+
+
+def test_both_keep_the_contract():
+    chain = ChainWalk(variant=2)
+    batch = sample_steps(chain, np.arange(0.0, 200.0, 3)[:, None], random_state=0)
+    check_evaluator(Rollouts(chain, horizon=5), transitions=batch, discount=0.99, needs_transitions=False)
+    with_model = RolloutsWithCritic(chain, Exact(chain.mdp), horizon=5)
+    check_evaluator(with_model, transitions=batch, discount=0.99, needs_transitions=False)
+    check_evaluator(RolloutsWithCritic(chain, FittedQ(n_trees=3), horizon=5), transitions=batch, discount=0.99)
 
 
 @pytest.fixture(scope="module")

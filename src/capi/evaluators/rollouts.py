@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -42,13 +43,22 @@ class RolloutValues:
         return self.table.shape[1]
 
     def values(self, states: Floats) -> Floats:
-        """Return Q(x, a) for all actions; ``states`` (n, d) -> (n, A) must be the ones that rollouts started from."""
+        """Return Q(x, a) for all actions; ``states`` (n, d) -> (n, A) must be among those that rollouts started from."""
         if states is self.states or np.array_equal(states, self.states):
             return self.table
-        raise InvalidInput(
-            "rollouts know Q only at the states that they started from. Improve the policy in a space that generalises "
-            "from them (Trees, Forests, Thresholds, ...), not in Unrestricted."
-        )
+        x = as_states(states, n_features=self.states.shape[1])
+        rows = [self._row_of.get(state.tobytes(), -1) for state in x]
+        if -1 in rows:
+            raise InvalidInput(
+                f"rollouts know Q only at the states that they started from, which {x[rows.index(-1)]} is not. Improve the policy "
+                "in a space that generalises from them (Trees, Forests, Thresholds, ...), not in Unrestricted."
+            )
+        return self.table[rows]
+
+    @cached_property
+    def _row_of(self) -> dict[bytes, int]:
+        """The row of each state, the first of equal ones."""
+        return {state.tobytes(): len(self.states) - 1 - i for i, state in enumerate(self.states[::-1])}
 
 
 @dataclass(frozen=True, eq=False)
