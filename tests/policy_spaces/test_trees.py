@@ -302,3 +302,25 @@ def test_other_states_or_settings_grow_trees_of_their_own():
     assert space.improve(states.copy(), values, previous=first).age == 1
     assert Forests(n_trees=3, refresh_every=9).improve(states, values, previous=first).age == 1
     assert space.improve(states, values, previous=first, weights=np.arange(400.0)).age == 1, "one state has no weight"
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_remembered_leaves_are_those_of_the_trees(masked):
+    """Points that cannot change are sent down once; the votes follow the leaves' actions from round to round."""
+    rng = np.random.default_rng(0)
+    states, points = rng.normal(size=(300, 3)), rng.normal(size=(200, 3))
+    for array in (states, points):
+        array.flags.writeable = False
+    allowed = rng.random((300, 3)) < 0.7 if masked else None
+    if masked:
+        allowed[:, 1] = True
+    space, policy = Forests(5, min_samples_split=5, refresh_every=3), None
+    ages = []
+    for _ in range(4):
+        policy = space.improve(states, rng.normal(size=(300, 3)), previous=policy, allowed=allowed, rng=rng)
+        ages.append(policy.age)
+        for x in (states, points):
+            masks = None if not masked else np.tile([True, True, False], (len(x), 1))
+            np.testing.assert_array_equal(policy.votes(x, masks), policy.votes(x.copy(), masks))
+    assert ages == [1, 2, 3, 1]
+    assert len(policy.known) == 2
