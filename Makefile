@@ -9,20 +9,20 @@ test test-all: export OPENBLAS_NUM_THREADS := 1
 test test-all: export MKL_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all lint fmt bench clean
+.PHONY: help setup demo test test-all lint fmt bench clean fresh-kernels
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 setup: $(VENV)/.ready  ## make .venv and install capi with all tools
 
-demo: $(VENV)/.ready  ## learn treatment policies from a table of patients, measure and draw them
+demo: $(VENV)/.ready fresh-kernels  ## learn treatment policies from a table of patients, measure and draw them
 	$(BIN)/python demo/hiv.py
 
-test: $(VENV)/.ready  ## run the tests (fast ones)
+test: $(VENV)/.ready fresh-kernels  ## run the tests (fast ones)
 	$(BIN)/python -m pytest -q -n 2 -m "not slow"
 
-test-all: $(VENV)/.ready  ## run all tests, the slow ones too
+test-all: $(VENV)/.ready fresh-kernels  ## run all tests, the slow ones too
 	$(BIN)/python -m pytest -q -n 2
 
 lint: $(VENV)/.ready  ## check style, types, import order and spelling
@@ -36,13 +36,16 @@ fmt: $(VENV)/.ready  ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/.ready  ## run the benchmarks beside their peers
+bench: $(VENV)/.ready fresh-kernels  ## run the benchmarks beside their peers
 	$(BIN)/python -m pip install --quiet -e ".[bench]"
 	$(BIN)/python benchmarks/finite_mdp.py
 	$(BIN)/python benchmarks/thresholds.py
 	$(BIN)/python benchmarks/trees.py
 	$(BIN)/python benchmarks/cart_pole.py
 	$(BIN)/python benchmarks/hiv.py
+
+fresh-kernels: $(VENV)/.ready
+	@$(BIN)/python scripts/clear_stale_kernels.py
 
 clean:  ## remove everything that was made
 	rm -rf $(VENV) results dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

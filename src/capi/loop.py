@@ -148,6 +148,7 @@ def state_sample(
         raise InvalidInput(f"states must be an array or (states, weights, allowed); got a tuple of {len(states)}.")
     sample = StateSample(*states) if isinstance(states, tuple) else StateSample(states)
     x = as_states(sample.states, n_features=None if batch is None else batch.n_features).copy()
+    x.flags.writeable = False  # so that what is found out about these points can be remembered
     allowed = as_allowed(sample.allowed, "allowed", (len(x), policy.n_actions))
     return StateSample(x, as_weights(sample.weights, "weights", len(x)), allowed)
 

@@ -155,6 +155,7 @@ class Transitions:
         """Take ``values`` as they are, and make their arrays read-only; copying and unpickling come here too."""
         for name, value in values.items():
             if isinstance(value, np.ndarray):
+                value = value.copy() if value.base is not None else value  # a view's owner could still be changed
                 value.flags.writeable = False
             object.__setattr__(self, name, value)
 

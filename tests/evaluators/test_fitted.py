@@ -1,3 +1,5 @@
+import copy
+import pickle
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +17,7 @@ from capi.policies import Constant, Uniform
 from capi.policy_spaces import Thresholds, Trees, Unrestricted
 from capi.testing import NearestQ, check_evaluator, random_batch
 
+FIELDS = ("states", "actions", "rewards", "next_states", "terminated")
 SETTINGS = [
     FittedQ(n_trees=4),
     FittedQ(n_trees=4, refresh_every=1, sweeps=3),
@@ -261,3 +264,47 @@ def test_threads_do_not_matter():
     batch = random_batch(n_episodes=80)
     one, two = (FittedQ(n_trees=5, sweeps=3, n_jobs=jobs).evaluate(Uniform(3), batch, discount=0.9) for jobs in (1, 2))
     np.testing.assert_array_equal(one.values(batch.states), two.values(batch.states))
+
+
+@pytest.mark.parametrize("actions", ["separate", "input"])
+def test_rows_without_weight_are_no_rows(actions):
+    """Not even as the first row of a node, or where values are missing."""
+    batch = random_batch(3, n_episodes=60)
+    weight = np.ones(len(batch))
+    weight[:5] = 0.0
+    weight[::7] = 0.0
+    weighted = Transitions(*(getattr(batch, n) for n in FIELDS), n_actions=3, weight=weight)
+    kept = Transitions(*(getattr(batch, n)[weight > 0] for n in FIELDS), n_actions=3)
+    evaluator = FittedQ(n_trees=3, actions=actions, sweeps=3)
+    a, b = (evaluator.evaluate(Constant(0, 3), t, discount=0.9).values(batch.states) for t in (weighted, kept))
+    np.testing.assert_allclose(a, b)
+
+
+def test_what_is_remembered_is_not_found_under_another_arrays_identity():
+    batch = random_batch()
+    q = FittedQ(n_trees=3, refresh_every=5).evaluate(Constant(0, 3), batch, discount=0.9)
+    q.values(batch.states)
+    assert batch.states in q.known
+    for other in (copy.deepcopy(q), pickle.loads(pickle.dumps(q))):
+        assert len(other.known) == 0
+        np.testing.assert_array_equal(other.values(batch.states), q.values(batch.states))
+
+
+def test_arrays_that_can_change_are_never_remembered():
+    batch = random_batch()
+    for actions in ("separate", "input"):
+        q = FittedQ(n_trees=3, refresh_every=5, actions=actions).evaluate(Constant(0, 3), batch, discount=0.9)
+        states = batch.states.copy()
+        before = q.values(states)
+        states[:] = states[::-1].copy()
+        np.testing.assert_array_equal(q.values(states), before[::-1])
+        assert len(q.known) == 0
+
+
+def test_only_the_last_few_arrays_are_remembered():
+    q = FittedQ(n_trees=2).evaluate(Constant(0, 3), random_batch(), discount=0.9)
+    for seed in range(20):
+        states = np.random.default_rng(seed).normal(size=(5, 2))
+        states.flags.writeable = False
+        q.values(states)
+    assert len(q.known) == 4

@@ -281,6 +281,7 @@ def test_masks_that_allow_everything_are_no_masks():
 
 def test_kept_trees_choose_their_actions_anew():
     states, values = problem()
+    states.flags.writeable = False
     space = Forests(n_trees=4, min_samples_split=40, refresh_every=3)
     policy, structures = None, []
     for k in range(5):
@@ -296,6 +297,7 @@ def test_kept_trees_choose_their_actions_anew():
 
 def test_other_states_or_settings_grow_trees_of_their_own():
     states, values = problem()
+    states.flags.writeable = False
     space = Forests(n_trees=2, refresh_every=9)
     first = space.improve(states, values)
     assert space.improve(states, values, previous=first).age == 2
@@ -324,3 +326,16 @@ def test_remembered_leaves_are_those_of_the_trees(masked):
             np.testing.assert_array_equal(policy.votes(x, masks), policy.votes(x.copy(), masks))
     assert ages == [1, 2, 3, 1]
     assert len(policy.known) == 2
+
+
+def test_trees_are_not_kept_for_other_rows_or_for_states_that_changed():
+    rng = np.random.default_rng(0)
+    states, values = rng.normal(size=(100, 2)), rng.normal(size=(100, 2))
+    space = Forests(3, refresh_every=9)
+    first = space.improve(states, values)
+    assert space.improve(states, values, previous=first).age == 1  # somebody could have changed them
+    states.flags.writeable = False
+    first = space.improve(states, values, weights=np.arange(100) % 2.0)
+    assert space.improve(states, values, previous=first, weights=np.arange(100) % 2.0).age == 2
+    assert space.improve(states, values, previous=first, weights=(1 + np.arange(100)) % 2.0).age == 1
+    assert space.improve(states, values, previous=first).age == 1

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import naive
+from capi.errors import InvalidInput
 from capi.trees import _grow, forest, paths
 from capi.trees.encoding import encode
 from capi.trees.forest import Forest, Growth
@@ -249,3 +250,18 @@ def test_cuts_are_found_among_values_that_crowd():
     )
     for tree in grow(encode(X), rng.normal(size=(3000, 1)), Growth(n_trees=5), np.random.default_rng(1)):
         np.testing.assert_array_equal(leaves(tree, X), tree.leaf_of_row)
+
+
+@pytest.mark.parametrize("n_values", [65_535, 65_536])
+def test_the_largest_number_of_values_in_sixteen_bits(n_values):
+    """The largest code is the missing value's: one value more, and codes take 32 bits."""
+    X = np.append(np.arange(float(n_values)), np.nan)[:, None]
+    encoded = encode(X)
+    assert encoded.bits == (16 if n_values < 2**16 else 32)
+    (tree,) = grow(encoded, np.isnan(X).astype(float), Growth(max_depth=1), np.random.default_rng(0))
+    np.testing.assert_array_equal(leaves(tree, X), tree.leaf_of_row)
+
+
+def test_more_features_than_a_node_has_bits_for_are_refused():
+    with pytest.raises(InvalidInput, match="at most 32767 features; got 32768"):
+        encode(np.zeros((2, 2**15)))

@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 
 from capi.errors import InvalidInput
 from capi.parallel import n_threads
 from capi.randomness import as_generator
+from capi.remembering import Remembered
 from capi.rows import row_sum
 from capi.transitions import Transitions
 from capi.trees.encoding import EncodedStates, encode
@@ -42,23 +44,20 @@ class _ForestModel:
     forest: Forest
     n_jobs: int
     remembers: bool  # worth it only if the trees stay for several sweeps
-    known: dict[int, tuple[Floats, Any]] = field(default_factory=dict)  # points and their leaves (T, n), by identity
+    known: Remembered[NDArray[np.int32]] = field(default_factory=Remembered)  # leaves of points
 
     def predict(self, inputs: Floats) -> Floats:
         """Return the mean over trees at ``inputs`` (n, d) -> (n,)."""
         if not self.remembers or not is_fixed(inputs):  # what can be changed cannot be remembered
             return self.forest.mean_values(inputs, self.n_jobs)[:, 0]
-        if id(inputs) not in self.known:
-            self.known[id(inputs)] = inputs, self.forest.leaves(inputs, self.n_jobs)
-        return self.forest.mean_of_leaves(self.known[id(inputs)][1], self.n_jobs)
+        leaves = self.known.of(inputs, lambda: self.forest.leaves(inputs, self.n_jobs))
+        return self.forest.mean_of_leaves(leaves, self.n_jobs)
 
     def predict_actions(self, states: Floats, n_actions: int) -> Floats:
         """Return the mean over trees with each action's number as last input; ``states`` (n, d) -> (n, A)."""
         if not self.remembers or not is_fixed(states):
             return self.forest.mean_values_of_actions(states, n_actions, self.n_jobs)
-        if id(states) not in self.known:
-            self.known[id(states)] = states, self.forest.leaves_of_actions(states, n_actions, self.n_jobs)
-        known = self.known[id(states)][1]
+        known = self.known.of(states, lambda: self.forest.leaves_of_actions(states, n_actions, self.n_jobs))
         return np.stack([self.forest.mean_of_leaves(leaves, self.n_jobs) for leaves in known], axis=1)
 
     def refreshed(self, targets: Floats, weights: Floats | None) -> _ForestModel:
@@ -88,7 +87,7 @@ class FittedValues:
     separate: bool
     prepared: _Prepared | None = field(default=None, repr=False)  # what the kept trees grew on
     age: int = 0  # sweeps since the trees were grown
-    known: dict[int, tuple[Floats, Floats]] = field(default_factory=dict, repr=False)  # arrays and values, by identity
+    known: Remembered[Floats] = field(default_factory=Remembered, repr=False)
 
     def values(self, states: Floats) -> Floats:
         """Return Q(x, a) for all actions; ``states`` (n, d) -> (n, A).
@@ -96,15 +95,14 @@ class FittedValues:
         The values of arrays that nobody can change, such as the states of the batch, are computed once.
         """
         x = as_states(states, n_features=self.n_features)
-        if id(x) in self.known:
-            return self.known[id(x)][1]
+        return self.known.of(x, lambda: self._table(x))
+
+    def _table(self, states: Floats) -> Floats:
         if not self.separate and isinstance(self.models[0], _ForestModel):
-            table = self.models[0].predict_actions(x, self.n_actions)
+            table = self.models[0].predict_actions(states, self.n_actions)
         else:
-            table = np.stack([self.of_action(x, a) for a in range(self.n_actions)], axis=1)
-        if is_fixed(x):
-            table.flags.writeable = False
-            self.known[id(x)] = x, table
+            table = np.stack([self.of_action(states, a) for a in range(self.n_actions)], axis=1)
+        table.flags.writeable = not is_fixed(states)  # what is remembered must not change
         return table
 
     def of_action(self, states: Floats, action: int) -> Floats:
@@ -116,14 +114,16 @@ class FittedValues:
 
     def expected(self, states: Floats, probabilities: Floats) -> Floats:
         """Return the mean of Q(x, .) under ``probabilities`` (n, A), asking only for actions that occur (n,)."""
-        shares_paths = not self.separate and getattr(self.models[0], "remembers", False) and is_fixed(states)
-        if id(states) in self.known or shares_paths:  # then all actions cost hardly more than one
-            return row_sum(probabilities, self.values(states))
+        remembers = getattr(self.models[0], "remembers", False) and is_fixed(states)
+        shares_paths = not self.separate and remembers  # then all actions cost hardly more than one
+        table = self.values(states) if states in self.known or shares_paths else None
         total = np.zeros(len(states))
-        for a in range(self.n_actions):
+        for a in range(self.n_actions):  # always in this order, so that what is remembered does not change a bit
             p = probabilities[:, a]
             asked = np.flatnonzero(p)
-            if self.separate and getattr(self.models[a], "remembers", False) and asked.size:
+            if table is not None:
+                total += p * table[:, a]
+            elif self.separate and remembers and asked.size:
                 total += p * self.of_action(states, a)
             elif asked.size:
                 total[asked] += p[asked] * self.of_action(states[asked], a)
@@ -246,10 +246,11 @@ class FittedQ:
         return _Prepared(t, self, groups, [encode(self._inputs(t, rows), n_threads(self.n_jobs)) for rows in groups])
 
     def _groups(self, t: Transitions) -> list[Ints]:
-        """Return the rows that each model learns from."""
+        """Return the rows that each model learns from; a row without weight is no row."""
+        rows = np.arange(len(t)) if t.weight is None else np.flatnonzero(t.weight)
         if self.actions == "input":
-            return [np.arange(len(t))]
-        return [np.flatnonzero(t.actions == a) for a in range(t.n_actions)]
+            return [rows]
+        return [rows[t.actions[rows] == a] for a in range(t.n_actions)]
 
     def _inputs(self, t: Transitions, rows: Ints) -> Floats:
         x = t.states[rows]
@@ -299,6 +300,8 @@ def _settled(q: FittedValues, swept: Callable[[QFunction], FittedValues], discou
         new = swept(q)
         old_leaves, new_leaves = (np.concatenate([m.forest.means for m in v.models]) for v in (q, new))
         moved = np.abs(new_leaves - old_leaves).max()
+        if not np.isfinite(moved):
+            raise InvalidInput("Q must stay finite; rewards or weights are too large or too small to be averaged.")
         q = new
         if discount * moved <= (1 - discount) * SETTLED * max(np.abs(new_leaves).max(), np.finfo(float).tiny):
             return q

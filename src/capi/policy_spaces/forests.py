@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from capi.parallel import n_threads
 from capi.policies import Deterministic, check_masks_given, first_allowed, one_hot
 from capi.policy_spaces.trees import RegretSample
+from capi.remembering import Remembered
 from capi.trees.forest import Forest, Growth
 from capi.trees.regressor import n_candidates
 from capi.types import Policy, QFunction
@@ -30,11 +31,9 @@ class ForestPolicy(Deterministic):
     n_features: int
     n_jobs: int | None = field(default=None, repr=False)
     masked: bool = False
-    origin: Any = field(default=None, repr=False)  # (states, settings) that the trees grew on
+    origin: Any = field(default=None, repr=False)  # (states, settings, rows with weight) that the trees grew on
     age: int = 1  # improvements since they did
-    known: dict[int, tuple[Floats, Any]] | None = field(
-        default=None, repr=False
-    )  # points and their leaves, by identity
+    known: Remembered[Any] | None = field(default=None, repr=False)  # leaves of points, if the trees are kept
 
     @cached_property
     def _ranking(self) -> Ints:
@@ -70,9 +69,7 @@ class ForestPolicy(Deterministic):
         """Return the leaves (T, n) of points that cannot change, found once for as long as the trees stay; else None."""
         if self.known is None or not is_fixed(states):
             return None
-        if id(states) not in self.known:
-            self.known[id(states)] = states, self.forest.leaves(states, n_jobs)
-        return self.known[id(states)][1]
+        return self.known.of(states, lambda: self.forest.leaves(states, n_jobs))
 
     def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
         """Return the action with the most votes (n,)."""
@@ -147,18 +144,24 @@ class Forests:
             policy=True,
         )
         shape = sample.n_actions, sample.states.shape[1], self.n_jobs, sample.allowed is not None
-        if self._keeps(previous, states, len(sample.states)):
+        has_weight = None if weights is None else np.asarray(weights) > 0  # rows without weight are no rows
+        if self._keeps(previous, states, has_weight):
             threads = n_threads(self.n_jobs)
             sums = np.stack([previous.forest.sums_of(lost, threads) for lost in sample.outputs.T], axis=1)
             return ForestPolicy(
                 previous.forest.with_sums(sums), *shape, previous.origin, previous.age + 1, previous.known
             )
         forest = sample.grown(growth, rng, n_threads(self.n_jobs))
-        return ForestPolicy(forest, *shape, (states, self), known={} if self.refresh_every > 1 else None)
+        return ForestPolicy(
+            forest, *shape, (states, self, has_weight), known=Remembered() if self.refresh_every > 1 else None
+        )
 
-    def _keeps(self, previous: Any, states: Any, n_rows: int) -> TypeGuard[ForestPolicy]:
-        """Whether the trees of the last policy grew on the same states, and are not too old."""
+    def _keeps(self, previous: Any, states: Any, has_weight: Bools | None) -> TypeGuard[ForestPolicy]:
+        """Whether the trees of the last policy grew on the same states, which nobody can have changed, and are not too old."""
         if not isinstance(previous, ForestPolicy) or previous.origin is None or previous.age >= self.refresh_every:
             return False
-        same = previous.origin[0] is states and previous.origin[1] == self
-        return same and previous.forest.leaves_of_rows.shape[1] == n_rows
+        old_states, settings, had_weight = previous.origin
+        same = old_states is states and is_fixed(states) and settings == self
+        if has_weight is None or had_weight is None:
+            return same and has_weight is had_weight
+        return same and np.array_equal(has_weight, had_weight)

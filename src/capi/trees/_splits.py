@@ -116,6 +116,7 @@ def random_cuts(
             if best[0] == NO_SPLIT or is_better(score, second, best[5], best[6], tie):
                 best[0], best[1], best[2], best[5], best[6] = j, cut[j], 0.0, score, second
                 best[3] = threshold[j] if t < n_cut else np.inf  # one known value: only missing values are told apart
+                best[4] = 0.0
         if n_missing[j] > 0 and t < n_cut:
             k, shift = j * bits // 64, np.uint64(j * bits % 64)
             w_missing = np.float64(n_missing[j])

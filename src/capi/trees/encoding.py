@@ -8,11 +8,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from capi.errors import InvalidInput
 from capi.parallel import in_threads
 from capi.trees._grow import WINDOW
 from capi.trees._lanes import LANES
 from capi.validation import Bools, Floats, Ints
 
+MOST_FEATURES = 2**15 - 1  # a node has 15 bits for its feature
 MANY = 20_000  # rows for which threads pay
 VALUES_A_CELL = 2  # of the grid, in the mean
 PADDING = np.full(WINDOW, np.inf)
@@ -50,6 +52,10 @@ class EncodedStates:
 
 def encode(states: Floats, n_jobs: int = 1, *, narrow: bool = True) -> EncodedStates:
     """Return the ranks of ``states`` (n, d), column by column, in 16 bits if they fit and ``narrow`` asks for it."""
+    if states.shape[1] > MOST_FEATURES:
+        raise InvalidInput(
+            f"trees take at most {MOST_FEATURES} features; got {states.shape[1]}. Choose or combine some."
+        )
     n_cells = min(max(len(states) // VALUES_A_CELL, 1), 2**16)
     columns = in_threads(
         lambda column: _encode_column(column, n_cells), list(states.T), n_jobs if len(states) >= MANY else 1

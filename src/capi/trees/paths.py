@@ -17,7 +17,7 @@ from capi.validation import Floats, Ints
 
 ROWS_AT_ONCE = 8192  # states and a tree stay in the cache together
 FEW = 64  # states for which codes do not pay
-MOST_NODES, MOST_FEATURES = 2**24, 2**15  # that fit into a node's 64 bits
+MOST_NODES = 2**24  # that fit into a node's 64 bits
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,13 +152,12 @@ class Paths:
     def _fits(self) -> bool:
         """Whether nodes fit into 64 bits; the cuts of a feature are at most as many as the nodes."""
         largest_tree = np.diff(self.roots, append=len(self.left)).max()
-        n_features = int(self.feature.max()) + 1
-        return bool(largest_tree < MOST_NODES and len(self.left) < _route.MISSING and n_features < MOST_FEATURES)
+        return bool(largest_tree < MOST_NODES and len(self.left) < _route.MISSING)
 
     @cached_property
     def _coded(self) -> _CodedNodes:
         n_features = int(self.feature.max()) + 1
-        inner = np.isfinite(self.threshold)  # an infinite threshold: only missing values are above
+        inner = self.threshold < np.inf  # an infinite threshold: only missing values are above
         cut = np.full(len(self.left), _route.MISSING - 1, dtype=np.int64)
         cuts = []
         for j in range(n_features):
