@@ -43,7 +43,7 @@ def test_an_interruption_is_one_sentence_and_keeps_what_is_finished(tmp_path):
     assert process.returncode == 130
     assert out == ""
     assert "stopped; finished runs are kept, and the same command goes on behind them." in err
-    assert [path.name for path in (tmp_path / "out[/b]").iterdir()] == [".unfinished.jsonl"]
+    assert [path.name for path in (tmp_path / "out[/b]").iterdir()] == [".unfinished-quick.jsonl"]
 
 
 def test_a_wrong_option_is_usage_and_exit_code_2():

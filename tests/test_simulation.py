@@ -11,7 +11,7 @@ from capi.performance import Performance, performance
 from capi.policies import Constant, EpsilonGreedy, Tabular, Uniform
 from capi.rows import draw_columns
 from capi.sampling import sample_episodes, sample_steps
-from capi.statistics import bootstrap_interval, standard_error
+from capi.statistics import all_hold, bootstrap_interval, is_positive, standard_error
 
 
 class Countdown:
@@ -62,7 +62,8 @@ def test_masks_of_the_domain_are_kept():
     assert not (batch.actions[odd] == 2).any()
     assert (batch.actions[~odd] == 2).any()
     assert batch.allowed[odd].sum(axis=1).tolist() == [2] * odd.sum()
-    np.testing.assert_array_equal(batch.next_allowed[:, 2], batch.next_states[:, 0] % 2 == 0)
+    goes_on = ~batch.terminated
+    np.testing.assert_array_equal(batch.next_allowed[goes_on, 2], batch.next_states[goes_on, 0] % 2 == 0)
     np.testing.assert_allclose(batch.propensity, np.where(odd, 1 / 2, 1 / 3))
     assert performance(Constant(2, 3), Masked(), starts=[[2.0]], max_steps=9).undiscounted.tolist() == [2.0]
 
@@ -157,6 +158,11 @@ def test_a_domain_that_misbehaves_is_named_with_the_step(case):
         (lambda: sample_steps(Countdown(), [[np.nan]]), "states must be finite"),
         (lambda: EpsilonGreedy(Uniform(2), 1.5), "epsilon"),
         (lambda: bootstrap_interval(np.ones(3), 1.0), "level"),
+        (lambda: performance(None, Countdown(), n_episodes=1, max_steps=1), "policy must be a Policy"),
+        (lambda: performance(Constant, Countdown(), n_episodes=1, max_steps=1), "policy must be a Policy"),
+        (lambda: sample_episodes(Countdown, n_episodes=1, max_steps=1), "Did you mean Countdown"),
+        (lambda: sample_episodes(Countdown(), n_episodes=1, starts=[[1.0]], max_steps=1), "not both"),
+        (lambda: EpsilonGreedy(None, 0.5), "policy must be a Policy"),
     ],
 )
 def test_bad_input_is_named(call, message):
@@ -171,3 +177,112 @@ def test_statistics_of_few_values():
     assert standard_error(np.array([1.0, 3.0])) == pytest.approx(1.0)
     one = Performance(np.array([2.0]), np.array([2.0]), np.array([7]), np.array([True]), 0.9)
     assert str(one) == "return 2 in one episode of 7 steps"
+
+
+class Writes(Countdown):
+    def step(self, states, actions, rng):
+        states -= 1
+        return states, actions.astype(float), states[:, 0] <= 0
+
+
+class Wordy(Countdown):
+    def step(self, states, actions, rng):
+        return states - 1, np.array(["much"] * len(states)), states[:, 0] <= 1
+
+
+class Starts(Countdown):
+    def __init__(self, states):
+        self.states = states
+
+    def initial(self, n, rng):
+        return 1 / 0 if self.states is None else self.states
+
+
+def test_more_ways_to_misbehave():
+    for domain, message in (
+        (Writes(), "read-only"),
+        (Wordy(), "rewards as numbers"),
+        (Starts(np.ones((3, 1))), r"finite states of shape \(2, 1\); it returned \(3, 1\)"),
+        (Starts(np.full((2, 1), np.nan)), "finite states"),
+        (Starts(None), "initial failed"),
+    ):
+        with pytest.raises(SimulationFailed, match=message):
+            performance(Constant(0, 3), domain, n_episodes=2, max_steps=5)
+
+
+def test_the_given_starts_are_not_written_to():
+    starts = np.array([[3.0]])
+    with pytest.raises(SimulationFailed):
+        performance(Constant(0, 3), Writes(), starts=starts, max_steps=5)
+    assert starts[0, 0] == 3.0
+
+
+class Odd:
+    """A policy whose probabilities are whatever is given."""
+
+    n_actions = 3
+
+    def __init__(self, row):
+        self.row = row
+
+    def act(self, states, allowed=None):
+        return np.zeros(len(states), dtype=int)
+
+    def probabilities(self, states, allowed=None):
+        return np.tile(self.row, (len(states), 1))
+
+
+@pytest.mark.parametrize("row", [[0.5, 0.5], [1.0, 1.0, 1.0], [1.5, -0.5, 0.0], [np.nan, 0.5, 0.5]])
+def test_probabilities_of_a_policy_are_checked(row):
+    with pytest.raises(InvalidInput, match=r"Odd.probabilities"):
+        performance(Odd(row), Countdown(), n_episodes=1, max_steps=2)
+
+
+def test_a_policy_that_ignores_masks_is_named():
+    with pytest.raises(InvalidInput, match="the actions of Odd must be allowed"):
+        performance(Odd([0.0, 0.0, 1.0]), Masked(), starts=[[3.0]], max_steps=2)
+
+
+def test_exploring_keeps_to_masks_and_to_time():
+    batch = sample_episodes(Masked(), EpsilonGreedy(Constant(2, 3), 0.5), n_episodes=200, max_steps=9, random_state=0)
+    odd = batch.states[:, 0] % 2 == 1
+    assert not (batch.actions[odd] == 2).any()
+    np.testing.assert_allclose(batch.propensity[odd & (batch.actions == 1)], 0.25)
+    np.testing.assert_allclose(batch.propensity[~odd & (batch.actions == 2)], 0.5 + 0.5 / 3)
+    late = SimpleNamespace(n_actions=3, act=Constant(0, 3).act, probabilities=Constant(0, 3).probabilities)
+    late.at = lambda t: Constant(t, 3)
+    assert performance(EpsilonGreedy(late, 0.0), Countdown(), starts=[[3.0]], max_steps=9).undiscounted.tolist() == [
+        3.0
+    ]
+
+
+def test_the_same_seed_does_not_test_on_the_starts_that_it_sampled():
+    sampled = sample_episodes(ChainWalk(), n_episodes=50, max_steps=1, random_state=0).states
+    tested = []
+    domain = ChainWalk()
+    spy = SimpleNamespace(
+        n_actions=2, feature_names=("state",), action_labels=("left", "right"), initial=domain.initial, discount=0.9
+    )
+    spy.step = lambda x, a, rng: (tested.append(x), domain.step(x, a, rng))[1]
+    performance(Constant(0, 2), spy, n_episodes=50, max_steps=1, random_state=0)
+    assert not np.array_equal(tested[0], sampled)
+
+
+def test_intervals_widen_with_their_level_and_are_normal_for_many():
+    values = np.random.default_rng(0).normal(size=500)
+    narrow, wide = (np.diff(bootstrap_interval(values, level))[0] for level in (0.5, 0.99))
+    assert narrow < wide
+    many = np.random.default_rng(0).normal(size=20_000)
+    np.testing.assert_allclose(np.diff(bootstrap_interval(many)), 2 * 1.95996 * standard_error(many), rtol=1e-4)
+
+
+def test_verdicts():
+    assert is_positive(np.array([1.0, 1.1, 0.9])) is True
+    assert is_positive(-np.array([1.0, 1.1, 0.9])) is False
+    assert is_positive(np.array([1.0, -1.1, 0.9])) is None
+    assert is_positive(np.array([1.0])) is None
+    assert is_positive(np.zeros(9)) is None
+    assert all_hold([True, True]) is True
+    assert all_hold([True, None]) is None
+    assert all_hold([True, None, False]) is False
+    assert all_hold([]) is None

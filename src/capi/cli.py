@@ -47,7 +47,9 @@ def root(
 @app.command(epilog="Example: capi reproduce chain --out results/chain")
 def reproduce(
     name: Annotated[str, typer.Argument(help="; ".join(f"{key}: {what}" for key, what in NAMES.items()))],
-    out: Annotated[str | None, typer.Option(help="Folder for the results.", show_default="results/NAME")] = None,
+    out: Annotated[
+        str | None, typer.Option(help="Folder for the results.", show_default="results/NAME or results/NAME-full")
+    ] = None,
     full: Annotated[
         bool, typer.Option("--full/--quick", help="The paper's size, which may take hours, or a few minutes' worth.")
     ] = False,
@@ -59,7 +61,8 @@ def reproduce(
     from capi.experiments.driver import reproduce as run_experiment  # noqa: PLC0415  keeps --help quick
 
     try:
-        result = run_experiment(name, f"results/{name}" if out is None else out, "full" if full else "quick", _tracked)
+        folder = f"results/{name}{'-full' * full}" if out is None else out
+        result = run_experiment(name, folder, "full" if full else "quick", _tracked)
     except KeyboardInterrupt:
         Console(stderr=True).print("stopped; finished runs are kept, and the same command goes on behind them.")
         raise typer.Exit(130) from None

@@ -113,7 +113,9 @@ class Learner:
             n_unchanged = (0 if after is None else after.n_unchanged) + 1 if changed == 0 else 0
             before, policy = decisions, new
             schema = getattr(evaluator if batch is None else batch, "schema", None)
-            after = Iteration(k, q, policy, loss, changed, perf_counter() - started, n_unchanged, seeds, schema)
+            n_drawn = len(batch) if batch is not None and callable(transitions) else 0
+            seconds = perf_counter() - started
+            after = Iteration(k, q, policy, loss, changed, seconds, n_unchanged, seeds, schema, n_drawn)
             yield after
 
     def fit(

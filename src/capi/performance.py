@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from capi.domains import gymnasium as environments
 from capi.errors import InvalidInput
-from capi.randomness import RandomState, as_generator
-from capi.simulation import check_domain_fits, outcome, start_states, steps
+from capi.randomness import RandomState, numbered_rng, seed_sequence
+from capi.simulation import check_domain_fits, check_is_policy, outcome, start_states, steps
 from capi.statistics import bootstrap_interval, standard_error
 from capi.types import Policy
 from capi.validation import Bools, Floats, Ints, as_discount
+
+STREAM = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +89,11 @@ def performance(
     >>> bool(abs(result.mean - exact) < 4 * result.standard_error)
     True
     """
-    rng = as_generator(random_state)
+    check_is_policy(policy)
+    if isinstance(random_state, np.random.Generator):
+        rng = random_state
+    else:  # a stream of its own, so that the same seed does not test on the starts that it sampled
+        rng = numbered_rng(seed_sequence(random_state), STREAM)
     own = getattr(domain, "discount", None) if discount is None else discount
     if own is None:
         raise InvalidInput(f"discount must be given: {type(domain).__name__} has none of its own.")

@@ -119,6 +119,12 @@ class EpsilonGreedy:
 
     def __post_init__(self) -> None:
         as_share(self.epsilon, "epsilon")
+        if isinstance(self.policy, type) or not isinstance(self.policy, Policy):
+            raise InvalidInput(f"policy must be a Policy (act, probabilities, n_actions); got {self.policy!r}.")
+
+    def at(self, t: int) -> EpsilonGreedy:
+        """Return who decides at step ``t``: the policy may change with time."""
+        return EpsilonGreedy(self.policy.at(t), self.epsilon) if hasattr(self.policy, "at") else self
 
     @property
     def n_actions(self) -> int:

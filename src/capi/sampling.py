@@ -15,7 +15,7 @@ from capi.randomness import RandomState, as_generator
 from capi.simulation import Step, check_domain_fits, masks_of, start_states, steps
 from capi.transitions import Transitions
 from capi.types import Domain, Policy
-from capi.validation import Floats, Ints, as_states
+from capi.validation import Bools, Floats, Ints, as_states
 
 
 def sample_episodes(
@@ -108,6 +108,7 @@ def _collected(
         return np.concatenate([getattr(step, name) for step in taken])[order]
 
     next_states: Floats = column("next_states")
+    terminated: Bools = column("terminated")
     number: Ints | None = episodes[order] if are_episodes else None
     masked = taken[0].allowed is not None
     return Transitions(
@@ -115,10 +116,20 @@ def _collected(
         column("actions"),
         column("rewards"),
         next_states,
-        column("terminated"),
+        terminated,
         episode=number,
         propensity=column("propensities"),
         allowed=column("allowed") if masked else None,
-        next_allowed=masks_of(domain, next_states) if masked else None,
+        next_allowed=_next_masks(domain, next_states, terminated) if masked else None,
         **words,
     )
+
+
+def _next_masks(domain: Domain | None, next_states: Floats, terminated: Bools) -> Bools | None:
+    """Return what the next states allow (n, A); where the process ended nobody is asked."""
+    if domain is None:
+        return None
+    allowed = np.zeros((len(next_states), domain.n_actions), dtype=bool)
+    if not terminated.all():
+        allowed[~terminated] = masks_of(domain, next_states[~terminated])
+    return allowed

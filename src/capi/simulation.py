@@ -9,9 +9,20 @@ import numpy as np
 
 from capi.errors import InvalidInput, SimulationFailed
 from capi.policies import Deterministic
-from capi.rows import draw_columns
+from capi.rows import chosen_entries, draw_columns
 from capi.types import Domain, Policy
-from capi.validation import Bools, Floats, Ints, as_allowed, as_floats, as_int, as_states
+from capi.validation import (
+    Bools,
+    Floats,
+    Ints,
+    as_allowed,
+    as_array,
+    as_floats,
+    as_int,
+    as_states,
+    check_rows,
+    check_shape,
+)
 
 
 class Step(NamedTuple):
@@ -53,9 +64,10 @@ def steps(
     policy that changes with time has ``at(t)``. What the domain returns is checked.
     """
     check_domain_fits(domain, policy)
-    x = as_states(starts, "starts", n_features=len(domain.feature_names))
+    x = as_states(starts, "starts", n_features=len(domain.feature_names)).copy()
     running = np.arange(len(x))
     for t in range(as_int(max_steps, "max_steps", minimum=1)):
+        x.flags.writeable = False  # a domain that writes to its input would change the record of what was
         masks = masks_of(domain, x)
         if t == 0 and first_actions is not None:
             actions, propensities = first_actions, np.ones(len(x))
@@ -85,17 +97,31 @@ def outcome(running: Iterable[Step], starts: Floats, discount: float) -> Outcome
 def decide(policy: Policy, states: Floats, allowed: Bools | None, rng: np.random.Generator) -> tuple[Ints, Floats]:
     """Return an action for each state, drawn from the policy's probabilities, and its probability; both (n,)."""
     if isinstance(policy, Deterministic):
-        return policy.act(states, allowed), np.ones(len(states))
-    probabilities = policy.probabilities(states, allowed)
-    actions = draw_columns(probabilities, rng)
-    return actions, np.take_along_axis(probabilities, actions[:, None], axis=1)[:, 0]
+        actions, propensities = policy.act(states, allowed), np.ones(len(states))
+    else:
+        name, shape = f"{type(policy).__name__}.probabilities", (len(states), policy.n_actions)
+        probabilities = as_floats(policy.probabilities(states, allowed), name, ndim=2)
+        check_shape(probabilities, name, shape)
+        good = (probabilities >= 0).all(axis=1) & (np.abs(probabilities.sum(axis=1) - 1) <= 1e-6)
+        check_rows(good, probabilities, name, "must be at least 0 and sum to 1")
+        actions = draw_columns(probabilities, rng)
+        propensities = chosen_entries(probabilities, actions)
+    if allowed is not None:
+        taken = allowed[np.arange(len(states)), actions]
+        check_rows(taken, actions, f"the actions of {type(policy).__name__}", "must be allowed where they are taken")
+    return actions, propensities
 
 
 def masks_of(domain: Any, states: Floats) -> Bools | None:
     """Return what the domain allows in each state (n, A), None if it allows everything everywhere."""
     if not hasattr(domain, "allowed"):
         return None
-    return as_allowed(domain.allowed(states), f"{type(domain).__name__}.allowed", (len(states), domain.n_actions))
+    name = f"{type(domain).__name__}.allowed"
+    try:
+        allowed = domain.allowed(states)
+    except Exception as error:
+        raise SimulationFailed(f"{name} failed: {error!r}.") from error
+    return as_allowed(allowed, name, (len(states), domain.n_actions))
 
 
 def checked_step(
@@ -121,6 +147,9 @@ def checked_step(
     ):
         if part.shape != shape:
             raise SimulationFailed(f"{name} must return {rule} of shape {shape}; at step {t} it returned {part.shape}.")
+    for part, rule in ((following, "next states"), (rewards, "rewards")):
+        if part.dtype.kind not in "fiub":
+            raise SimulationFailed(f"{name} must return {rule} as numbers; at step {t} it returned {part.dtype}.")
     if terminated.dtype != np.bool_:
         raise SimulationFailed(
             f"{name} must return terminated as booleans; at step {t} it returned {terminated.dtype}."
@@ -137,6 +166,10 @@ def checked_step(
 
 def check_domain_fits(domain: Any, policy: Policy | None = None) -> None:
     """Refuse what cannot be restarted from any state, and a policy over other actions."""
+    if isinstance(domain, type):
+        raise InvalidInput(
+            f"domain must be an instance; got the class {domain.__name__}. Did you mean {domain.__name__}()?"
+        )
     if not isinstance(domain, Domain):
         hint = ""
         if hasattr(domain, "reset") and hasattr(domain, "step"):
@@ -147,18 +180,43 @@ def check_domain_fits(domain: Any, policy: Policy | None = None) -> None:
         raise InvalidInput(
             f"domain must have initial, step, n_actions, feature_names and action_labels; got {domain!r}.{hint}"
         )
+    if policy is not None:
+        check_is_policy(policy)
     if policy is not None and policy.n_actions != domain.n_actions:
         raise InvalidInput(
             f"the policy must have the domain's {domain.n_actions} actions; it has {policy.n_actions}: {policy!r}."
         )
 
 
+def check_is_policy(policy: Any) -> None:
+    """Refuse what cannot decide."""
+    if isinstance(policy, type) or not isinstance(policy, Policy):
+        raise InvalidInput(f"policy must be a Policy (act, probabilities, n_actions); got {policy!r}.")
+
+
 def start_states(domain: Domain, starts: Any, n: int | None, rng: np.random.Generator) -> Floats:
     """Return given start states (k, d), or ``n`` drawn from the domain."""
+    if starts is not None and n is not None:
+        raise InvalidInput("give n_episodes, or starts, not both: an episode begins in each of the starts.")
     if starts is not None:
-        d = len(domain.feature_names)
-        array = as_floats(starts, "starts", ndim=2) if np.ndim(starts) != 1 else as_floats([starts], "starts", ndim=2)
-        return as_states(array, "starts", n_features=d, allow_nan=False)
+        rows = as_array(starts, "starts")
+        return as_states(
+            rows[None] if rows.ndim == 1 else rows, "starts", n_features=len(domain.feature_names), allow_nan=False
+        )
     if n is None:
         raise InvalidInput("the number of episodes or the states that they start from must be given.")
-    return as_states(domain.initial(as_int(n, "n_episodes", minimum=1), rng), f"{type(domain).__name__}.initial")
+    return drawn_starts(domain, as_int(n, "n_episodes", minimum=1), rng)
+
+
+def drawn_starts(domain: Domain, n: int, rng: np.random.Generator) -> Floats:
+    """Return ``n`` start states of the domain (n, d), checked."""
+    name, shape = f"{type(domain).__name__}.initial", (n, len(domain.feature_names))
+    try:
+        states = np.asarray(domain.initial(n, rng), dtype=np.float64)
+    except InvalidInput:
+        raise
+    except Exception as error:
+        raise SimulationFailed(f"{name} failed: {error!r}.") from error
+    if states.shape != shape or not np.isfinite(states).all():
+        raise SimulationFailed(f"{name} must return finite states of shape {shape}; it returned {states.shape}.")
+    return states

@@ -27,7 +27,7 @@ def test_a_critic_reaches_it_with_short_rollouts():
     )
     learner.fit(states=ALL_STATES)
     assert CHAIN.mdp.performance_loss(learner.policy_) < 0.25
-    assert learner.history_[0]["n_transitions"] == 200 * 2 * 200 * 3
+    assert learner.history_[0]["n_transitions"] == 200 * 2 * 200 * 3 + 20 * 100  # the critic's episodes, too
 
 
 def test_states_are_drawn_anew_in_each_round_unless_given():
@@ -61,3 +61,10 @@ def test_what_makes_no_sense_is_refused():
         DPI(CHAIN, Thresholds()).fit(sample_episodes(CHAIN, n_episodes=1, max_steps=2))
     with pytest.raises(InvalidInput, match="n_states"):
         DPI(CHAIN, Thresholds(), n_states=0).fit()
+
+
+def test_the_critics_own_batch_is_counted():
+    learner = DPICritic(
+        CHAIN, Thresholds(), FittedQ(n_trees=2), n_states=10, horizon=2, n_iterations=1, n_episodes=20, max_steps=100
+    )
+    assert learner.fit().history_[0]["n_transitions"] == 10 * 2 * 2 + 20 * 100

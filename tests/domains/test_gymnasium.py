@@ -144,6 +144,9 @@ def test_performance_of_a_policy_that_balances():
     class Upright:
         n_actions = 2
 
+        def act(self, states, allowed=None):
+            return self.probabilities(states).argmax(axis=1)
+
         def probabilities(self, states, allowed=None):
             return np.eye(2)[(states[:, 2] + 0.5 * states[:, 3] > 0).astype(int)]
 
@@ -250,10 +253,13 @@ def test_a_policy_that_takes_other_actions_is_refused():
     class Wrong:
         n_actions = 2
 
+        def act(self, states, allowed=None):
+            return np.array([2])
+
         def probabilities(self, states, allowed=None):
             return np.array([[0.0, 0.0, 1.0]])
 
-    with pytest.raises(InvalidInput, match=r"actions must lie in 0\.\.1"):
+    with pytest.raises(InvalidInput, match=r"Wrong.probabilities must have shape \(1, 2\)"):
         sample_episodes(Counter(), Wrong(), n_episodes=1, max_steps=1)
 
 

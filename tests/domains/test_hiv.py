@@ -165,6 +165,8 @@ def test_other_patients_and_other_starts():
         ({"start": [1, 2, 3, 4, 5, -6]}, "start must be a name or six counts"),
         ({"start_spread": 2}, "start_spread"),
         ({"pi_cost": -1}, "pi_cost"),
+        ({"pi_cost": float("inf")}, "pi_cost"),
+        ({"start": ["a"] * 6}, "start"),
         ({"days": 0}, "days"),
         ({"discount": 1.0}, "discount"),
         ({"patient": {}}, "patient must be a Patient"),
@@ -186,3 +188,26 @@ def test_bad_steps_are_named():
     with pytest.raises(InvalidInput, match="delta"):
         Patient(delta=-0.7)
     assert performance(Uniform(4), HIV(), n_episodes=2, max_steps=2, discount=0.5).discount == 0.5
+
+
+def test_nobody_is_infected_by_being_looked_at():
+    """The logarithm of no virus is shown as that of a trace, which must not grow."""
+    shown, plain = HIV(start="uninfected"), HIV(start="uninfected", observe="counts")
+    x, y = shown.initial(1, RNG), plain.initial(1, RNG)
+    for _ in range(10):
+        x, _, _ = shown.step(x, np.array([0]), RNG)
+        y, _, _ = plain.step(y, np.array([0]), RNG)
+    np.testing.assert_allclose(shown.counts(x), y, rtol=1e-9)
+
+
+def test_perturbations_are_independent():
+    ratios = np.array(list(vars(HIV().perturbed(np.random.default_rng(0)).patient).values())) / list(
+        vars(Patient()).values()
+    )
+    assert len(set(ratios.round(9))) == 20
+    starts = (
+        HIV(observe="counts", start_spread=0.3).initial(1, np.random.default_rng(0))[0] / STEADY_STATES["unhealthy"]
+    )
+    assert len(set(starts.round(9))) == 6
+    with pytest.raises(InvalidInput, match="rng must be a numpy Generator"):
+        HIV().perturbed(0)

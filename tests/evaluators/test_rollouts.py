@@ -134,11 +134,11 @@ class Coins:
 
 
 def test_doubtful_states_get_more_rollouts():
-    """The bound 2 sqrt(2 / c ln(1 / 0.5)) falls below the gap of 1 with the sixth rollout; the coins get all the rest."""
+    """The bound 2 sqrt(2 / c ln(1 / 0.5)) falls below the gap of 1 with the sixth rollout; counts double, so it is seen at 8."""
     states = np.array([[0.0], [1.0]])
     rollouts = Rollouts(Coins(), n_rollouts=60, allocation="gap", confidence=0.5)
     q = rollouts.evaluate(Constant(0, 2), None, discount=0.9, states=states)
-    assert q.counts.tolist() == [6, 114]
+    assert q.counts.tolist() == [8, 112]
     np.testing.assert_allclose(q.values(states)[0], [0, 1], atol=1e-6)
     assert q.n_transitions == 2 * 120
 
@@ -228,3 +228,54 @@ def test_no_rollout_starts_with_what_is_forbidden():
         )
         np.testing.assert_allclose(q.values(states), [[0.19, 0.19], [0.1, 0.09]])
     assert DPI(Strict(), Trees(), n_states=20, horizon=2, random_state=0).fit().policy_.masked
+
+
+class EndsOutside(Falls):
+    """Where it has ended nothing is allowed, and a critic knows nothing of it."""
+
+    def allowed(self, states):
+        return np.repeat(states < 3, 2, axis=1)
+
+
+def test_nobody_is_asked_about_an_end():
+    class Strict:
+        def evaluate(self, policy, transitions, *, discount, states=None, previous=None, rng=None):
+            def values(_, x):
+                assert (x < 3).all()
+                return np.ones((len(x), 2))
+
+            return type("Q", (), {"n_actions": 2, "values": values})()
+
+    states = np.array([[2.0], [0.0]])
+    q = RolloutsWithCritic(EndsOutside(), Strict(), horizon=2).evaluate(Uniform(2), None, discount=0.9, states=states)
+    assert np.isfinite(q.table).all()
+    batch = sample_episodes(EndsOutside(), n_episodes=20, max_steps=5, random_state=0)
+    assert batch.terminated.any()
+    assert not batch.next_allowed[batch.terminated].any()
+    assert batch.next_allowed[~batch.terminated].all()
+
+
+def test_many_states_are_taken_in_pieces(monkeypatch):
+    """In one piece or in several: as many rollouts, and all rows filled."""
+    monkeypatch.setattr("capi.evaluators.rollouts.ROLLOUTS_AT_ONCE", 7)
+    q = Rollouts(Coins(), n_rollouts=5, inertia=0.0).evaluate(
+        Constant(0, 2), None, discount=0.9, states=np.zeros((11, 1))
+    )
+    assert q.counts.tolist() == [5] * 11
+    assert q.n_transitions == 11 * 2 * 5
+    np.testing.assert_array_equal(q.values(np.zeros((11, 1))), np.tile([0.0, 1.0], (11, 1)))
+
+
+def test_spread_is_the_standard_error():
+    q = Rollouts(Coins(), n_rollouts=9, inertia=0.0).evaluate(
+        Constant(0, 2), None, discount=0.9, states=np.array([[1.0]])
+    )
+    mean = q.table[0]
+    expected = np.sqrt((1 - mean**2) * 9 / 8 / 9)  # values of -1 and 1
+    np.testing.assert_allclose(q.spread[0], expected)
+
+
+def test_a_discount_out_of_range_is_named():
+    for discount in (1.0, -0.1, float("nan"), "a"):
+        with pytest.raises(InvalidInput, match="discount"):
+            Rollouts(ChainWalk()).evaluate(Constant(0, 2), None, discount=discount, states=STATES)

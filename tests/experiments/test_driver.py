@@ -10,6 +10,8 @@ from capi.errors import InvalidInput
 from capi.experiments import NAMES, driver
 from capi.experiments.driver import JOURNAL, Claim, reproduce
 
+QUICK = JOURNAL.format(size="quick")
+
 
 @pytest.fixture
 def experiment(monkeypatch):
@@ -39,7 +41,7 @@ def test_finished_runs_are_not_done_twice(experiment, tmp_path):
     experiment.broken = {3}
     with pytest.raises(KeyboardInterrupt):
         reproduce("toy", tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [JOURNAL]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [QUICK]
     experiment.broken, experiment.calls = set(), []
     result = reproduce("toy", tmp_path)
     assert experiment.calls == [3]
@@ -54,20 +56,46 @@ def test_a_line_that_was_cut_off_is_run_again(experiment, tmp_path):
     experiment.broken = {3}
     with pytest.raises(KeyboardInterrupt):
         reproduce("toy", tmp_path)
-    text = (tmp_path / JOURNAL).read_text()
-    (tmp_path / JOURNAL).write_text(text[: len(text) - 9])  # the machine went down while the second was written
+    text = (tmp_path / QUICK).read_text()
+    (tmp_path / QUICK).write_text(text[: len(text) - 9])  # the machine went down while the second was written
     experiment.broken, experiment.calls = set(), []
     assert reproduce("toy", tmp_path).lines == [["1"], ["2"], ["3"]]
     assert experiment.calls == [2, 3]
 
 
-def test_a_larger_size_goes_on_behind_the_smaller_one(experiment, tmp_path):
-    experiment.broken = {3}
+def test_a_quick_run_does_not_touch_what_a_full_one_has_finished(experiment, tmp_path):
+    experiment.broken = {4}
     with pytest.raises(KeyboardInterrupt):
-        reproduce("toy", tmp_path)
-    experiment.broken, experiment.calls = set(), []
+        reproduce("toy", tmp_path, "full")
+    experiment.broken = set()
+    reproduce("toy", tmp_path, "quick")
+    experiment.calls = []
     reproduce("toy", tmp_path, "full")
-    assert experiment.calls == [3, 4]
+    assert experiment.calls == [4]
+
+
+def test_two_at_once_are_refused(experiment, tmp_path):
+    run = experiment.run
+
+    def second(setting):
+        with pytest.raises(InvalidInput, match="another process is at work"):
+            reproduce("toy", tmp_path)
+        return run(setting)
+
+    experiment.run = second
+    assert reproduce("toy", tmp_path).lines == [["1"], ["2"], ["3"]]
+
+
+def test_a_folder_in_the_way_is_said(experiment, tmp_path):
+    (tmp_path / QUICK).mkdir()
+    with pytest.raises(InvalidInput, match="cannot be written"):
+        reproduce("toy", tmp_path)
+
+
+def test_what_json_has_no_number_for_is_null(experiment, tmp_path):
+    experiment.claims = lambda _: {"none": Claim("", "", None, {"se": float("nan"), "list": [float("inf"), 1.0]})}
+    reproduce("toy", tmp_path)
+    assert json.loads((tmp_path / "claims.json").read_text())["none"]["numbers"] == {"se": None, "list": [None, 1.0]}
 
 
 def test_other_versions_do_not_share_runs(experiment, tmp_path, monkeypatch):

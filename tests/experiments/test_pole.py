@@ -33,7 +33,7 @@ def test_values_from_a_small_batch_balance_the_pole(method, eta):
 def test_rollouts_balance_it_too_with_more_samples():
     record = run({**SMALL, "method": "Tree-DPI", "eta_pi": 20, "n_samples": 1_000_000})
     assert record["steps"] > 1000
-    assert 100_000 < record["n_used"] <= 1_000_000
+    assert 900_000 < record["n_used"] < 1_100_000
 
 
 def test_records_become_figures_and_claims():
@@ -59,7 +59,7 @@ def test_records_become_figures_and_claims():
         "no-track-limit/capi-leads-with-few-samples": True,
         "no-track-limit/rollouts-need-more-samples": True,
         "track-limit/capi-solves-it-with-many-samples": False,
-        "track-limit/capi-leads-with-few-samples": False,
-        "track-limit/rollouts-need-more-samples": False,
+        "track-limit/capi-leads-with-few-samples": None,  # all the same: nothing is decided
+        "track-limit/rollouts-need-more-samples": None,
     }
     assert {claim.holds for claim in claims(records(2)).values()} == {None}

@@ -15,7 +15,7 @@ from capi.loop import Iteration, Loop
 from capi.policies import Uniform
 from capi.randomness import RandomState
 from capi.sampling import sample_episodes
-from capi.simulation import masks_of
+from capi.simulation import drawn_starts, masks_of
 from capi.transitions import Transitions
 from capi.types import Domain, Policy, PolicyEvaluator, PolicySpace, StateSample
 from capi.validation import as_discount, as_int
@@ -181,7 +181,7 @@ class DPICritic(DPI):
 
 
 def _draw(domain: Domain, n: int, k: int, policy: Policy, rng: np.random.Generator) -> StateSample:  # noqa: ARG001
-    states = domain.initial(n, rng)
+    states = drawn_starts(domain, n, rng)
     return StateSample(states, None, masks_of(domain, states))
 
 

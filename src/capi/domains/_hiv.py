@@ -9,6 +9,7 @@ from numba import njit
 N = 6  # T1, T2, T1*, T2*, V, E
 SAFETY, LEAST_FACTOR, LARGEST_FACTOR = 0.9, 0.2, 5.0
 FIRST_STEP, SMALLEST_STEP = 0.01, 1e-9  # days
+MOST_STEPS = 1_000_000
 FLOOR = 1e-6  # counts below it need not have relative accuracy
 
 
@@ -36,8 +37,11 @@ def advance(x, days, e1, e2, p, tolerance, k, trial):
     A step that makes a count negative is not taken: the exact counts never are.
     """
     rates(x, e1, e2, p, k[0])
-    t, h = 0.0, min(FIRST_STEP, days)
+    t, h, n_steps = 0.0, min(FIRST_STEP, days), 0
     while t < days:
+        n_steps += 1
+        if n_steps > MOST_STEPS:
+            return False
         h = min(h, days - t)
         for i in range(N):
             trial[i] = x[i] + h * (1 / 5) * k[0, i]

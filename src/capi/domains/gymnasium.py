@@ -276,7 +276,7 @@ def _environment_class() -> Any:
                 raise InvalidInput(f"options may have the key 'state' only; got {options!r}.")
             if start is not None:
                 start = as_floats(start, "options['state']", ndim=1)
-            self._state = start_states(self.domain, start, 1, self.np_random).copy()
+            self._state = start_states(self.domain, start, 1 if start is None else None, self.np_random).copy()
             self._t = 0
             return self._state[0].copy(), self._info(self._state)
 

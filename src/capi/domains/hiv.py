@@ -26,6 +26,7 @@ from capi.validation import (
     Ints,
     as_discount,
     as_domain_step,
+    as_floats,
     as_int,
     as_positive,
     as_share,
@@ -135,7 +136,7 @@ class HIV:
     def __post_init__(self) -> None:
         check_choice(self.reward_on, "reward_on", ("state", "next_state"))
         check_choice(self.observe, "observe", ("log10", "counts"))
-        if not is_real(self.pi_cost) or not self.pi_cost >= 0:
+        if not is_real(self.pi_cost) or not 0 <= self.pi_cost < np.inf:
             raise InvalidInput(f"pi_cost must be a number that is not negative; got {self.pi_cost!r}.")
         as_share(self.start_spread, "start_spread")
         as_discount(self.discount)
@@ -158,13 +159,15 @@ class HIV:
             check_choice(self.start, "start", STEADY_STATES)
             counts = np.array(STEADY_STATES[self.start])
         else:
-            counts = np.array(self.start, dtype=np.float64)
+            counts = as_floats(self.start, "start", ndim=1)
         if counts.shape != (6,) or not (np.isfinite(counts).all() and (counts >= 0).all()):
             raise InvalidInput(f"start must be a name or six counts that are not negative; got {self.start!r}.")
         return self.observed(counts)
 
     def perturbed(self, rng: np.random.Generator, spread: float = 0.1) -> HIV:
         """Return the same problem with another patient: each parameter times a number between 1 - spread and 1 + spread."""
+        if not isinstance(rng, np.random.Generator):
+            raise InvalidInput(f"rng must be a numpy Generator; got {rng!r}. Pass np.random.default_rng(seed).")
         if not is_real(spread) or not 0 <= spread < 1:
             raise InvalidInput(f"spread must be at least 0 and below 1; got {spread!r}.")
         factors = rng.uniform(1 - spread, 1 + spread, size=len(fields(Patient)))
@@ -198,7 +201,9 @@ class HIV:
 
     def counts(self, states: Floats) -> Floats:
         """Return the counts behind what is seen (n, 6)."""
-        return np.power(10.0, states) if self.observe == "log10" else np.array(states, dtype=np.float64)
+        if self.observe == "counts":
+            return np.array(states, dtype=np.float64)
+        return np.where(states <= np.log10(LEAST_SHOWN), 0.0, np.power(10.0, states))
 
     def _after(self, counts: Floats, efficacies: Floats) -> Floats:
         """Return the counts (n, 6) after ``days`` days."""

@@ -21,9 +21,9 @@ from capi.schema import Schema
 from capi.simulation import Outcome, check_domain_fits, masks_of, outcome, steps
 from capi.transitions import Transitions
 from capi.types import Domain, Policy, PolicyEvaluator, QFunction
-from capi.validation import Floats, Ints, as_int, as_share, as_states, check_choice
+from capi.validation import Floats, Ints, as_discount, as_int, as_q_values, as_share, as_states, check_choice
 
-ROLLOUTS_AT_ONCE = 200_000
+ROLLOUTS_AT_ONCE = 200_000  # so that a million states need no gigabytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +132,7 @@ class Rollouts:
         rng: np.random.Generator | None = None,
     ) -> RolloutValues:
         """Return Q at ``states`` (n, d) by rollouts of every action from each of them."""
-        x = _starts(self.domain, states)
+        x, discount = _starts(self.domain, states), as_discount(discount)
         generator = np.random.default_rng(0) if rng is None else rng
         tally = _Tally(self.domain, policy, x, self.horizon, discount, generator)
         everywhere = np.arange(len(x))
@@ -176,7 +176,7 @@ class RolloutsWithCritic:
 
     def __post_init__(self) -> None:
         _check(self)
-        if not isinstance(self.critic, PolicyEvaluator):
+        if isinstance(self.critic, type) or not isinstance(self.critic, PolicyEvaluator):
             raise InvalidInput(f"critic must be an evaluator, with the method evaluate; got {self.critic!r}.")
 
     @property
@@ -200,15 +200,19 @@ class RolloutsWithCritic:
         rng: np.random.Generator | None = None,
     ) -> RolloutValues:
         """Return Q at ``states`` (n, d) by rollouts that end in the value of a critic, which learns from ``transitions``."""
-        x = _starts(self.domain, states)
+        x, discount = _starts(self.domain, states), as_discount(discount)
         generator = np.random.default_rng(0) if rng is None else rng
         before = previous.critic if isinstance(previous, RolloutValues) else None
         critic = self.critic.evaluate(policy, transitions, discount=discount, previous=before, rng=generator)
 
         def rest(found: Outcome) -> Floats:
-            masks = masks_of(self.domain, found.last_states)
-            values = row_sum(policy.probabilities(found.last_states, masks), critic.values(found.last_states))
-            return np.where(found.terminated, 0.0, discount**found.lengths * values)
+            rest, goes_on = np.zeros(len(found.lengths)), ~found.terminated  # nobody is asked about an end
+            if goes_on.any():
+                last = found.last_states[goes_on]
+                values = as_q_values(critic.values(last), n_rows=len(last), name="the critic's Q")
+                values = row_sum(policy.probabilities(last, masks_of(self.domain, last)), values)
+                rest[goes_on] = discount ** found.lengths[goes_on] * values
+            return rest
 
         tally = _Tally(self.domain, policy, x, self.horizon, discount, generator, rest)
         tally.add(np.arange(len(x)), self.n_rollouts)
@@ -240,12 +244,14 @@ class _Tally:
         self.first = np.full(len(states), np.nan)  # shifts the squares, so that large means do not hide the spread
 
     def add(self, rows: Ints, times: int = 1) -> None:
-        """Run ``times`` rollouts of every action from the states ``rows``, as many at once as memory is kind to."""
+        """Run ``times`` rollouts of every action from the states ``rows``, not too many at once."""
         A = self.domain.n_actions
-        at_once = max(1, ROLLOUTS_AT_ONCE // (len(rows) * A))
-        while times > 0:
-            self._add(rows, min(times, at_once))
-            times -= at_once
+        for first in range(0, len(rows), ROLLOUTS_AT_ONCE // A):
+            some = rows[first : first + ROLLOUTS_AT_ONCE // A]
+            at_once, left = max(1, ROLLOUTS_AT_ONCE // (len(some) * A)), times
+            while left > 0:
+                self._add(some, min(left, at_once))
+                left -= at_once
 
     def _add(self, rows: Ints, times: int) -> None:
         which, actions = (np.repeat(index, times) for index in np.nonzero(self.allowed[rows]))
@@ -298,7 +304,9 @@ def _spend(tally: _Tally, budget: int, delta: float) -> None:
         if not len(doubtful):
             return  # what is left of the budget is not needed
         utility = gap[doubtful] + np.sqrt(np.log(tally.counts.sum()) / (1 + tally.counts[doubtful]))
-        tally.add(np.sort(doubtful[np.argsort(-utility, kind="stable")[:left]]))
+        chosen = np.sort(doubtful[np.argsort(-utility, kind="stable")[:left]])
+        # As many at once as are there already, at most: few states would else take one call a rollout.
+        tally.add(chosen, max(1, min(left // len(chosen), int(tally.counts[chosen].min()))))
 
 
 def _check(evaluator: Rollouts | RolloutsWithCritic) -> None:

@@ -5,18 +5,25 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, TypeAlias
 
 from capi.errors import InvalidInput
 from capi.experiments import NAMES
 from capi.files import result_folder, written_together
 from capi.iteration import versions
 from capi.validation import check_choice
+
+try:
+    import fcntl
+except ImportError:  # not on Windows, where nobody is kept from a second process
+    fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,7 +32,7 @@ Size: TypeAlias = Literal["quick", "full"]
 Record: TypeAlias = dict[str, Any]
 Row: TypeAlias = dict[str, Any]
 
-JOURNAL = ".unfinished.jsonl"  # one line a finished run; gone when all are
+JOURNAL = ".unfinished-{size}.jsonl"  # one line a finished run; gone when all are
 
 
 @dataclass(frozen=True)
@@ -98,12 +105,13 @@ def reproduce(
     experiment = load_experiment(name)
     folder = result_folder(out)
     settings = [dict(setting) for setting in experiment.settings(size)]
-    records = _with_journal(folder / JOURNAL, settings, experiment.run, track)
+    journal = folder / JOURNAL.format(size=size)
+    records = _with_journal(journal, settings, experiment.run, track)
     rows, claims = experiment.table(records), experiment.claims(records)
     texts = {
         "records.jsonl": "".join(json.dumps(record) + "\n" for record in records),
         "table.csv": _csv(experiment.COLUMNS, rows),
-        "claims.json": json.dumps({key: asdict(claim) for key, claim in claims.items()}, indent=2) + "\n",
+        "claims.json": json.dumps(_plain({key: asdict(claim) for key, claim in claims.items()}), indent=2) + "\n",
     }
     figures = experiment.figures(rows)
     with written_together(folder, [*texts, *figures]) as places:
@@ -111,7 +119,7 @@ def reproduce(
             places[name].write_text(text, encoding="utf-8", newline="\n")
         for name, figure in figures.items():
             figure.savefig(places[name], format="png", dpi=150, metadata={"Software": None})
-    (folder / JOURNAL).unlink()
+    journal.unlink(missing_ok=True)
     return Result(folder, *experiment.summary(rows), claims, [folder / name for name in figures])
 
 
@@ -125,7 +133,7 @@ def _with_journal(
     keys = [json.dumps([setting, versions()], sort_keys=True) for setting in settings]
     finished = _finished(journal)
     missing = [i for i, key in enumerate(keys) if key not in finished]
-    with journal.open("a", encoding="utf-8", newline="\n") as file:
+    with _opened_alone(journal) as file:
         file.write("\n" if journal.stat().st_size else "")  # ends a line that an earlier process may have left torn
         for i in track(missing):
             finished[keys[i]] = run(settings[i])
@@ -135,10 +143,37 @@ def _with_journal(
     return [finished[key] for key in keys]
 
 
+@contextmanager
+def _opened_alone(journal: Path) -> Iterator[TextIO]:
+    """Open the ``journal`` to append to it; two processes in one folder would undo each other's work."""
+    try:
+        file = journal.open("a", encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise InvalidInput(f"{journal} cannot be written: {error.strerror}. Choose another place.") from error
+    with file:
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise InvalidInput(
+                    f"another process is at work in {journal.parent}. Wait for it, or choose another folder with --out."
+                ) from error
+        yield file
+
+
+def _plain(value: Any) -> Any:
+    """Return ``value`` with null for what JSON has no number for."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
 def _finished(journal: Path) -> dict[str, Record]:
     """Return the records that are noted down, by key; a line that was cut off by a crash is no line."""
     found: dict[str, Record] = {}
-    for line in journal.read_text(encoding="utf-8").splitlines() if journal.exists() else []:
+    for line in journal.read_text(encoding="utf-8").splitlines() if journal.is_file() else []:
         try:
             entry = json.loads(line)
             found[entry["key"]] = entry["record"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from time import perf_counter
 from typing import Any
 
@@ -20,6 +21,7 @@ from capi.randomness import numbered_rng, seed_sequence
 from capi.sampling import sample_episodes
 from capi.transitions import Transitions
 from capi.types import Policy
+from capi.validation import Floats
 
 EPISODES_AT_ONCE = 50
 
@@ -28,6 +30,7 @@ def run(setting: Mapping[str, Any]) -> dict[str, Any]:
     """Return the record of one setting. Seeds depend on the setting's seed alone: methods learn from the same data."""
     pole = CartPole(track_limit=setting["track_limit"], n_jobs=-1)
     seeds = seed_sequence(setting["seed"])
+    _compiled()
     learn = _by_rollouts if setting["method"] == "Tree-DPI" else _from_batch
     policy, n_used, seconds = learn(setting, pole, seeds)
     result = performance(policy, pole, n_episodes=TESTS, max_steps=MAX_STEPS, random_state=numbered_rng(seeds, 9))
@@ -69,20 +72,36 @@ def _from_batch(setting: Mapping[str, Any], pole: CartPole, seeds: np.random.See
 def _by_rollouts(
     setting: Mapping[str, Any], pole: CartPole, seeds: np.random.SeedSequence
 ) -> tuple[Policy, int, float]:
-    """Direct policy iteration from states all over; as many of them as the samples pay for if no rollout ends early."""
-    rounds, horizon = setting["rollout_iterations"], setting["horizon"]
-    learner = DPI(
-        replace(pole, starts="wide"),
-        _space(setting, 1),
-        n_iterations=rounds,
-        n_states=max(1, setting["n_samples"] // (rounds * horizon * pole.n_actions)),
-        horizon=horizon,
-        random_state=numbered_rng(seeds, 1),
-    )
+    """Direct policy iteration from states all over, until as many transitions are simulated as a batch would have.
+
+    How long rollouts last is known only afterwards: each round spends its share of what is left, as if they lasted as
+    long as those of the round before, the first as if none ended early.
+    """
+    n_rounds, horizon, budget = setting["rollout_iterations"], setting["horizon"], setting["n_samples"]
+    wide = replace(pole, starts="wide")
+    learner = DPI(wide, _space(setting, 1), n_iterations=n_rounds, horizon=horizon, random_state=numbered_rng(seeds, 1))
+    n_used, length = 0, float(horizon)
+
+    def draw(k: int, policy: Policy, rng: np.random.Generator) -> Floats:  # noqa: ARG001
+        share = (budget - n_used) / (n_rounds - k)
+        return wide.initial(max(1, int(share / (length * pole.n_actions))), rng)
+
     started = perf_counter()
-    learner.fit()
-    n_used = sum(int(row["n_transitions"]) for row in learner.history_)
-    return learner.policy_, n_used, perf_counter() - started
+    for iteration in learner.iterate(states=draw):
+        n_simulated = int(iteration.numbers()["n_transitions"])
+        n_used += n_simulated
+        length = n_simulated / iteration.q.values(iteration.q.states).size  # type: ignore[attr-defined]
+        policy = iteration.policy
+    return policy, n_used, perf_counter() - started
+
+
+@cache
+def _compiled() -> None:
+    """Compile everything once, so that no run's clock has it in."""
+    setting = {"n_samples": 200, "n_trees": 2, "eta_v": 20, "eta_pi": 20, "n_iterations": 2, "refresh_every": 1}
+    rounds = {"rollout_iterations": 1, "horizon": 2}
+    for method, learn in (("Tree-FQI", _from_batch), ("Tree-CAPI", _from_batch), ("Tree-DPI", _by_rollouts)):
+        learn({**setting, **rounds, "method": method}, CartPole(), seed_sequence(0))
 
 
 def _space(setting: Mapping[str, Any], refresh_every: int) -> Forests:
