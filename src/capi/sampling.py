@@ -120,15 +120,15 @@ def _collected(
         episode=number,
         propensity=column("propensities"),
         allowed=column("allowed") if masked else None,
-        next_allowed=_next_masks(domain, next_states, terminated) if masked else None,
+        next_allowed=(column("next_allowed") if domain is None else _next_masks(domain, next_states, terminated))
+        if masked
+        else None,
         **words,
     )
 
 
-def _next_masks(domain: Domain | None, next_states: Floats, terminated: Bools) -> Bools | None:
+def _next_masks(domain: Domain, next_states: Floats, terminated: Bools) -> Bools:
     """Return what the next states allow (n, A); where the process ended nobody is asked."""
-    if domain is None:
-        return None
     allowed = np.zeros((len(next_states), domain.n_actions), dtype=bool)
     if not terminated.all():
         allowed[~terminated] = masks_of(domain, next_states[~terminated])

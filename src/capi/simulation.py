@@ -37,6 +37,7 @@ class Step(NamedTuple):
     rewards: Floats  # (r,)
     next_states: Floats  # (r, d)
     terminated: Bools  # (r,)
+    next_allowed: Bools | None = None  # (r, A), of sources that say it only once: a domain can be asked
 
 
 class Outcome(NamedTuple):

@@ -468,3 +468,29 @@ def test_wrong_actions_and_domains_are_refused():
         environments.DomainEnv(object())
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         environments.nothing  # noqa: B018
+
+
+class OddForbidsTwo:
+    """Counts down to zero; action 2 is allowed in even states only."""
+
+    n_actions, feature_names, action_labels = 3, ("n",), ("a", "b", "c")
+
+    def initial(self, n, rng):
+        return np.full((n, 1), 6.0)
+
+    def allowed(self, states):
+        return np.column_stack([np.ones((len(states), 2), dtype=bool), states[:, 0] % 2 == 0])
+
+    def step(self, states, actions, rng):
+        return states - 1, actions.astype(float), states[:, 0] <= 1
+
+
+def test_action_masks_of_an_environment_are_kept():
+    batch = sample_episodes(environments.DomainEnv(OddForbidsTwo()), n_episodes=30, max_steps=9, random_state=0)
+    even = batch.states[:, 0] % 2 == 0
+    np.testing.assert_array_equal(batch.allowed[:, 2], even)
+    assert batch.allowed[np.arange(len(batch)), batch.actions].all()
+    np.testing.assert_allclose(batch.propensity, np.where(even, 1 / 3, 1 / 2))
+    np.testing.assert_array_equal(batch.next_allowed[:, 2], ~even & ~batch.terminated)
+    assert not batch.next_allowed[batch.terminated].any()
+    assert performance(Constant(2, 3), environments.DomainEnv(OddForbidsTwo()), n_episodes=1, max_steps=9, discount=0.5)

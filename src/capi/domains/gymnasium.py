@@ -23,7 +23,7 @@ import numpy as np
 from capi.errors import InvalidInput, SimulationFailed
 from capi.simulation import Step, check_domain_fits, checked_step, decide, masks_of, start_states
 from capi.types import Domain, Policy
-from capi.validation import Floats, Ints, as_floats, as_int, as_integers, check_actions
+from capi.validation import Bools, Floats, Ints, as_floats, as_int, as_integers, check_actions
 
 if TYPE_CHECKING:
     import gymnasium
@@ -81,26 +81,27 @@ def _steps(
 ) -> Iterator[Step]:
     """Run an episode for each of ``seeds`` (n,) and write where it began to ``starts`` (n, d)."""
     for episode, seed in enumerate(seeds):
-        x = bench.reset(int(seed), episode)
+        x, masks = bench.reset(int(seed), episode)
         starts[episode] = x[0]
         for t in range(max_steps):
-            actions, propensities = decide(policy.at(t) if hasattr(policy, "at") else policy, x, None, rng)
+            actions, propensities = decide(policy.at(t) if hasattr(policy, "at") else policy, x, masks, rng)
             check_actions(actions, bench.n_actions)
-            following, reward, terminated, truncated = bench.step(int(actions[0]), episode, t)
+            following, reward, terminated, truncated, next_masks = bench.step(int(actions[0]), episode, t)
             yield Step(
                 t,
                 np.array([episode]),
                 x,
-                None,
+                masks,
                 actions,
                 propensities,
                 np.array([reward]),
                 following,
                 np.array([terminated]),
+                next_masks,
             )
             if terminated or truncated:
                 break
-            x = following
+            x, masks = following, next_masks
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,23 +115,36 @@ class _Bench:
     first_action: int
     n_actions: int
 
-    def reset(self, seed: int, episode: int) -> Floats:
-        """Begin an episode; return its first state (1, d)."""
+    def reset(self, seed: int, episode: int) -> tuple[Floats, Bools | None]:
+        """Begin an episode; return its first state (1, d) and what it allows (1, A)."""
         where = f"the reset of episode {episode}"
         with self._failures(where):
-            observation, _ = self.env.reset(seed=seed)
+            observation, info = self.env.reset(seed=seed)
             state = self._state(observation)
         self._check(state, 0.0, where)
-        return state
+        return state, self._masks(info, where)
 
-    def step(self, action: int, episode: int, t: int) -> tuple[Floats, float, bool, bool]:
-        """Take our ``action``; return next state (1, d), reward, terminated and truncated."""
+    def step(self, action: int, episode: int, t: int) -> tuple[Floats, float, bool, bool, Bools | None]:
+        """Take our ``action``; return next state (1, d), reward, terminated, truncated and what is allowed next (1, A)."""
         where = f"step {t} of episode {episode}"
         with self._failures(where):
-            observation, reward, terminated, truncated, _ = self.env.step(self.first_action + action)
+            observation, reward, terminated, truncated, info = self.env.step(self.first_action + action)
             result = self._state(observation), float(reward), bool(terminated), bool(truncated)
         self._check(result[0], result[1], where)
-        return result
+        return *result, self._masks(info, where, terminated=result[2])
+
+    def _masks(self, info: Any, where: str, *, terminated: bool = False) -> Bools | None:
+        """Return what ``info["action_mask"]`` allows (1, A), as Gymnasium's own environments have it; None without one."""
+        if "action_mask" not in info:
+            return None
+        if terminated:
+            return np.zeros((1, self.n_actions), dtype=bool)  # nothing is decided any more
+        allowed = np.asarray(info["action_mask"]).astype(bool)
+        if allowed.shape != (self.n_actions,) or not allowed.any():
+            raise SimulationFailed(
+                f"{self.name} must allow at least one of its {self.n_actions} actions; at {where} its action_mask was {allowed}."
+            )
+        return allowed[None]
 
     def _state(self, observation: Any) -> Floats:
         """Return a copy of the observation (1, d): environments may write to it in the next step."""

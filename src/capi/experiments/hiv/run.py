@@ -36,10 +36,8 @@ def run(setting: Mapping[str, Any]) -> dict[str, Any]:
             batch = load_hiv_batch()
         else:
             batch, _ = rounds(hiv, learner(setting, None), setting)
-        methods = [None, *setting["etas"]]
-        policies = [learner(setting, eta)(batch, 0) for eta in methods]
-        values = [worth(policy, hiv) for policy in policies]
-        found = {"methods": methods, "returns": values, "n_transitions": len(batch)}
+        values = [worth(learner(setting, eta)(batch, 0), hiv) for eta in setting["methods"]]
+        found = {"returns": values, "n_transitions": len(batch)}
     return {**setting, **found, "seconds": perf_counter() - started}
 
 

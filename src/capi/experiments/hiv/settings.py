@@ -16,20 +16,21 @@ RETURN_STEPS = 1000  # 5000 days
 
 
 def settings(size: Literal["quick", "full"]) -> list[dict[str, Any]]:
-    """Return one run a seed and method, and one a seed for a shared batch, which has all methods in it.
+    """Return one run a seed and method (None is Tree-FQI), and one a seed for a batch that all methods share.
 
     The quick size learns from the batch that comes with the package: five rounds instead of ten.
     """
     if size == "quick":
         learning = {**LEARNING, "n_iterations": 200}
-        return [{"data": "shared", "batch": "embedded", "seed": 0, "etas": list(QUICK_ETAS), **learning}]
-    own = [
+        embedded = {"data": "shared", "batch": "embedded", "seed": 0}
+        return [{**embedded, "methods": [eta], **learning} for eta in (None, *QUICK_ETAS)]
+    own: list[dict[str, Any]] = [
         {"data": "own", "seed": seed, "eta_pi": eta, **PROTOCOL, **LEARNING}
         for seed in range(SEEDS)
-        for eta in (None, *ETAS)  # None is Tree-FQI
+        for eta in (None, *ETAS)
     ]
-    shared = [
-        {"data": "shared", "batch": "collected", "seed": seed, "etas": list(ETAS), **PROTOCOL, **LEARNING}
+    shared: list[dict[str, Any]] = [
+        {"data": "shared", "batch": "collected", "seed": seed, "methods": [None, *ETAS], **PROTOCOL, **LEARNING}
         for seed in range(SEEDS)
     ]
     return own + shared
