@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike
 
 from capi.errors import InvalidInput
 from capi.loss import greedy
+from capi.remembering import Remembered
 from capi.schema import Schema
 from capi.types import Policy, QFunction
 from capi.validation import (
@@ -176,6 +177,7 @@ class Greedy(Deterministic):
 
     q: QFunction
     masked: bool = False
+    known: Remembered[Ints] = field(default_factory=Remembered, repr=False)  # what it does in the states of a batch
 
     @property
     def n_actions(self) -> int:
@@ -185,7 +187,10 @@ class Greedy(Deterministic):
     def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
         """Return the best (allowed) action in each state (n,)."""
         check_masks_given(self.masked, allowed)
-        return greedy(self.q.values(as_states(states)), allowed)
+        x = as_states(states)
+        if allowed is not None:
+            return greedy(self.q.values(x), allowed)
+        return self.known.of(x, lambda: greedy(self.q.values(x))).copy()
 
 
 def one_hot(actions: Ints, n_actions: int) -> Floats:

@@ -120,10 +120,11 @@ class FittedValues:
         total = np.zeros(len(states))
         for a in range(self.n_actions):  # always in this order, so that what is remembered does not change a bit
             p = probabilities[:, a]
-            asked = np.flatnonzero(p)
             if table is not None:
                 total += p * table[:, a]
-            elif self.separate and remembers and asked.size:
+                continue
+            asked = np.flatnonzero(p)
+            if self.separate and remembers and asked.size:
                 total += p * self.of_action(states, a)
             elif asked.size:
                 total[asked] += p[asked] * self.of_action(states[asked], a)
