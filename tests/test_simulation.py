@@ -286,3 +286,24 @@ def test_verdicts():
     assert all_hold([True, None]) is None
     assert all_hold([True, None, False]) is False
     assert all_hold([]) is None
+
+
+class Lost(Countdown):
+    def step(self, states, actions, rng):
+        following, rewards, ends = super().step(states, actions, rng)
+        return np.where(following < 2, np.inf, following), rewards, ends
+
+
+def test_next_states_that_are_no_numbers_are_named():
+    with pytest.raises(SimulationFailed, match="at step 1, from state"):
+        performance(Constant(0, 3), Lost(), starts=[[3.0]], max_steps=5)
+
+
+def test_a_policy_with_more_actions_is_refused():
+    with pytest.raises(InvalidInput, match="3 actions; it has 4"):
+        performance(Constant(0, 4), Countdown(), n_episodes=1, max_steps=1)
+
+
+def test_starts_follow_the_seed():
+    a, b = (sample_episodes(Countdown(), n_episodes=50, max_steps=1, random_state=s).states for s in (0, 1))
+    assert not np.array_equal(a, b)

@@ -68,3 +68,9 @@ def test_the_critics_own_batch_is_counted():
         CHAIN, Thresholds(), FittedQ(n_trees=2), n_states=10, horizon=2, n_iterations=1, n_episodes=20, max_steps=100
     )
     assert learner.fit().history_[0]["n_transitions"] == 10 * 2 * 2 + 20 * 100
+
+
+def test_the_critics_episodes_are_the_policys():
+    learner = DPICritic(CHAIN, Thresholds(), FittedQ(n_trees=2), n_episodes=2, max_steps=5)
+    batch = learner._episodes(0, Constant(1, 2), np.random.default_rng(0))
+    assert batch.actions.tolist() == [1] * 10
