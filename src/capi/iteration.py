@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib import metadata
 from numbers import Real
 from time import perf_counter
 from typing import Any, Literal, Self
@@ -314,7 +315,8 @@ def _score(keep: Any, iteration: Iteration) -> float | None:
 
 def versions() -> dict[str, str]:
     """Return the versions that results depend on."""
-    return {"capi": __version__, "numpy": np.__version__}
+    others = {name: metadata.version(name) for name in ("numpy", "scipy", "scikit-learn", "numba")}
+    return {"capi": __version__, **others}
 
 
 def _shown(rounds: Iterator[Iteration], total: int) -> Iterator[Iteration]:
