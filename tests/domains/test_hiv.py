@@ -7,7 +7,7 @@ from capi.domains import HIV
 from capi.domains.hiv import EFFICACIES, STEADY_STATES, Patient
 from capi.errors import InvalidInput, SimulationFailed
 from capi.performance import performance
-from capi.policies import Constant, Uniform
+from capi.policies import Constant
 from capi.sampling import sample_episodes
 from capi.testing import check_domain
 
@@ -187,7 +187,6 @@ def test_bad_steps_are_named():
         HIV().step(np.zeros((1, 5)), np.array([0]), RNG)
     with pytest.raises(InvalidInput, match="delta"):
         Patient(delta=-0.7)
-    assert performance(Uniform(4), HIV(), n_episodes=2, max_steps=2, discount=0.5).discount == 0.5
 
 
 def test_nobody_is_infected_by_being_looked_at():

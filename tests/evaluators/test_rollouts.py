@@ -88,7 +88,6 @@ def test_nothing_is_added_after_the_end_and_no_step_is_counted():
     q = Rollouts(Falls(), horizon=50, inertia=0.0).evaluate(Constant(1, 2), None, discount=0.9, states=states)
     np.testing.assert_allclose(q.values(states), [[0.1 - 0.9, -1.0], [0.1 - 0.9**3, -(0.9**2)]])
     assert q.n_transitions == (2 + 1) + (4 + 3)
-    critic = Rollouts(Falls(), horizon=1)
 
     class AlwaysHundred:
         def evaluate(self, policy, transitions, *, discount, states=None, previous=None, rng=None):
@@ -97,7 +96,6 @@ def test_nothing_is_added_after_the_end_and_no_step_is_counted():
     with_critic = RolloutsWithCritic(Falls(), AlwaysHundred(), horizon=2, inertia=0.0)
     q = with_critic.evaluate(Constant(1, 2), None, discount=0.9, states=states)
     np.testing.assert_allclose(q.values(states), [[0.1 - 0.9, -1.0], [0.1 + 81, 81]])
-    assert critic.horizon == 1
 
 
 def test_an_exact_critic_makes_any_horizon_exact(mdp):
@@ -136,7 +134,7 @@ class Coins:
 def test_doubtful_states_get_more_rollouts():
     """The bound 2 sqrt(2 / c ln(1 / 0.5)) falls below the gap of 1 with the sixth rollout; counts double, so it is seen at 8."""
     states = np.array([[0.0], [1.0]])
-    rollouts = Rollouts(Coins(), n_rollouts=60, allocation="gap", confidence=0.5)
+    rollouts = Rollouts(Coins(), n_rollouts=60, allocation="gap", delta=0.5)
     q = rollouts.evaluate(Constant(0, 2), None, discount=0.9, states=states)
     assert q.counts.tolist() == [8, 112]
     np.testing.assert_allclose(q.values(states)[0], [0, 1], atol=1e-6)
@@ -144,7 +142,7 @@ def test_doubtful_states_get_more_rollouts():
 
 
 def test_a_budget_that_is_not_needed_is_not_spent():
-    clear = Rollouts(Coins(), n_rollouts=60, allocation="gap", confidence=0.5)
+    clear = Rollouts(Coins(), n_rollouts=60, allocation="gap", delta=0.5)
     q = clear.evaluate(Constant(0, 2), None, discount=0.9, states=np.array([[0.0], [0.0]]))
     assert q.counts.tolist() == [2, 2]  # the range of returns is 1 here, and the gap, too
 
@@ -195,7 +193,7 @@ def test_they_run_in_the_loop_and_say_what_they_cost():
         (lambda: Rollouts(ChainWalk(), horizon=0), "horizon"),
         (lambda: Rollouts(ChainWalk(), allocation="best"), "allocation"),
         (lambda: Rollouts(ChainWalk(), allocation="gap"), "n_rollouts of at least 2"),
-        (lambda: Rollouts(ChainWalk(), confidence=0), "confidence"),
+        (lambda: Rollouts(ChainWalk(), delta=0), "delta"),
         (lambda: Rollouts(ChainWalk(), inertia=-1), "inertia"),
         (lambda: RolloutsWithCritic(ChainWalk(), "critic"), "critic must be an evaluator"),
         (lambda: Rollouts(ChainWalk()).evaluate(Constant(0, 2), None, discount=0.9), "states must be given"),

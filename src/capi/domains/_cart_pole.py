@@ -17,9 +17,7 @@ CART_MASS = 1.0  # kg
 POLE_MASS = 0.1  # kg
 HALF_LENGTH = 0.5  # m, from the hinge to the pole's centre of mass
 
-ROUND = (
-    1.5 * 2.0**52
-)  # what is added to it and taken from it again is rounded to a whole number, halves to the even one
+ROUND = 1.5 * 2.0**52  # adding it and taking it away again rounds to a whole number, halves to the even one
 PI_HIGH, PI_MIDDLE, PI_LOW = map(float.fromhex, ("0x1.921fb54p+1", "0x1.10b46118p-29", "0x1.313198a2e037p-60"))
 S3, S5, S7, S9, S11, S13, S15, S17, S19, S21 = ((-1.0) ** k / math.factorial(2 * k + 1) for k in range(1, 11))
 C2, C4, C6, C8, C10, C12, C14, C16, C18, C20, C22 = ((-1.0) ** k / math.factorial(2 * k) for k in range(1, 12))

@@ -29,15 +29,13 @@ from capi.validation import (
     Floats,
     Ints,
     as_discount,
+    as_domain_step,
     as_int,
-    as_integers,
     as_positive,
     as_share,
     as_states,
-    check_actions,
     check_choice,
     check_rows,
-    check_shape,
 )
 
 LEFT, RIGHT = 0, 1
@@ -158,10 +156,7 @@ class CartPole:
         rng: np.random.Generator,  # noqa: ARG002  nothing is random
     ) -> tuple[Floats, Floats, Bools]:
         """Push each state's cart (n, 4) as its action (n,) says, for 0.02 s."""
-        x = as_states(states, n_features=4, allow_nan=False)
-        a = as_integers(actions, "actions")
-        check_shape(a, "actions", (len(x),), "states")
-        check_actions(a, self.n_actions)
+        x, a = as_domain_step(states, actions, n_features=4, n_actions=self.n_actions)
         check_rows(np.abs(x[:, ANGLE]) <= MOST_RADIANS, x, "states", f"must have angles within +-{MOST_RADIANS:g} rad")
         following = self._moved(x, np.float64(self.force) * (2 * a - 1))
         if not np.isfinite(following).all():

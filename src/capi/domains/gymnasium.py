@@ -212,8 +212,8 @@ def _unsuitable(space: Any, name: str) -> InvalidInput:
 def register() -> None:
     """Give our domains their Gymnasium ids: capi/ChainWalk-v0, capi/CartPole-v0 and capi/HIV-v0.
 
-    Settings of the domain are passed to ``gymnasium.make``. What is registered already stays. Gymnasium before 1.0 calls
-    this by itself if it is the package's entry point; from 1.0 on it has no such plugins, and one calls it by hand.
+    Settings of the domain are passed to ``gymnasium.make``. What is registered already stays. Gymnasium has no plugins that
+    would call this; importing `capi.environments` does.
 
     Examples
     --------
@@ -225,11 +225,10 @@ def register() -> None:
     >>> observation
     array([9.])
     """
-    from gymnasium.envs import registration  # noqa: PLC0415  a plugin runs before all of gymnasium is there
+    from gymnasium.envs import registration  # noqa: PLC0415
 
     for name, (domain, max_steps) in ENVIRONMENTS.items():
         if name not in registration.registry:
-            # within a plugin's namespace Gymnasium puts that in place of the id's own: both are "capi"
             registration.register(
                 name,
                 entry_point=f"{__name__}:_made",

@@ -62,7 +62,25 @@ class RolloutValues:
 
 
 @dataclass(frozen=True, eq=False)
-class Rollouts:
+class _InDomain:
+    """What both evaluators know from their domain."""
+
+    domain: Domain
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions, A."""
+        return self.domain.n_actions
+
+    @property
+    def schema(self) -> Schema:
+        """The domain's words."""
+        names = self.domain.feature_names
+        return Schema.of(len(names), self.domain.n_actions, names, self.domain.action_labels)
+
+
+@dataclass(frozen=True, eq=False)
+class Rollouts(_InDomain):
     """Monte Carlo estimates of Q at the states where improvement asks: the evaluator of DPI.
 
     Parameters
@@ -76,8 +94,8 @@ class Rollouts:
     allocation : "equal" or "gap"
         "gap" spends the same budget where the best action is in doubt: after two rollouts of each action everywhere,
         states whose gap is larger than its confidence bound get no more, and the rest goes to the others.
-    confidence : float in (0, 1)
-        Probability delta with which a bound may fail, for "gap".
+    delta : float in (0, 1)
+        Probability with which a bound may fail, for "gap".
     inertia : float
         Where rollouts cannot tell actions apart, those of the current policy count as better by this share of the range of
         returns. A policy that fails nowhere within the horizon has no gaps at all: without inertia any other would
@@ -95,31 +113,20 @@ class Rollouts:
     120
     """
 
-    domain: Domain
     n_rollouts: int = 1
     horizon: int = 50
     allocation: str = "equal"
-    confidence: float = 0.1
+    delta: float = 0.1
     inertia: float = 1e-9
 
     def __post_init__(self) -> None:
         _check(self)
         check_choice(self.allocation, "allocation", ("equal", "gap"))
-        as_share(self.confidence, "confidence")
-        if self.confidence in (0, 1):
-            raise InvalidInput(f"confidence must lie strictly between 0 and 1; got {self.confidence!r}.")
+        as_share(self.delta, "delta")
+        if self.delta in (0, 1):
+            raise InvalidInput(f"delta must lie strictly between 0 and 1; got {self.delta!r}.")
         if self.allocation == "gap" and self.n_rollouts < 2:
             raise InvalidInput('allocation="gap" needs n_rollouts of at least 2: it spends the rest where it helps.')
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions, A."""
-        return self.domain.n_actions
-
-    @property
-    def schema(self) -> Schema:
-        """The domain's words."""
-        return _schema(self.domain)
 
     def evaluate(
         self,
@@ -139,12 +146,12 @@ class Rollouts:
         if self.allocation == "equal":
             tally.add(everywhere, self.n_rollouts)
         else:
-            _spend(tally, self.n_rollouts * len(x), self.confidence)
+            _spend(tally, self.n_rollouts * len(x), self.delta)
         return tally.result(self.inertia)
 
 
 @dataclass(frozen=True, eq=False)
-class RolloutsWithCritic:
+class RolloutsWithCritic(_InDomain):
     """Short rollouts, and a critic's estimate of what comes after them: the evaluator of DPI-Critic.
 
     Parameters
@@ -168,7 +175,6 @@ class RolloutsWithCritic:
     True
     """
 
-    domain: Domain
     critic: PolicyEvaluator
     n_rollouts: int = 1
     horizon: int = 10
@@ -178,16 +184,6 @@ class RolloutsWithCritic:
         _check(self)
         if isinstance(self.critic, type) or not isinstance(self.critic, PolicyEvaluator):
             raise InvalidInput(f"critic must be an evaluator, with the method evaluate; got {self.critic!r}.")
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions, A."""
-        return self.domain.n_actions
-
-    @property
-    def schema(self) -> Schema:
-        """The domain's words."""
-        return _schema(self.domain)
 
     def evaluate(
         self,
@@ -220,7 +216,7 @@ class RolloutsWithCritic:
 
 
 class _Tally:
-    """Sums of returns by state and action; `add` runs one more rollout of every action from some of the states."""
+    """Sums of returns by state and action; `add` runs more rollouts of every action from some of the states."""
 
     def __init__(
         self,
@@ -235,10 +231,8 @@ class _Tally:
         self.domain, self.policy, self.states, self.horizon = domain, policy, states, horizon
         self.discount, self.rng, self.rest = discount, rng, rest
         shape = (len(states), domain.n_actions)
-        masks = masks_of(domain, states)
-        self.allowed = (
-            np.ones(shape, dtype=bool) if masks is None else masks
-        )  # no rollout starts with what is forbidden
+        self.masks = masks_of(domain, states)
+        self.allowed = np.ones(shape, dtype=bool) if self.masks is None else self.masks  # with which rollouts start
         self.sums, self.squares, self.counts = np.zeros(shape), np.zeros(shape), np.zeros(len(states), dtype=np.int64)
         self.low, self.high, self.n_transitions = np.inf, -np.inf, 0
         self.first = np.full(len(states), np.nan)  # shifts the squares, so that large means do not hide the spread
@@ -284,15 +278,14 @@ class _Tally:
         hair = inertia * (self.high - self.low or max(abs(self.high), 1.0))
         table = self.means
         if hair:
-            masks = masks_of(self.domain, self.states)
-            table = table + hair * self.policy.probabilities(self.states, masks)
+            table = table + hair * self.policy.probabilities(self.states, self.masks)
         worst = np.where(self.allowed, table, np.inf).min(axis=1, keepdims=True)
         table = np.where(self.allowed, table, worst)  # nothing is known of the others, and nobody will ask
         return RolloutValues(self.states, table, spread, self.counts, self.n_transitions, critic)
 
 
 def _spend(tally: _Tally, budget: int, delta: float) -> None:
-    """Spend ``budget`` rollouts of every action: two everywhere, then one at a time where the best action is in doubt."""
+    """Spend ``budget`` rollouts of every action: two everywhere, then the rest where the best action is in doubt."""
     n, A = tally.sums.shape
     everywhere = np.arange(n)
     tally.add(everywhere, 2)
@@ -320,7 +313,3 @@ def _starts(domain: Domain, states: Floats | None) -> Floats:
     if states is None:
         raise InvalidInput("states must be given: rollouts start from them. Pass states to fit.")
     return as_states(states, n_features=len(domain.feature_names), allow_nan=False)
-
-
-def _schema(domain: Domain) -> Schema:
-    return Schema.of(len(domain.feature_names), domain.n_actions, domain.feature_names, domain.action_labels)

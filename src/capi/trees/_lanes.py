@@ -14,7 +14,7 @@ from numba.extending import intrinsic
 
 LANES = 8
 TOGETHER = 4  # rows whose sums are kept apart, because an addition waits for the one before
-WORD, INDEX, FLAG, FLOAT = ir.IntType(64), ir.IntType(32), ir.IntType(1), ir.DoubleType()
+WORD, INDEX, FLOAT = ir.IntType(64), ir.IntType(32), ir.DoubleType()
 WORDS, FLOATS, COUNTS = ir.VectorType(WORD, LANES), ir.VectorType(FLOAT, LANES), ir.VectorType(INDEX, LANES)
 
 
