@@ -4,6 +4,8 @@ from itertools import pairwise, product
 
 import numpy as np
 
+from capi import Transitions
+
 
 def best_threshold(states, q_values, weights=None):
     """Least gap-weighted loss (a sum) over all features, cuts and pairs of actions, one policy at a time."""
@@ -52,6 +54,24 @@ def random_mdp(rng, n_states=5, n_actions=3):
     P = rng.random((n_actions, n_states, n_states)) * (rng.random((n_actions, n_states, n_states)) < 0.6)
     P += 0.01 * np.eye(n_states)
     return P / P.sum(axis=2, keepdims=True), rng.normal(size=(n_states, n_actions))
+
+
+def tabular_batch(mdp, n, rng, **columns):
+    """Draw ``n`` states and actions uniformly, and what follows them."""
+    states, actions = mdp.initial(n, rng), rng.integers(mdp.n_actions, size=n)
+    following, rewards, ends = mdp.step(states, actions, rng)
+    return Transitions(states, actions, rewards, following, ends, n_actions=mdp.n_actions, **columns)
+
+
+def pair_features(batch, policy, phi):
+    """phi(x, a) of the rows and the policy's mean of phi(x', .), zero after an end, one row at a time."""
+    table, following = np.asarray(phi(batch.states)), np.asarray(phi(batch.next_states))
+    shares = policy.probabilities(batch.next_states)
+    now, then = [], []
+    for i in range(len(batch)):
+        now.append(np.kron(np.eye(batch.n_actions)[batch.actions[i]], table[i]))
+        then.append(np.kron(shares[i], following[i]) * (not batch.terminated[i]))
+    return np.array(now), np.array(then)
 
 
 class Uniforms:

@@ -4,7 +4,11 @@ Exception
 └── CapiError                  anything capi refuses to do; catch this one
     ├── InvalidInput           an argument, a row or a file breaks a rule (also a ValueError)
     ├── NotFitted              asked for a result before ``fit`` (also an AttributeError)
-    └── SimulationFailed       a simulator raised, or returned what it must not
+    ├── SimulationFailed       a simulator raised, or returned what it must not
+    └── Diverged               numbers grew or moved without end where they should settle (also an ArithmeticError)
+
+UserWarning
+└── DictionarySaturated        a kernel dictionary is full, and some states are not represented as closely as asked
 """
 
 
@@ -22,3 +26,11 @@ class NotFitted(CapiError, AttributeError):
 
 class SimulationFailed(CapiError, RuntimeError):
     """A simulator raised an error or broke the contract of a `Domain`; the message says at which step."""
+
+
+class Diverged(CapiError, ArithmeticError):
+    """An iteration that should settle did not; the message says where it stood and what to change."""
+
+
+class DictionarySaturated(UserWarning):
+    """A kernel dictionary is full while states are left that it does not represent as closely as asked."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from importlib import metadata
 from numbers import Real
 from time import perf_counter
@@ -315,6 +315,11 @@ def _score(keep: Any, iteration: Iteration) -> float | None:
 
 def versions() -> dict[str, str]:
     """Return the versions that results depend on."""
+    return dict(_versions())
+
+
+@cache  # finding them reads files, which is much for each round of a quick loop
+def _versions() -> dict[str, str]:
     others = {name: metadata.version(name) for name in ("numpy", "scipy", "scikit-learn", "numba")}
     return {"capi": __version__, **others}
 

@@ -78,7 +78,9 @@ class Linear:
 def check_kernel(kernel: Any) -> None:
     """Refuse what cannot be called."""
     if isinstance(kernel, type) or not callable(kernel):
-        raise InvalidInput(f"kernel must be a function of states (n, d) and (m, d), such as Gaussian(0.1); got {kernel!r}.")
+        raise InvalidInput(
+            f"kernel must be a function of states (n, d) and (m, d), such as Gaussian(0.1); got {kernel!r}."
+        )
 
 
 def likeness(kernel: Kernel, first: Floats, second: Floats) -> Floats:

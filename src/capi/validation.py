@@ -126,6 +126,13 @@ def as_positive(value: Any, name: str) -> float:
     return float(value)
 
 
+def as_not_negative(value: Any, name: str) -> float:
+    """Return ``value`` as a finite number that is at least zero."""
+    if not is_real(value) or not 0 <= value < np.inf:
+        raise InvalidInput(f"{name} must be a number, at least 0; got {value!r}.")
+    return float(value)
+
+
 def as_discount(value: Any) -> float:
     """Return ``value`` as a discount in [0, 1)."""
     if not is_real(value) or not 0 <= value < 1:

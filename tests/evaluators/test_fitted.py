@@ -8,6 +8,7 @@ from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression
 from sklearn.tree import DecisionTreeRegressor
 
+import naive
 from capi import CAPI, FiniteMDP, Transitions
 from capi.baselines import FittedQIteration
 from capi.domains import ChainWalk
@@ -34,12 +35,6 @@ def test_keeps_the_contract(evaluator):
     check_evaluator(evaluator)
 
 
-def tabular_batch(mdp, n, rng):
-    states, actions = mdp.initial(n, rng), rng.integers(mdp.n_actions, size=n)
-    following, rewards, ends = mdp.step(states, actions, rng)
-    return Transitions(states, actions, rewards, following, ends, n_actions=mdp.n_actions)
-
-
 @pytest.mark.parametrize("actions", ["separate", "input"])
 @pytest.mark.parametrize("refresh_every", [1, 10, "never"])
 def test_finite_states_give_the_exact_values_of_the_logged_model(actions, refresh_every):
@@ -47,7 +42,7 @@ def test_finite_states_give_the_exact_values_of_the_logged_model(actions, refres
     rng = np.random.default_rng(0)
     P = rng.dirichlet(np.ones(4), size=(2, 4))
     mdp = FiniteMDP(P, rng.normal(size=(4, 2)), discount=0.8)
-    batch = tabular_batch(mdp, 400, rng)
+    batch = naive.tabular_batch(mdp, 400, rng)
     x, y = batch.states[:, 0].astype(int), batch.next_states[:, 0].astype(int)
     counts = np.zeros((2, 4, 4))
     np.add.at(counts, (batch.actions, x, y), 1)

@@ -9,15 +9,25 @@ from capi.baselines.finite import ModifiedPolicyIteration, PolicyIteration, Valu
 from capi.baselines.rollouts import DPI, DPICritic
 
 if TYPE_CHECKING:
-    from capi.baselines.fitted import FittedQIteration
+    from capi.baselines.fitted import RFQI, FittedQIteration
+    from capi.baselines.linear import LSPI
 
-__all__ = ["DPI", "DPICritic", "FittedQIteration", "ModifiedPolicyIteration", "PolicyIteration", "ValueIteration"]
+__all__ = [
+    "DPI",
+    "LSPI",
+    "RFQI",
+    "DPICritic",
+    "FittedQIteration",
+    "ModifiedPolicyIteration",
+    "PolicyIteration",
+    "ValueIteration",
+]
 
-_COMPILED = {"FittedQIteration": "capi.baselines.fitted"}
+_LAZY = {"FittedQIteration": "fitted", "RFQI": "fitted", "LSPI": "linear"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs the compiler (numba) when it is first used."""
-    if name in _COMPILED:
-        return getattr(import_module(_COMPILED[name]), name)
+    """Import what needs the compiler (numba) or scikit-learn when it is first used."""
+    if name in _LAZY:
+        return getattr(import_module(f"capi.baselines.{_LAZY[name]}"), name)
     raise AttributeError(f"module 'capi.baselines' has no attribute {name!r}")

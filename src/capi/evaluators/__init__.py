@@ -10,14 +10,39 @@ from capi.evaluators.rollouts import Rollouts, RolloutsWithCritic
 
 if TYPE_CHECKING:
     from capi.evaluators.fitted import FittedQ
+    from capi.evaluators.kernel import KernelFittedQ
+    from capi.evaluators.lasso import LassoTD
+    from capi.evaluators.lstd import LSTDQ
+    from capi.evaluators.residual import BellmanResidual
+    from capi.evaluators.td import GTD, GTD2, TD, TDC
 
-__all__ = ["Exact", "FittedQ", "Rollouts", "RolloutsWithCritic"]
+__all__ = [
+    "GTD",
+    "GTD2",
+    "LSTDQ",
+    "TD",
+    "TDC",
+    "BellmanResidual",
+    "Exact",
+    "FittedQ",
+    "KernelFittedQ",
+    "LassoTD",
+    "Rollouts",
+    "RolloutsWithCritic",
+]
 
-_COMPILED = {"FittedQ": "capi.evaluators.fitted"}
+_LAZY = {
+    "FittedQ": "fitted",
+    "KernelFittedQ": "kernel",
+    "LassoTD": "lasso",
+    "LSTDQ": "lstd",
+    "BellmanResidual": "residual",
+    **dict.fromkeys(("TD", "GTD", "GTD2", "TDC"), "td"),
+}
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs the compiler (numba) when it is first used."""
-    if name in _COMPILED:
-        return getattr(import_module(_COMPILED[name]), name)
+    """Import what needs the compiler (numba) or scikit-learn when it is first used."""
+    if name in _LAZY:
+        return getattr(import_module(f"capi.evaluators.{_LAZY[name]}"), name)
     raise AttributeError(f"module 'capi.evaluators' has no attribute {name!r}")

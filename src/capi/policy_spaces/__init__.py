@@ -11,15 +11,17 @@ from capi.policy_spaces.unrestricted import Unrestricted
 
 if TYPE_CHECKING:
     from capi.policy_spaces.forests import Forests
+    from capi.policy_spaces.local_averages import LocalAverages
+    from capi.policy_spaces.neighbors import Neighbors
     from capi.policy_spaces.trees import Trees
 
-__all__ = ["Forests", "Partition", "Thresholds", "Trees", "Unrestricted"]
+__all__ = ["Forests", "LocalAverages", "Neighbors", "Partition", "Thresholds", "Trees", "Unrestricted"]
 
-_COMPILED = {"Forests": "capi.policy_spaces.forests", "Trees": "capi.policy_spaces.trees"}
+_LAZY = {"Forests": "forests", "LocalAverages": "local_averages", "Neighbors": "neighbors", "Trees": "trees"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs the compiler (numba) when it is first used."""
-    if name in _COMPILED:
-        return getattr(import_module(_COMPILED[name]), name)
+    """Import what needs the compiler (numba) or scikit-learn when it is first used."""
+    if name in _LAZY:
+        return getattr(import_module(f"capi.policy_spaces.{_LAZY[name]}"), name)
     raise AttributeError(f"module 'capi.policy_spaces' has no attribute {name!r}")

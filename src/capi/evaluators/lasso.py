@@ -1,0 +1,199 @@
+r"""Lasso-TD: the fixed point of an L1-penalised projection of the Bellman operator, which uses few features.
+
+:math:`w = \arg\min_u \tfrac1{2n} \|\Phi u - (r + \gamma \Phi' w)\|^2 + \beta \|u\|_1` (Kolter and Ng 2009; Ghavamzadeh et al. 2011). With
+the means :math:`A = \tfrac1n \Phi^\top(\Phi - \gamma \Phi')`, :math:`b = \tfrac1n \Phi^\top r` and :math:`c = b - A w` that is:
+
+.. math:: |c_j| \le \beta \text{ for all } j, \qquad c_j = \beta \operatorname{sign}(w_j) \text{ where } w_j \ne 0 .
+
+LARS-TD follows the solutions from the largest penalty, where all weights are zero, down to the one that is asked for. Along
+the way solutions are unique if A is a P-matrix, as on-policy; else the path may turn back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from sklearn.linear_model import lars_path_gram
+
+from capi.errors import Diverged
+from capi.evaluators.linear import LinearValues, Means, as_dense, means, needs_batch, solved, with_ridge
+from capi.features import Features, check_features
+from capi.transitions import Transitions
+from capi.types import Policy, QFunction
+from capi.validation import Bools, Floats, as_discount, as_not_negative, check_choice
+
+TOLERANCE = 1e-8  # of the conditions, relative to the largest correlation
+MOST_PROJECTIONS = 10_000
+LARGEST = 1e9  # times the correlations with the rewards: larger targets are on their way to infinity
+STEPS_A_WEIGHT = 20  # of the path; more are a sign that it goes in circles
+
+
+@dataclass(frozen=True, eq=False)
+class LassoPath:
+    """The solutions for all penalties from the largest down: linear between the knots."""
+
+    penalties: Floats  # (k,), decreasing
+    weights: Floats  # (k, A, p)
+
+    def at(self, penalty: float) -> Floats:
+        """Return the weights (A, p) for a penalty on the path."""
+        flat = self.weights.reshape(len(self.penalties), -1)
+        found = [np.interp(penalty, self.penalties[::-1], column[::-1]) for column in flat.T]
+        return np.array(found).reshape(self.weights.shape[1:])
+
+
+@dataclass(frozen=True)
+class LassoTD:
+    r"""Temporal differences with an L1 penalty (Kolter and Ng 2009): selects among many features.
+
+    Parameters
+    ----------
+    features : callable or transformer
+        States (n, d) -> (n, p), see `capi.features`. All are penalised alike, so they should have similar scales.
+    penalty : float
+        :math:`\beta`, with means over the rows: it does not change if every row is there twice. From the largest
+        :math:`|b_j|` on all weights are zero; `path` shows what comes below.
+    ridge : float
+        Added to the diagonal of A, for features that are nearly dependent.
+    solver : "path" or "fixed-point"
+        LARS-TD, or repeated lasso regressions on the targets of the last weights. If the path goes astray, which can
+        happen off-policy, the other one is tried. Either way the conditions of optimality are checked.
+
+    Examples
+    --------
+    >>> from capi.features import Polynomial
+    >>> from capi.policies import Constant
+    >>> from capi.testing import random_batch
+    >>> batch = random_batch()
+    >>> few = LassoTD(Polynomial(3), penalty=0.1).evaluate(Constant(0, 3), batch, discount=0.5)
+    >>> int(np.count_nonzero(few.weights)), few.weights.size
+    (11, 30)
+    """
+
+    features: Features
+    penalty: float = 1e-5
+    ridge: float = 1e-9
+    solver: Literal["path", "fixed-point"] = "path"
+
+    def __post_init__(self) -> None:
+        check_features(self.features)
+        as_not_negative(self.penalty, "penalty")
+        as_not_negative(self.ridge, "ridge")
+        check_choice(self.solver, "solver", ("path", "fixed-point"))
+
+    def evaluate(
+        self,
+        policy: Policy,
+        transitions: Transitions | None,
+        *,
+        discount: float,
+        states: Floats | None = None,  # noqa: ARG002  the batch decides alone
+        previous: QFunction | None = None,
+        rng: np.random.Generator | None = None,  # noqa: ARG002  nothing is random
+    ) -> LinearValues:
+        """Return Q of ``policy``; of ``previous`` only what does not depend on the policy is used again."""
+        t, discount = needs_batch(transitions, "LassoTD"), as_discount(discount)
+        found, fitted, origin = means(self.features, t, policy, previous, dense=True)
+        problem = _Problem.of(found, discount, self.ridge)
+        weights = problem.path(self.penalty)[1][-1] if self.solver == "path" else None
+        if weights is None or not problem.is_solved_by(weights, self.penalty):
+            weights = problem.fixed_point(self.penalty)
+        return LinearValues(weights.reshape(t.n_actions, -1), fitted, origin)
+
+    def path(self, policy: Policy, transitions: Transitions, *, discount: float) -> LassoPath:
+        """Return the solutions for all penalties down to ``penalty`` (LARS-TD)."""
+        t, discount = needs_batch(transitions, "LassoTD"), as_discount(discount)
+        found = means(self.features, t, policy, dense=True)[0]
+        problem = _Problem.of(found, discount, self.ridge)
+        penalties, weights = problem.path(self.penalty)
+        if not problem.is_solved_by(weights[-1], self.penalty):
+            raise Diverged(f"the path turned back at penalty {penalties[-1]:.4g}: off-policy it need not be unique.")
+        return LassoPath(np.array(penalties), np.array(weights).reshape(len(weights), t.n_actions, -1))
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """A and b of the conditions, and the Gram matrix that makes A."""
+
+    A: Floats  # (m, m)
+    b: Floats  # (m,)
+    gram: Floats  # (m, m), ridged
+
+    @classmethod
+    def of(cls, found: Means, discount: float, ridge: float) -> _Problem:
+        gram = with_ridge(as_dense(found.gram), ridge)
+        return cls(gram - discount * as_dense(found.cross), found.rewards, gram)
+
+    def is_solved_by(self, w: Floats, penalty: float) -> bool:
+        """Whether ``w`` (m,) satisfies the conditions of optimality."""
+        c, slack = self.b - self.A @ w, TOLERANCE * max(np.abs(self.b).max(), penalty)
+        at_bound = np.abs(c - penalty * np.sign(w))[w != 0]
+        return bool(np.isfinite(c).all() and (np.abs(c) <= penalty + slack).all() and (at_bound <= slack).all())
+
+    def path(self, target: float) -> tuple[list[float], list[Floats]]:
+        """Return the knots of LARS-TD down to the penalty ``target``: penalties, and weights (m,)."""
+        m = len(self.b)
+        w, c = np.zeros(m), self.b.copy()
+        penalty = float(np.abs(c).max(initial=0.0))
+        penalties, weights = [max(penalty, target)], [w.copy()]
+        active = np.zeros(m, dtype=bool)
+        left = -1  # the weight that has just become zero
+        if penalty > target:
+            active[np.abs(c).argmax()] = True
+        for _ in range(STEPS_A_WEIGHT * m):
+            if penalty <= target:
+                break
+            move = np.zeros(m)
+            move[active] = solved(self.A[np.ix_(active, active)], np.sign(c[active]))
+            fall = self.A[:, active] @ move[active]
+            step, changes = self._step(w, c, penalty, target, active, move, fall, left)
+            w, c, penalty = w + step * move, c - step * fall, penalty - step
+            left = -1
+            if changes >= 0:
+                active[changes] = not active[changes]
+                if not active[changes]:
+                    w[changes], left = 0.0, changes
+            penalties.append(penalty)
+            weights.append(w.copy())
+        return penalties, weights
+
+    @staticmethod
+    def _step(
+        w: Floats, c: Floats, penalty: float, target: float, active: Bools, move: Floats, fall: Floats, left: int
+    ) -> tuple[float, int]:
+        """Return how far the penalty can fall until the set of active weights changes, and which one does (-1: none)."""
+        joins = ~active
+        joins[max(left, 0)] &= left < 0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            up = np.where(joins & (fall < 1), (penalty - c) / (1 - fall), np.inf)
+            down = np.where(joins & (fall > -1), (penalty + c) / (1 + fall), np.inf)
+            zero = np.where(active & (w * move < 0), -w / move, np.inf)
+        until = np.maximum(np.minimum(np.minimum(up, down), zero), 0.0)
+        first = int(until.argmin())
+        return (penalty - target, -1) if until[first] >= penalty - target else (float(until[first]), first)
+
+    def fixed_point(self, penalty: float) -> Floats:
+        """Return the weights at which lasso regressions on their own targets stand still (m,)."""
+        w = np.zeros(len(self.b))
+        for _ in range(MOST_PROJECTIONS):
+            targets = self.b + (self.gram - self.A) @ w
+            if np.abs(targets).max() > LARGEST * np.abs(self.b).max():
+                break
+            w = lars_path_gram(targets, self.gram, n_samples=1, alpha_min=penalty, method="lasso")[2][:, -1]
+            settled = self._with_support(w, penalty)
+            if self.is_solved_by(settled, penalty):
+                return settled
+        raise Diverged(
+            f"no fixed point of the L1-penalised projection was found at penalty {penalty:g}: off-policy there need not be one. "
+            "Raise penalty or ridge, or use LSTDQ."
+        )
+
+    def _with_support(self, w: Floats, penalty: float) -> Floats:
+        """Return the solution that has the signs of ``w``, if there is one: A w = b - penalty sign(w) where w is not zero."""
+        active, settled = w != 0, np.zeros(len(w))
+        if active.any():
+            right = self.b[active] - penalty * np.sign(w[active])
+            settled[active] = solved(self.A[np.ix_(active, active)], right)
+        return settled

@@ -1,0 +1,95 @@
+r"""Least-squares temporal differences: the fixed point of the projected Bellman operator, in one linear system.
+
+Plain (Bradtke and Barto 1996; for action values Lagoudakis and Parr 2003), with means over the batch,
+
+.. math:: A = \tfrac1n \Phi^\top (\Phi - \gamma \Phi'), \quad b = \tfrac1n \Phi^\top r, \quad w = (A + \epsilon I)^{-1} b .
+
+Regularised (Farahmand, Ghavamzadeh, Szepesvari and Mannor 2008): the projection is a ridge regression, too,
+:math:`H = \Phi (\Phi^\top \Phi + n \lambda_h I)^{-1} \Phi^\top`, and w minimises
+:math:`\tfrac1n \|\Phi w - H (r + \gamma \Phi' w)\|^2 + \lambda_Q \|w\|^2`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from capi.evaluators import rkhs
+from capi.evaluators.linear import LinearValues, Means, as_dense, means, needs_batch, solved, with_ridge
+from capi.evaluators.rkhs import KernelSpanValues
+from capi.features import RKHS, Features, check_features
+from capi.transitions import Transitions
+from capi.types import Policy, QFunction
+from capi.validation import Floats, as_discount, as_not_negative
+
+
+@dataclass(frozen=True)
+class LSTDQ:
+    r"""Least-squares temporal differences for action values (Lagoudakis and Parr 2003).
+
+    On-policy or off-policy, without importance ratios: the next action is the policy's. Ten million rows need memory for
+    the products of features with features and for one block of rows only; sparse features stay sparse.
+
+    Parameters
+    ----------
+    features : callable, transformer or RKHS
+        States (n, d) -> (n, p), see `capi.features`. With `RKHS` both penalties must be positive.
+    ridge : float
+        Added to the diagonal, of means over the rows: the solution does not change if every row is there twice. With
+        ``projection_ridge`` the penalty on the weights, :math:`\lambda_Q`.
+    projection_ridge : float, optional
+        The penalty of the projection, :math:`\lambda_h`: then it is regularised LSTD (Farahmand et al. 2008).
+
+    Examples
+    --------
+    >>> from capi.features import OneHot
+    >>> from capi.policies import Constant
+    >>> batch = Transitions([[0.0], [1.0]], [0, 0], [0.0, 1.0], [[1.0], [1.0]], [False, False])
+    >>> LSTDQ(OneHot(2)).evaluate(Constant(0, 1), batch, discount=0.9).values(batch.states).round(3)
+    array([[ 9.],
+           [10.]])
+    """
+
+    features: Features
+    ridge: float = 1e-9
+    projection_ridge: float | None = None
+
+    def __post_init__(self) -> None:
+        as_not_negative(self.ridge, "ridge")
+        if self.projection_ridge is not None:
+            as_not_negative(self.projection_ridge, "projection_ridge")
+        if isinstance(self.features, RKHS):
+            rkhs.check_ridges(self.ridge, self.projection_ridge)
+        else:
+            check_features(self.features)
+
+    def evaluate(
+        self,
+        policy: Policy,
+        transitions: Transitions | None,
+        *,
+        discount: float,
+        states: Floats | None = None,  # noqa: ARG002  the batch decides alone
+        previous: QFunction | None = None,
+        rng: np.random.Generator | None = None,  # noqa: ARG002  nothing is random
+    ) -> LinearValues | KernelSpanValues:
+        """Return Q of ``policy``; of ``previous`` only what does not depend on the policy is used again."""
+        t, discount = needs_batch(transitions, "LSTDQ"), as_discount(discount)
+        if isinstance(self.features, RKHS):
+            return rkhs.lstd(self.features, t, policy, discount, self.ridge, float(self.projection_ridge or 0.0))
+        found, fitted, origin = means(self.features, t, policy, previous, dense=self.projection_ridge is not None)
+        if self.projection_ridge is None:
+            weights = solved(with_ridge(found.gram - discount * found.cross, self.ridge), found.rewards)
+        else:
+            weights = _regularised(found, discount, self.ridge, self.projection_ridge)
+        return LinearValues(weights.reshape(t.n_actions, -1), fitted, origin)
+
+
+def _regularised(found: Means, discount: float, ridge: float, projection_ridge: float) -> Floats:
+    """Return the minimiser: with U = I - discount M^{-1} S the residual is phi (U w - M^{-1} b), M the ridged Gram matrix."""
+    gram, cross = as_dense(found.gram), as_dense(found.cross)
+    projected = solved(with_ridge(gram, projection_ridge), np.column_stack([cross, found.rewards]))
+    residual = np.eye(len(gram)) - discount * projected[:, :-1]
+    left = with_ridge(residual.T @ gram @ residual, ridge)
+    return solved(left, residual.T @ (gram @ projected[:, -1]))
