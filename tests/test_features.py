@@ -6,10 +6,18 @@ from sklearn.preprocessing import SplineTransformer, StandardScaler
 
 import naive
 from capi import features as module
-from capi.dictionary import KernelDictionary
 from capi.errors import InvalidInput
 from capi.evaluators import LSTDQ
-from capi.features import Fourier, OneHot, Polynomial, RadialCentres, RadialGrid, Tiles, fitted_features
+from capi.features import (
+    Fourier,
+    KernelDictionary,
+    OneHot,
+    Polynomial,
+    RadialCentres,
+    RadialGrid,
+    Tiles,
+    fitted_features,
+)
 from capi.policies import Constant
 from capi.testing import check_evaluator, random_batch
 

@@ -8,7 +8,8 @@ Exception
     └── Diverged               numbers grew or moved without end where they should settle (also an ArithmeticError)
 
 UserWarning
-└── DictionarySaturated        a kernel dictionary is full, and some states are not represented as closely as asked
+├── DictionarySaturated        a kernel dictionary is full, and some states are not represented as closely as asked
+└── PathEnded                  LARS-TD could not follow its solutions down to the penalty that was asked for
 """
 
 
@@ -34,3 +35,7 @@ class Diverged(CapiError, ArithmeticError):
 
 class DictionarySaturated(UserWarning):
     """A kernel dictionary is full while states are left that it does not represent as closely as asked."""
+
+
+class PathEnded(UserWarning):
+    """LARS-TD's path turned back; what is returned is the solution for the smallest penalty that it reached."""

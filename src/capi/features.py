@@ -21,6 +21,7 @@ from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.cluster import KMeans, MiniBatchKMeans
 from sklearn.preprocessing import PolynomialFeatures
 
+from capi.dictionary import KernelDictionary
 from capi.errors import InvalidInput
 from capi.kernels import Gaussian, Kernel, check_kernel
 from capi.remembering import Remembered
@@ -30,6 +31,7 @@ from capi.validation import Floats, Ints, as_int, as_positive, as_state_index, a
 __all__ = [
     "RKHS",
     "Fourier",
+    "KernelDictionary",
     "OneHot",
     "Polynomial",
     "RadialCentres",

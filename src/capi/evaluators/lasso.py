@@ -11,13 +11,14 @@ the way solutions are unique if A is a P-matrix, as on-policy; else the path may
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 from sklearn.linear_model import lars_path_gram
 
-from capi.errors import Diverged
+from capi.errors import Diverged, PathEnded
 from capi.evaluators.linear import LinearValues, Means, as_dense, means, needs_batch, solved, with_ridge
 from capi.features import Features, check_features
 from capi.transitions import Transitions
@@ -25,7 +26,7 @@ from capi.types import Policy, QFunction
 from capi.validation import Bools, Floats, as_discount, as_not_negative, check_choice
 
 TOLERANCE = 1e-8  # of the conditions, relative to the largest correlation
-MOST_PROJECTIONS = 10_000
+MOST_PROJECTIONS = 300
 LARGEST = 1e9  # times the correlations with the rewards: larger targets are on their way to infinity
 STEPS_A_WEIGHT = 20  # of the path; more are a sign that it goes in circles
 
@@ -53,13 +54,14 @@ class LassoTD:
     features : callable or transformer
         States (n, d) -> (n, p), see `capi.features`. All are penalised alike, so they should have similar scales.
     penalty : float
-        :math:`\beta`, with means over the rows: it does not change if every row is there twice. From the largest
+        :math:`\beta`, with means over the rows: the solution does not change if every row is there twice. From the largest
         :math:`|b_j|` on all weights are zero; `path` shows what comes below.
     ridge : float
         Added to the diagonal of A, for features that are nearly dependent.
     solver : "path" or "fixed-point"
-        LARS-TD, or repeated lasso regressions on the targets of the last weights. If the path goes astray, which can
-        happen off-policy, the other one is tried. Either way the conditions of optimality are checked.
+        LARS-TD, or repeated lasso regressions on the targets of the last weights, which is slow. Off-policy the path may turn
+        back: then the solution for the smallest penalty that it reached is returned, with a `PathEnded` warning. Either way
+        the conditions of optimality are checked.
 
     Examples
     --------
@@ -73,7 +75,7 @@ class LassoTD:
     """
 
     features: Features
-    penalty: float = 1e-5
+    penalty: float = 1e-4
     ridge: float = 1e-9
     solver: Literal["path", "fixed-point"] = "path"
 
@@ -97,19 +99,20 @@ class LassoTD:
         t, discount = needs_batch(transitions, "LassoTD"), as_discount(discount)
         found, fitted, origin = means(self.features, t, policy, previous, dense=True)
         problem = _Problem.of(found, discount, self.ridge)
-        weights = problem.path(self.penalty)[1][-1] if self.solver == "path" else None
-        if weights is None or not problem.is_solved_by(weights, self.penalty):
+        if self.solver == "path":
+            penalties, knots = problem.path(self.penalty)
+            weights, reached = knots[-1], penalties[-1]
+            if reached > self.penalty:
+                warnings.warn(_complaint(self.penalty, reached), PathEnded, stacklevel=2)
+        else:
             weights = problem.fixed_point(self.penalty)
         return LinearValues(weights.reshape(t.n_actions, -1), fitted, origin)
 
     def path(self, policy: Policy, transitions: Transitions, *, discount: float) -> LassoPath:
-        """Return the solutions for all penalties down to ``penalty`` (LARS-TD)."""
+        """Return the solutions for all penalties down to ``penalty``, or to where the path turns back (LARS-TD)."""
         t, discount = needs_batch(transitions, "LassoTD"), as_discount(discount)
         found = means(self.features, t, policy, dense=True)[0]
-        problem = _Problem.of(found, discount, self.ridge)
-        penalties, weights = problem.path(self.penalty)
-        if not problem.is_solved_by(weights[-1], self.penalty):
-            raise Diverged(f"the path turned back at penalty {penalties[-1]:.4g}: off-policy it need not be unique.")
+        penalties, weights = _Problem.of(found, discount, self.ridge).path(self.penalty)
         return LassoPath(np.array(penalties), np.array(weights).reshape(len(weights), t.n_actions, -1))
 
 
@@ -147,14 +150,19 @@ class _Problem:
                 break
             move = np.zeros(m)
             move[active] = solved(self.A[np.ix_(active, active)], np.sign(c[active]))
+            if (move * c < 0)[active & (w == 0)].any():  # a weight that has just joined must grow in its own direction
+                break
             fall = self.A[:, active] @ move[active]
             step, changes = self._step(w, c, penalty, target, active, move, fall, left)
-            w, c, penalty = w + step * move, c - step * fall, penalty - step
+            w, penalty = w + step * move, target if changes < 0 else penalty - step
+            c = self.b - self.A @ w  # anew: rounding must not add up
             left = -1
             if changes >= 0:
                 active[changes] = not active[changes]
                 if not active[changes]:
                     w[changes], left = 0.0, changes
+            if not self.is_solved_by(w, penalty):
+                break
             penalties.append(penalty)
             weights.append(w.copy())
         return penalties, weights
@@ -197,3 +205,10 @@ class _Problem:
             right = self.b[active] - penalty * np.sign(w[active])
             settled[active] = solved(self.A[np.ix_(active, active)], right)
         return settled
+
+
+def _complaint(penalty: float, reached: float) -> str:
+    return (
+        f"LARS-TD's path turned back at a penalty of {reached:.4g}, above the {penalty:g} that was asked for: off-policy there need "
+        "not be one solution for each penalty. The solution is that of the larger one. Raise penalty or ridge."
+    )
