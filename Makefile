@@ -43,6 +43,11 @@ bench: $(VENV)/.ready fresh-kernels  ## run the benchmarks beside their peers
 	$(BIN)/python benchmarks/trees.py
 	$(BIN)/python benchmarks/cart_pole.py
 	$(BIN)/python benchmarks/hiv.py
+	$(BIN)/python benchmarks/least_squares.py
+	$(BIN)/python benchmarks/kernel.py
+	$(BIN)/python benchmarks/td.py
+	$(BIN)/python benchmarks/neighbors.py
+	$(BIN)/python benchmarks/evaluators.py
 
 fresh-kernels: $(VENV)/.ready
 	@$(BIN)/python scripts/clear_stale_kernels.py

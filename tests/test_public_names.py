@@ -10,8 +10,8 @@ import pytest
 import capi
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ["capi", "capi.evaluators", "capi.policy_spaces", "capi.baselines", "capi.domains", "capi.trees"]
-MODULES = ["capi.loss", "capi.policies", "capi.types", "capi.testing", "capi.errors"]
+PACKAGES = ["capi", "capi.evaluators", "capi.policy_spaces", "capi.baselines", "capi.domains", "capi.trees", "capi.features"]
+MODULES = ["capi.loss", "capi.policies", "capi.types", "capi.testing", "capi.errors", "capi.kernels"]
 
 
 def public_names():

@@ -277,3 +277,20 @@ def test_a_discount_out_of_range_is_named():
     for discount in (1.0, -0.1, float("nan"), "a"):
         with pytest.raises(InvalidInput, match="discount"):
             Rollouts(ChainWalk()).evaluate(Constant(0, 2), None, discount=discount, states=STATES)
+
+
+@pytest.mark.parametrize("m", [1, 4])
+def test_a_critic_of_m_sweeps_gives_modified_policy_iteration(m):
+    """CBMPI: rollouts of one step that end in (T^pi)^m Q of the round before are T_a (T^pi)^m, and so is this loop by hand."""
+    chain = ChainWalk(success=1.0)
+    evaluator = RolloutsWithCritic(chain, Exact(chain.mdp, sweeps=m), horizon=1, inertia=0.0)
+    learner = CAPI(evaluator, Unrestricted(), discount=0.99, n_iterations=12)
+    q, actions = np.zeros((200, 2)), np.zeros(200, dtype=int)
+    for done in learner.iterate(states=chain.mdp.states):
+        policy = Tabular(actions, 2)
+        q = chain.mdp.bellman(policy, q, sweeps=m)
+        ahead = chain.mdp.bellman(policy, q)
+        np.testing.assert_allclose(done.q.values(chain.mdp.states), ahead, atol=1e-12)
+        actions = done.policy.act(chain.mdp.states)
+        regret = ahead.max(axis=1) - ahead[np.arange(200), actions]
+        assert regret.max() < 1e-12
