@@ -21,7 +21,7 @@ def test_version_and_help():
 def test_an_unknown_experiment_is_one_sentence_and_exit_code_1():
     done = capi("reproduce", "nothing")
     assert done.returncode == 1
-    assert done.stderr == "error: there is no experiment 'nothing'; there are: chain, hiv, pole.\n"
+    assert done.stderr == "error: there is no experiment 'nothing'; there are: chain, hiv, mountain-car, pole.\n"
 
 
 def test_a_file_in_the_way_is_one_sentence(tmp_path):

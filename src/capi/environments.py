@@ -5,8 +5,8 @@
 >>> gymnasium.make("capi/HIV-v0").observation_space.shape
 (6,)
 
-``gymnasium.make("capi.environments:capi/HIV-v0")`` needs no import. The ids are capi/HIV-v0, capi/CartPole-v0 and
-capi/ChainWalk-v0; further arguments of ``make`` go to the domain.
+``gymnasium.make("capi.environments:capi/HIV-v0")`` needs no import. The ids are capi/HIV-v0, capi/CartPole-v0,
+capi/ChainWalk-v0 and capi/MountainCar-v0; further arguments of ``make`` go to the domain.
 """
 
 from capi.domains.gymnasium import register

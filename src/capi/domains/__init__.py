@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from capi.domains.chain import ChainWalk
 from capi.domains.hiv import HIV
+from capi.domains.mountain_car import MountainCar
 
 if TYPE_CHECKING:
     from capi.domains.cart_pole import CartPole
 
-__all__ = ["HIV", "CartPole", "ChainWalk"]
+__all__ = ["HIV", "CartPole", "ChainWalk", "MountainCar"]
 
 
 def __getattr__(name: str) -> Any:

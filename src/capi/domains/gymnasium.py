@@ -32,6 +32,7 @@ ENVIRONMENTS = {  # id: the domain and the limit of steps
     "capi/ChainWalk-v0": ("capi.domains.chain:ChainWalk", 1000),
     "capi/CartPole-v0": ("capi.domains.cart_pole:CartPole", 3000),
     "capi/HIV-v0": ("capi.domains.hiv:HIV", 1000),
+    "capi/MountainCar-v0": ("capi.domains.mountain_car:MountainCar", 200),
 }
 N_SEEDS = 2**31  # some environments take 32-bit seeds only
 
@@ -210,7 +211,7 @@ def _unsuitable(space: Any, name: str) -> InvalidInput:
 
 
 def register() -> None:
-    """Give our domains their Gymnasium ids: capi/ChainWalk-v0, capi/CartPole-v0 and capi/HIV-v0.
+    """Give our domains their Gymnasium ids: capi/ChainWalk-v0, capi/CartPole-v0, capi/HIV-v0 and capi/MountainCar-v0.
 
     Settings of the domain are passed to ``gymnasium.make``. What is registered already stays. Gymnasium has no plugins that
     would call this; importing `capi.environments` does.

@@ -8,5 +8,6 @@ any of them and writes the same files.
 NAMES = {
     "chain": "1D chain walk, with and without policy approximation error",
     "hiv": "HIV treatment, Tree-CAPI against Tree-FQI",
+    "mountain-car": "Mountain-Car, policies of nearest neighbours against regularized fitted Q-iteration",
     "pole": "pole balancing, value-based against rollout-based methods",
 }

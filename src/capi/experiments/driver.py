@@ -85,7 +85,7 @@ def load_experiment(name: str) -> Experiment:
     """Return the experiment called ``name``."""
     if name not in NAMES:
         raise InvalidInput(f"there is no experiment {name!r}; there are: {', '.join(NAMES)}.")
-    experiment: Any = import_module(f"capi.experiments.{name}")
+    experiment: Any = import_module(f"capi.experiments.{name.replace('-', '_')}")
     return experiment
 
 

@@ -1,0 +1,262 @@
+"""Records of Mountain-Car -> table, figures and the paper's sentences as predicates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from capi.experiments.driver import Claim, Record, Row
+from capi.experiments.mountain_car.settings import KAPPA, MAX_STEPS
+from capi.statistics import all_hold, is_positive, standard_error
+from capi.validation import Floats
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLUMNS = (
+    "method",
+    "kappa",
+    "n_samples",
+    "seed",
+    "steps",
+    "return",
+    "steps_mean_last",
+    "return_mean_last",
+    "n_goals",
+    "seconds",
+)
+WHERE = "Appendix, on Mountain-Car"
+FEWEST_SEEDS = (
+    5  # below which no claim is decided; above, 95 % t intervals of paired differences decide, or leave it open
+)
+REASONABLE = 60.0  # steps, the paper's word and number
+MOST = 5_000  # samples: "a few thousand or even less"
+FEW = 1_000  # samples up to which the regime is called small
+BIG = 10.0  # steps: "a big difference"
+QUANTITIES = {"steps": f"steps to goal, of {MAX_STEPS}", "return": "discounted return"}
+LEVELS = {  # of a policy near the best, by value iteration on a grid of 800 x 600, and of a reasonable one
+    "steps": (("near the best", 49.2, "-"), ("reasonable", REASONABLE, ":")),
+    "return": (("near the best", -28.7, "-"),),
+}
+METHODS = {  # Okabe and Ito's palette, and markers that tell lines apart without colour
+    None: ("RFQI", "#0072B2", "s", "--"),
+    KAPPA: (f"KNN-CAPI, kappa = {KAPPA}", "#D55E00", "o", "-"),
+}
+SIZES = (("#CC79A7", "x"), ("#E69F00", "v"), ("#009E73", "^"), ("#56B4E9", "D"), ("#D55E00", "o"), ("#0072B2", "s"))
+
+CHOOSING, JUDGING = slice(0, None, 2), slice(1, None, 2)  # every other seed
+
+Case = tuple[int | None, int]  # kappa, None for RFQI, and the number of samples
+Steps = dict[Case, Floats]  # (seeds,) each
+
+
+def table(records: Sequence[Record]) -> list[Row]:
+    """Return a row a run."""
+    return [{name: "" if r[name] is None else r[name] for name in COLUMNS} for r in records]
+
+
+def summary(rows: Sequence[Row]) -> tuple[str, list[str], list[list[str]]]:
+    """Return one line a method and kappa with the mean steps, and their standard error, for each number of samples."""
+    sizes = sorted({row["n_samples"] for row in rows})
+    cases = {(row["method"], row["kappa"]): _points(rows, "n_samples", "steps", kappa=row["kappa"]) for row in rows}
+    lines = [
+        [method, str(kappa), str(max(len(values) for values in found.values()))]
+        + [_short(found[n]) if n in found else "" for n in sizes]
+        for (method, kappa), found in cases.items()
+    ]
+    title = f"Mountain-Car: mean steps to the goal, of {MAX_STEPS} (s.e. over runs)"
+    return title, ["method", "kappa", "runs", *(f"{n}" for n in sizes)], lines
+
+
+def figures(rows: Sequence[Row]) -> dict[str, Figure]:
+    """Return steps and return against the number of samples, and against kappa."""
+    return {
+        "mountain-car-samples.png": _against_samples(rows),
+        "mountain-car-kappa.png": _against_kappa([row for row in rows if row["kappa"] != ""]),
+    }
+
+
+def _against_samples(rows: Sequence[Row]) -> Figure:
+    lines = [("" if kappa is None else kappa, *style) for kappa, style in METHODS.items()]
+    figure = _figure("Mountain-Car: value-based against policies of nearest neighbours")
+    for axes, quantity in zip(figure.axes, QUANTITIES, strict=True):
+        for kappa, *style in lines:
+            _draw(axes, _points(rows, "n_samples", quantity, kappa=kappa), *style)
+        _finish(axes, "samples", quantity, sorted({row["n_samples"] for row in rows}))
+    return _with_legend(figure)
+
+
+def _against_kappa(rows: Sequence[Row]) -> Figure:
+    sizes = sorted({row["n_samples"] for row in rows})
+    figure = _figure("Mountain-Car: KNN-CAPI with other numbers of neighbours")
+    for axes, quantity in zip(figure.axes, QUANTITIES, strict=True):
+        for n, (colour, marker) in zip(sizes, SIZES, strict=False):
+            _draw(axes, _points(rows, "kappa", quantity, n_samples=n), f"{n} samples", colour, marker, "-")
+        _finish(axes, "kappa: number of neighbours", quantity, sorted({row["kappa"] for row in rows}))
+    return _with_legend(figure)
+
+
+def _figure(title: str) -> Figure:
+    from matplotlib.figure import Figure  # noqa: PLC0415  only those who draw pay for it
+
+    figure = Figure(figsize=(9, 4.2), layout="constrained")
+    figure.suptitle(title)
+    figure.subplots(1, len(QUANTITIES))
+    return figure
+
+
+def _draw(axes: Axes, points: dict[int, list[float]], label: str, colour: str, marker: str, line: str) -> None:
+    """Draw the mean of each point with one standard error."""
+    places = sorted(points)
+    means = [np.mean(points[place]) for place in places]
+    errors = [np.nan_to_num(standard_error(np.array(points[place]))) for place in places]
+    style: dict[str, Any] = {"color": colour, "marker": marker, "linestyle": line, "markersize": 5, "capsize": 2}
+    axes.errorbar(places, means, yerr=errors, label=label, **style)
+
+
+def _finish(axes: Axes, label: str, quantity: str, ticks: Sequence[int]) -> None:
+    for name, level, line in LEVELS[quantity]:
+        axes.axhline(level, color="0.4", linestyle=line, linewidth=1, label=name)
+    axes.set_xscale("log")
+    axes.set_xticks(ticks, [f"{tick}" for tick in ticks], rotation=45 if len(ticks) > 6 else 0)
+    axes.minorticks_off()
+    axes.margins(x=0.08)
+    axes.set_xlabel(label)
+    axes.set_ylabel(QUANTITIES[quantity])
+    axes.grid(alpha=0.3)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _with_legend(figure: Figure) -> Figure:
+    entries = list(zip(*figure.axes[0].get_legend_handles_labels(), strict=True))
+    n_levels = len(LEVELS["steps"])  # which come first because they have no error bars
+    entries = entries[n_levels:] + entries[:n_levels]
+    figure.legend(*zip(*entries, strict=True), loc="outside lower center", ncols=4, frameon=False)
+    return figure
+
+
+def claims(records: Sequence[Record]) -> dict[str, Claim]:
+    """Return the paper's sentences on Mountain-Car; few runs decide nothing."""
+    by_seed: dict[Case, dict[int, float]] = {}
+    for r in records:
+        by_seed.setdefault((r["kappa"], r["n_samples"]), {})[r["seed"]] = r["steps"]
+    seeds = sorted(set.intersection(*(set(found) for found in by_seed.values())))
+    steps = {case: np.array([found[seed] for seed in seeds]) for case, found in by_seed.items()}
+    return {**_methods(steps), **_neighbours(steps)}
+
+
+def _methods(steps: Steps) -> dict[str, Claim]:
+    """Return what is said of RFQI and KNN-CAPI with the paper's kappa."""
+    rfqi, capi = ({n: found for (case, n), found in steps.items() if case == kappa} for kappa in METHODS)
+    sizes = sorted(rfqi.keys() & capi.keys())
+    gains = {n: rfqi[n] - capi[n] for n in sizes}
+    few, many = ([gain for n, gain in gains.items() if (n <= FEW) is small] for small in (True, False))
+    errors = {str(n): standard_error(gain) for n, gain in gains.items()}
+    reasonable = [np.mean([found[n] < REASONABLE for n in sizes], axis=0) if sizes else [] for found in (rfqi, capi)]
+    return {
+        "both-learn-a-reasonable-policy": Claim(
+            f"RFQI and KNN-CAPI get below {REASONABLE:g} steps with {MOST} samples or fewer.",
+            WHERE,
+            all_hold(_gets_reasonable(found) for found in (rfqi, capi)),
+            {"rfqi": _means(rfqi), "knn_capi": _means(capi)},
+        ),
+        "capi-leads": Claim(
+            "KNN-CAPI takes fewer steps than RFQI at every number of samples.",
+            WHERE,
+            all_hold(_positive(gain) for gain in gains.values()),
+            {"gain": _means(gains), "standard_errors": errors},
+        ),
+        "capi-leads-most-with-few-samples": Claim(
+            f"It leads by more with up to {FEW} samples than with more of them, in the mean.",
+            WHERE,
+            _positive(np.mean(few, axis=0) - np.mean(many, axis=0)) if few and many else None,
+            {"gain_with_few": _mean(few), "gain_with_many": _mean(many)},
+        ),
+        "capi-is-reasonable-more-often": Claim(
+            f"Over all numbers of samples, more runs of KNN-CAPI than of RFQI take less than {REASONABLE:g} steps.",
+            WHERE,
+            _positive(reasonable[1] - reasonable[0]) if sizes else None,
+            {"share_of_runs": dict(zip(("rfqi", "knn_capi"), map(_mean, reasonable), strict=True))},
+        ),
+    }
+
+
+def _neighbours(steps: Steps) -> dict[str, Claim]:
+    """Return what is said of the number of neighbours."""
+    by_size: dict[int, dict[int, Floats]] = {}
+    for kappa, n in sorted((kappa, n) for kappa, n in steps if kappa is not None):
+        by_size.setdefault(n, {})[kappa] = steps[kappa, n]
+    numbers = {str(n): _means(by_size[n]) for n in sorted(by_size)}
+    return {
+        "kappa-makes-a-big-difference-with-few-samples": Claim(
+            f"With {FEW} samples or fewer the worst kappa takes at least {BIG:g} steps more than the best.",
+            WHERE,
+            all_hold(_differ(found, BIG) for n, found in by_size.items() if n <= FEW),
+            numbers,
+        ),
+        "kappa-makes-a-difference-with-many-samples": Claim(
+            f"With more than {FEW} samples, too, the worst kappa takes more steps than the best.",
+            WHERE,
+            all_hold(_differ(found, 0.0) for n, found in by_size.items() if n > FEW),
+            numbers,
+        ),
+        "kappa-has-an-optimum": Claim(
+            "At each number of samples some kappa takes fewer steps than the smallest and than the largest.",
+            WHERE,
+            all_hold(_has_optimum(found) for found in by_size.values()),
+            numbers,
+        ),
+    }
+
+
+def _gets_reasonable(by_size: dict[int, Floats]) -> bool | None:
+    """Whether the mean is below 60 steps at some number of samples."""
+    verdicts = [_positive(REASONABLE - found) for n, found in by_size.items() if n <= MOST]
+    return True if True in verdicts else None if None in verdicts or not verdicts else False
+
+
+def _differ(by_kappa: dict[int, Floats], least: float) -> bool | None:
+    """Whether the worst and the best kappa differ by ``least`` steps.
+
+    Half of the seeds choose the two and the others judge: the extremes of many noisy means always differ.
+    """
+    order = sorted(by_kappa, key=lambda kappa: by_kappa[kappa][CHOOSING].mean())
+    return _positive((by_kappa[order[-1]] - by_kappa[order[0]])[JUDGING] - least)
+
+
+def _has_optimum(by_kappa: dict[int, Floats]) -> bool | None:
+    """Whether the best kappa that half of the seeds find between the ends is better than both, for the other half."""
+    if len(by_kappa) < 3:
+        return None
+    first, *between, last = by_kappa
+    best = min(between, key=lambda kappa: by_kappa[kappa][CHOOSING].mean())
+    return all_hold(_positive((by_kappa[end] - by_kappa[best])[JUDGING]) for end in (first, last))
+
+
+def _positive(values: Floats) -> bool | None:
+    return is_positive(values) if len(values) >= FEWEST_SEEDS else None
+
+
+def _mean(values: Sequence[Floats] | Floats) -> float | None:
+    return float(np.mean(values)) if len(values) else None
+
+
+def _means(found: dict[int, Floats]) -> dict[str, float]:
+    return {str(key): float(values.mean()) for key, values in found.items()}
+
+
+def _points(rows: Iterable[Row], place: str, quantity: str, **where: Any) -> dict[int, list[float]]:
+    """Return the values of ``quantity`` by ``place``, of the rows that agree with ``where``."""
+    found: dict[int, list[float]] = {}
+    for row in rows:
+        if all(row[name] == value for name, value in where.items()):
+            found.setdefault(row[place], []).append(row[quantity])
+    return found
+
+
+def _short(values: Sequence[float]) -> str:
+    error = standard_error(np.array(values))
+    return f"{np.mean(values):.0f}" + ("" if np.isnan(error) else f" ({error:.1f})")

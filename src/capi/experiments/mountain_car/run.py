@@ -1,0 +1,75 @@
+"""One method on one number of samples: how soon its policy reaches the goal, and what learning took."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from capi.baselines import RFQI
+from capi.domains import MountainCar
+from capi.evaluators import KernelFittedQ
+from capi.experiments.mountain_car.settings import MAX_STEPS, TESTS, TRAJECTORY_STEPS
+from capi.iteration import CAPI, Learner
+from capi.kernels import Gaussian
+from capi.performance import performance
+from capi.policy_spaces import Neighbors
+from capi.randomness import numbered_rng, seed_sequence
+from capi.sampling import sample_episodes
+from capi.transitions import Transitions
+
+EPISODES_AT_ONCE = 50
+
+
+def run(setting: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record of one setting. Data and test starts depend on its seed alone: methods share them."""
+    cars, seeds = MountainCar(), seed_sequence(setting["seed"])
+    batch = batch_of(cars, setting["n_samples"], numbered_rng(seeds, 0))
+    started = perf_counter()
+    rounds = learner(setting, cars, numbered_rng(seeds, 1)).iterate(batch)
+    last = deque((iteration.policy for iteration in rounds), maxlen=setting["n_last"])
+    seconds = perf_counter() - started
+    starts = cars.initial(TESTS, numbered_rng(seeds, 9))
+    results = [performance(policy, cars, starts=starts, max_steps=MAX_STEPS) for policy in last]
+    steps = [float(result.lengths.mean()) for result in results]
+    return {
+        **setting,
+        "steps": steps[-1],
+        "return": results[-1].mean,
+        "steps_mean_last": float(np.mean(steps)),
+        "return_mean_last": float(np.mean([result.mean for result in results])),
+        "n_goals": int(batch.terminated.sum()),
+        "seconds": seconds,
+    }
+
+
+def batch_of(cars: MountainCar, n_samples: int, rng: np.random.Generator) -> Transitions:
+    """Return ``n_samples`` transitions of a random policy from uniform starts; the last trajectory is cut off."""
+    batches: list[Transitions] = []
+    n = 0
+    while n < n_samples:
+        batches.append(sample_episodes(cars, n_episodes=EPISODES_AT_ONCE, max_steps=TRAJECTORY_STEPS, random_state=rng))
+        n += len(batches[-1])
+    return Transitions.concat(batches, renumber_episodes=True).subset(np.arange(n_samples))
+
+
+def learner(setting: Mapping[str, Any], cars: MountainCar, rng: np.random.Generator) -> Learner:
+    """Return RFQI if kappa is None, else KNN-CAPI with one sweep of the same regression an iteration."""
+    evaluator = KernelFittedQ(
+        kernel=Gaussian(setting["bandwidth"]),
+        ridge=setting["ridge"],
+        threshold=setting["threshold"],
+        scale=cars.box,
+        sweeps=1,
+    )
+    common: dict[str, Any] = {
+        "discount": cars.discount,
+        "n_iterations": setting["n_iterations"],
+        "random_state": rng,
+    }
+    if setting["kappa"] is None:
+        return RFQI(evaluator, **common)
+    return CAPI(evaluator, Neighbors(setting["kappa"], scale=cars.box), **common)
