@@ -1,0 +1,547 @@
+r"""Temporal differences: the weights of a linear Q move a little with every row of the batch.
+
+With :math:`\phi_t = \phi(X_t, A_t)`, the mean next features :math:`\phi'_t = \sum_a \pi(a | X'_t)\, \phi(X'_t, a)`, zero where the
+process terminated, and :math:`\delta_t = R_t + \gamma\, \theta \cdot \phi'_t - \theta \cdot \phi_t`, a step with sizes :math:`\alpha, \beta` is
+
+.. math::
+    e       &\leftarrow \gamma \lambda c_t\, e + \omega_t \phi_t \\
+    \theta  &\leftarrow \theta + \alpha\, \delta_t e                                                            && \text{TD} \\
+    \theta  &\leftarrow \theta + \alpha\, (\phi_t - \gamma \phi'_t)\, (e \cdot w)                               && \text{GTD, GTD2} \\
+    \theta  &\leftarrow \theta + \alpha\, \bigl[\delta_t e + (e \cdot w - \omega_t \phi_t \cdot w)\, \phi_t
+                                            - \gamma \phi'_t\, (e \cdot w)\bigr]                                && \text{TDC} \\
+    w       &\leftarrow w + \beta\, (\delta_t e - \omega_t w)                                                   && \text{GTD} \\
+    w       &\leftarrow w + \beta\, \bigl(\delta_t e - \omega_t (\phi_t \cdot w)\, \phi_t\bigr)                 && \text{GTD2, TDC}
+
+(w on the right is always the old one). Without traces, :math:`\lambda = 0`, that is :math:`e = \omega_t \phi_t`: the next action is
+the policy's, so logged data of any behaviour need no ratios. The trace starts anew with each episode, and :math:`c_t` corrects it
+for what the policy would have done. The weight of a row, :math:`\omega_t`, one on average, is how much its own prediction counts;
+with traces a row without weight still is part of what followed on earlier ones.
+
+All four rest where :math:`\sum_t \delta_t e_t = 0`, at the solution of least-squares temporal differences. GTD descends
+:math:`|\sum_t \delta_t e_t|^2`; GTD2 and TDC descend the projected Bellman error, the same in the norm of the inverse of
+:math:`\sum_t \omega_t \phi_t \phi_t^\top`, to which w is the key. The middle term of TDC makes that exact for every correction and for
+episodes of any length. In GQ(:math:`\lambda`) of Maei and Sutton it has gone: with importance ratios on one endless
+episode its mean is :math:`\gamma \lambda \phi'_t (e \cdot w)`, and what is left is their :math:`\gamma (1 - \lambda) \phi'_t (e \cdot w)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import scipy.sparse as sp
+
+from capi.errors import Diverged, InvalidInput
+from capi.evaluators import _td
+from capi.evaluators.linear import ENTRIES_AT_ONCE, LinearValues, features_on, needs_batch
+from capi.features import Features, FittedFeatures, check_features
+from capi.randomness import as_generator
+from capi.transitions import Transitions
+from capi.types import Policy, QFunction
+from capi.validation import (
+    Floats,
+    Ints,
+    as_array,
+    as_discount,
+    as_floats,
+    as_int,
+    as_positive,
+    as_share,
+    check_choice,
+    check_rows,
+)
+
+Correction = Literal["importance", "tree-backup", "none"]
+Schedule = Literal["constant", "decreasing"] | Callable[[Ints], Any]
+
+MOST_HELD = 2**24  # entries of a table of features that stays for all passes of an evaluation: 128 MiB
+ENTRIES_IN_CACHE = 2**17  # of a block of such a table
+MOST_ROWS = 2**13  # of a block
+ROWS_LOOKED_AT = 1000  # to know how many entries a row of a sparse table has
+FAR_OFF = 1e6  # times the largest value that a policy can have: Q has diverged
+
+
+@dataclass(frozen=True)
+class _Stepwise:
+    """What the four methods share: `TD` explains the parameters."""
+
+    method: ClassVar[int]
+
+    features: Features
+    _: KW_ONLY
+    trace: float = 0.0
+    correction: Correction = "tree-backup"
+    step_size: float = 0.1
+    schedule: Schedule = "constant"
+    power: float = 0.75
+    passes: int = 20
+    average: bool = True
+
+    def __post_init__(self) -> None:
+        check_features(self.features)
+        as_share(self.trace, "trace")
+        check_choice(self.correction, "correction", ("tree-backup", "importance", "none"))
+        as_positive(self.step_size, "step_size")
+        if not callable(self.schedule):
+            check_choice(self.schedule, "schedule", ("constant", "decreasing"))
+        as_positive(self.power, "power")
+        as_int(self.passes, "passes", minimum=1)
+        check_choice(self.average, "average", (True, False))
+
+    def evaluate(
+        self,
+        policy: Policy,
+        transitions: Transitions | None,
+        *,
+        discount: float,
+        states: Floats | None = None,  # noqa: ARG002  the batch decides alone
+        previous: QFunction | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> LinearValues:
+        """Return Q of ``policy``, from the weights of ``previous`` on if it has the same features on the same batch."""
+        t, discount = needs_batch(transitions, type(self).__name__), as_discount(discount)
+        next_states = _complete_next_states(t)
+        fitted = features_on(self.features, t, previous)
+        batch = self._batch(policy, t, next_states, fitted, discount)
+        start = np.zeros((t.n_actions, fitted.n_columns))
+        if isinstance(previous, LinearValues) and previous.features is fitted:
+            start = previous.weights
+        limit = FAR_OFF * (float(np.abs(t.rewards).max()) / (1 - discount) or 1.0)
+        weights = self._learned(start, batch, limit, as_generator(0 if rng is None else rng))
+        return LinearValues(weights, fitted, (t, self.features))
+
+    def _batch(
+        self, policy: Policy, t: Transitions, next_states: Floats, fitted: FittedFeatures, discount: float
+    ) -> _Batch:
+        ahead = discount * np.where(t.terminated[:, None], 0.0, policy.probabilities(next_states, t.next_masks()))
+        weight = np.ones(len(t)) if t.weight is None else t.weight * (np.count_nonzero(t.weight) / t.weight.sum())
+        starts, lengths = self._pieces(t, weight)
+        carry = self._carry(policy, t, starts, discount)
+        rows = _td.Rows(t.actions.astype(np.uint64), t.rewards, ahead, carry, weight)
+        tables = _Tables.of(fitted, t.states, next_states)
+        return _Batch(rows, tables, starts, lengths, tables.mean_square(weight))
+
+    def _pieces(self, t: Transitions, weight: Floats) -> tuple[Ints, Ints]:
+        """Return first row and length of what is put in random order: rows that count, or episodes that have such a row."""
+        lengths = t.episode_lengths if self.trace > 0 else np.ones(len(t), dtype=np.int64)
+        starts = np.cumsum(lengths) - lengths
+        counts = np.add.reduceat(weight, starts) > 0
+        return starts[counts], lengths[counts]
+
+    def _carry(self, policy: Policy, t: Transitions, starts: Ints, discount: float) -> Floats:
+        """Return what is left of the trace when a row is reached (n,)."""
+        carry = np.full(len(t), discount * self.trace)
+        if self.trace > 0 and self.correction != "none":
+            chosen = policy.probabilities(t.states, t.allowed)[np.arange(len(t)), t.actions]
+            carry *= chosen / _propensity(t) if self.correction == "importance" else chosen
+        carry[starts] = 0.0
+        return carry
+
+    def _learned(self, start: Floats, batch: _Batch, limit: float, rng: np.random.Generator) -> Floats:
+        """Return the weights (A, p) after all passes from ``start`` on."""
+        memory = _memory(start.ravel())
+        sizes, n = self._step_sizes(batch.unit), batch.n_steps
+        width = batch.tables.width if self.trace > 0 else np.uint64(0)
+        for number in range(self.passes):
+            times = np.arange(number * n, (number + 1) * n)
+            factors, late = self._factors(times, n), self._late(times, self.passes * n)
+            for part, block in batch.blocks(rng):
+                steps, second_steps = (size * factors[part] for size in sizes)
+                reached = _td.learn(self.method, *block, steps, second_steps, late[part], limit, width, memory)
+                if part.start + reached < part.stop:
+                    raise self._diverged(number, part.start + reached, n)
+        weights = (memory.theta - memory.drift).reshape(start.shape)
+        if not np.isfinite(weights).all():
+            raise self._diverged(self.passes - 1, n - 1, n)
+        return weights
+
+    def _step_sizes(self, unit: float) -> tuple[float, float]:
+        """Return both step sizes, given the mean squared length of the features."""
+        return self.step_size / unit, 0.0
+
+    def _factors(self, times: Ints, n: int) -> Floats:
+        """Return what the step sizes are multiplied with at ``times`` (m,), in steps since the start."""
+        if not callable(self.schedule):
+            return np.ones(len(times)) if self.schedule == "constant" else (1 + times / n) ** -self.power
+        found = as_array(self.schedule(times), "schedule(t)")
+        if found.shape not in ((), times.shape):
+            raise InvalidInput(
+                f"schedule(t) must be a number, or have shape {times.shape}, one for each step; got {found.shape}."
+            )
+        factors = as_floats(np.broadcast_to(found, times.shape), "schedule(t)", ndim=1)
+        check_rows(factors >= 0, factors, "schedule(t)", "must not be negative")
+        return factors
+
+    def _late(self, times: Ints, total: int) -> Floats:
+        """Return the share of the averaged weights that comes before each of the steps ``times`` (m,)."""
+        first = total // 2 if self.average else total
+        return np.maximum(times - first, 0) / max(total - first, 1)
+
+    def _diverged(self, number: int, step: int, n: int) -> Diverged:
+        gradient = (
+            "; take GTD2 or TDC, which need not diverge off-policy"
+            if self.method == _td.TD
+            else " and second_step_size"
+        )
+        return Diverged(
+            f"{type(self).__name__} diverged in pass {number + 1} of {self.passes}, at step {step + 1} of {n}: its values are "
+            f"beyond all that the rewards allow. Lower step_size = {self.step_size:g}{gradient}; or solve with LSTDQ at once."
+        )
+
+
+@dataclass(frozen=True)
+class _Gradient(_Stepwise):
+    """What the methods with second weights share."""
+
+    step_size: float = 0.2
+    second_step_size: float = 0.05
+    passes: int = 40
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        as_positive(self.second_step_size, "second_step_size")
+
+    def _step_sizes(self, unit: float) -> tuple[float, float]:
+        return self.step_size / unit, self.second_step_size / unit
+
+
+@dataclass(frozen=True)
+class TD(_Stepwise):
+    r"""Temporal differences, TD(:math:`\lambda`) (Sutton 1988), for action values.
+
+    The cheapest of the four, and the fastest to learn. It settles if the rows are distributed as the policy visits them;
+    with other data and features that are not a table it may diverge, which raises `Diverged`.
+
+    Parameters
+    ----------
+    features : callable or transformer
+        States (n, d) -> (n, p), dense or sparse, see `capi.features`.
+    trace : float in [0, 1]
+        :math:`\lambda`: how far back a temporal difference counts within an episode. Without episode numbers every row is an
+        episode, and nothing changes.
+    correction : "tree-backup", "importance" or "none"
+        What a trace is multiplied with in each row, because the logged action need not be the policy's: its probability
+        under the policy, :math:`\pi(A_t | X_t)`, which needs no propensities; that divided by the propensity of the batch, which
+        forgets less and varies more (both Precup, Sutton and Singh 2000); or one, for the policy's own data. Without traces it does not matter.
+    step_size : float
+        In units of 1 / (mean squared length of the features on the batch), so that their scale does not matter.
+    schedule : "constant", "decreasing" or callable
+        What the step size is multiplied with at step t = 0, 1, ...: one; :math:`(1 + t / n)^{-\text{power}}`, where n steps are a
+        pass; or what a function returns for an array of step numbers (m,).
+        With traces the rows of an episode depend on each other, and steps that stay as large leave a small bias.
+    power : float
+        Of the decreasing schedule; between 1/2 and 1 the classical conditions on step sizes hold.
+    passes : int
+        How often all rows are used. Each time rows, or with traces whole episodes, come in a new random order. What is
+        left to learn shrinks with rows times passes times ``step_size``: small batches need more passes.
+    average : bool
+        Return the mean of the weights over the second half of all steps (Polyak and Ruppert) rather than the last ones.
+        With it a constant step size settles, too.
+
+    Examples
+    --------
+    >>> from capi.features import OneHot
+    >>> from capi.policies import Constant
+    >>> rows = {"states": [[0.0], [1.0]] * 500, "actions": [0, 0] * 500, "rewards": [0.0, 1.0] * 500}
+    >>> batch = Transitions(**rows, next_states=[[1.0], [1.0]] * 500, terminated=[False, False] * 500)
+    >>> TD(OneHot(2)).evaluate(Constant(0, 1), batch, discount=0.5).values(batch.states[:2]).round(2)
+    array([[1.],
+           [2.]])
+    """
+
+    method = _td.TD
+
+
+@dataclass(frozen=True)
+class GTD(_Gradient):
+    r"""Gradient temporal differences (Sutton, Szepesvari and Maei 2008): descends the norm of the expected update.
+
+    It does not diverge off-policy if the step sizes are small enough, but it is much slower than `GTD2` and `TDC`: directions
+    in which the features vary little are counted little.
+
+    Parameters
+    ----------
+    features : callable or transformer
+        States (n, d) -> (n, p), dense or sparse, see `capi.features`.
+    trace : float in [0, 1]
+        :math:`\lambda`: how far back a temporal difference counts within an episode. Without episode numbers every row is an
+        episode, and nothing changes.
+    correction : "tree-backup", "importance" or "none"
+        What a trace is multiplied with in each row, because the logged action need not be the policy's: its probability
+        under the policy, :math:`\pi(A_t | X_t)`, which needs no propensities; that divided by the propensity of the batch, which
+        forgets less and varies more (both Precup, Sutton and Singh 2000); or one, for the policy's own data. Without traces it does not matter.
+    step_size : float
+        In units of 1 / (mean squared length of the features on the batch) squared: the second weights have units, too.
+    second_step_size : float
+        Of the second weights, a share of the way to the newest value.
+    schedule : "constant", "decreasing" or callable
+        What the step sizes are multiplied with at step t = 0, 1, ...: one; :math:`(1 + t / n)^{-\text{power}}`, where n steps are a
+        pass; or what a function returns for an array of step numbers (m,).
+        With traces the rows of an episode depend on each other, and steps that stay as large leave a small bias.
+    power : float
+        Of the decreasing schedule; between 1/2 and 1 the classical conditions on step sizes hold.
+    passes : int
+        How often all rows are used. Each time rows, or with traces whole episodes, come in a new random order. What is
+        left to learn shrinks with rows times passes times ``step_size``: small batches need more passes.
+    average : bool
+        Return the mean of the weights over the second half of all steps (Polyak and Ruppert) rather than the last ones.
+        With it a constant step size settles, too.
+
+    Examples
+    --------
+    >>> from capi.features import OneHot
+    >>> from capi.policies import Constant
+    >>> rows = {"states": [[0.0], [1.0]] * 500, "actions": [0, 0] * 500, "rewards": [0.0, 1.0] * 500}
+    >>> batch = Transitions(**rows, next_states=[[1.0], [1.0]] * 500, terminated=[False, False] * 500)
+    >>> GTD(OneHot(2)).evaluate(Constant(0, 1), batch, discount=0.5).values(batch.states[:2]).round(2)
+    array([[1.],
+           [2.]])
+    """
+
+    method = _td.GTD
+
+    step_size: float = 1.0
+
+    def _step_sizes(self, unit: float) -> tuple[float, float]:
+        return self.step_size / unit**2, self.second_step_size
+
+
+@dataclass(frozen=True)
+class GTD2(_Gradient):
+    r"""The second gradient method (Sutton et al. 2009): descends the projected Bellman error.
+
+    It does not diverge off-policy if the step sizes are small enough. With traces it has the same objective as
+    GQ(:math:`\lambda`) (Maei and Sutton 2010).
+
+    Its speed goes with the square of 1 - discount. Near one, let it go on from the Q of `TD` on the same batch with the same
+    features, ``previous=``, if that has settled.
+
+    Parameters
+    ----------
+    features : callable or transformer
+        States (n, d) -> (n, p), dense or sparse, see `capi.features`.
+    trace : float in [0, 1]
+        :math:`\lambda`: how far back a temporal difference counts within an episode. Without episode numbers every row is an
+        episode, and nothing changes.
+    correction : "tree-backup", "importance" or "none"
+        What a trace is multiplied with in each row, because the logged action need not be the policy's: its probability
+        under the policy, :math:`\pi(A_t | X_t)`, which needs no propensities; that divided by the propensity of the batch, which
+        forgets less and varies more (both Precup, Sutton and Singh 2000); or one, for the policy's own data. Without traces it does not matter.
+    step_size : float
+        In units of 1 / (mean squared length of the features on the batch), so that their scale does not matter.
+    second_step_size : float
+        Of the second weights, in the same units.
+    schedule : "constant", "decreasing" or callable
+        What the step sizes are multiplied with at step t = 0, 1, ...: one; :math:`(1 + t / n)^{-\text{power}}`, where n steps are a
+        pass; or what a function returns for an array of step numbers (m,).
+        With traces the rows of an episode depend on each other, and steps that stay as large leave a small bias.
+    power : float
+        Of the decreasing schedule; between 1/2 and 1 the classical conditions on step sizes hold.
+    passes : int
+        How often all rows are used. Each time rows, or with traces whole episodes, come in a new random order. What is
+        left to learn shrinks with rows times passes times ``step_size``: small batches need more passes.
+    average : bool
+        Return the mean of the weights over the second half of all steps (Polyak and Ruppert) rather than the last ones.
+        With it a constant step size settles, too.
+
+    Examples
+    --------
+    >>> from capi.features import OneHot
+    >>> from capi.policies import Constant
+    >>> rows = {"states": [[0.0], [1.0]] * 500, "actions": [0, 0] * 500, "rewards": [0.0, 1.0] * 500}
+    >>> batch = Transitions(**rows, next_states=[[1.0], [1.0]] * 500, terminated=[False, False] * 500)
+    >>> GTD2(OneHot(2)).evaluate(Constant(0, 1), batch, discount=0.5).values(batch.states[:2]).round(2)
+    array([[1.],
+           [2.]])
+    """
+
+    method = _td.GTD2
+
+
+@dataclass(frozen=True)
+class TDC(_Gradient):
+    r"""Temporal differences with gradient correction (Sutton et al. 2009); with traces GQ(:math:`\lambda`) (Maei and Sutton 2010).
+
+    It descends the projected Bellman error as `GTD2` does, mostly with less noise: the steps of `TD`, and a correction that
+    keeps them from diverging off-policy if ``second_step_size`` is not too small beside ``step_size``.
+
+    Its speed goes with the square of 1 - discount. Near one, let it go on from the Q of `TD` on the same batch with the same
+    features, ``previous=``, if that has settled.
+
+    Parameters
+    ----------
+    features : callable or transformer
+        States (n, d) -> (n, p), dense or sparse, see `capi.features`.
+    trace : float in [0, 1]
+        :math:`\lambda`: how far back a temporal difference counts within an episode. Without episode numbers every row is an
+        episode, and nothing changes.
+    correction : "tree-backup", "importance" or "none"
+        What a trace is multiplied with in each row, because the logged action need not be the policy's: its probability
+        under the policy, :math:`\pi(A_t | X_t)`, which needs no propensities; that divided by the propensity of the batch, which
+        forgets less and varies more (both Precup, Sutton and Singh 2000); or one, for the policy's own data. Without traces it does not matter.
+    step_size : float
+        In units of 1 / (mean squared length of the features on the batch), so that their scale does not matter.
+    second_step_size : float
+        Of the second weights, in the same units.
+    schedule : "constant", "decreasing" or callable
+        What the step sizes are multiplied with at step t = 0, 1, ...: one; :math:`(1 + t / n)^{-\text{power}}`, where n steps are a
+        pass; or what a function returns for an array of step numbers (m,).
+        With traces the rows of an episode depend on each other, and steps that stay as large leave a small bias.
+    power : float
+        Of the decreasing schedule; between 1/2 and 1 the classical conditions on step sizes hold.
+    passes : int
+        How often all rows are used. Each time rows, or with traces whole episodes, come in a new random order. What is
+        left to learn shrinks with rows times passes times ``step_size``: small batches need more passes.
+    average : bool
+        Return the mean of the weights over the second half of all steps (Polyak and Ruppert) rather than the last ones.
+        With it a constant step size settles, too.
+
+    Examples
+    --------
+    >>> from capi.features import OneHot
+    >>> from capi.policies import Constant
+    >>> rows = {"states": [[0.0], [1.0]] * 500, "actions": [0, 0] * 500, "rewards": [0.0, 1.0] * 500}
+    >>> batch = Transitions(**rows, next_states=[[1.0], [1.0]] * 500, terminated=[False, False] * 500)
+    >>> TDC(OneHot(2)).evaluate(Constant(0, 1), batch, discount=0.5).values(batch.states[:2]).round(2)
+    array([[1.],
+           [2.]])
+    """
+
+    method = _td.TDC
+
+
+@dataclass(frozen=True, eq=False)
+class _Tables:
+    """The features of a batch: held for all passes if there is room, else computed block by block in each."""
+
+    fitted: FittedFeatures
+    states: Floats  # (n, d)
+    next_states: Floats  # (n, d)
+    held: tuple[_td.Table, _td.Table] | None
+    rows_at_once: int
+
+    @classmethod
+    def of(cls, fitted: FittedFeatures, states: Floats, next_states: Floats) -> _Tables:
+        """Return the features of ``states`` and ``next_states`` (n, d)."""
+        looked_at: Any = fitted(states[:ROWS_LOOKED_AT])
+        a_row = max(1, looked_at.nnz // looked_at.shape[0] if fitted.sparse else fitted.n_columns)  # entries
+        held = (_as_table(fitted(states)), _as_table(fitted(next_states))) if a_row * len(states) <= MOST_HELD else None
+        at_once = (ENTRIES_AT_ONCE if held is None else ENTRIES_IN_CACHE) // a_row
+        return cls(fitted, states, next_states, held, min(max(at_once, 64), MOST_ROWS))
+
+    @property
+    def width(self) -> np.uint64:
+        """How many entries of a row stand together: all of a dense one."""
+        return np.uint64(1 if self.fitted.sparse else self.fitted.n_columns)
+
+    def of_rows(self, rows: Ints) -> tuple[_td.Table, _td.Table]:
+        """Return the features of the states and of the next states of some rows."""
+        if self.held is not None:
+            return _chosen(self.held[0], rows), _chosen(self.held[1], rows)
+        now, following = (self.fitted.of_rows(x, rows) for x in (self.states, self.next_states))
+        return _as_table(now), _as_table(following)
+
+    def mean_square(self, weight: Floats) -> float:
+        """Return the mean squared length of the features of the states, by ``weight`` (n,); one if all are zero."""
+        squares = np.empty(len(weight))
+        if self.held is not None:
+            _td.squared_lengths(self.held[0].data, self.held[0].starts, squares)
+        else:
+            for rows in _blocks(np.arange(len(weight)), self.rows_at_once):
+                table = _as_table(self.fitted.of_rows(self.states, rows))
+                _td.squared_lengths(table.data, table.starts, squares[rows[0] : rows[-1] + 1])
+        return float(weight @ squares) / float(weight.sum()) or 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class _Batch:
+    """The batch as the kernel takes it."""
+
+    rows: _td.Rows  # of all rows
+    tables: _Tables
+    starts: Ints  # (m,) first rows of the pieces whose order is random
+    lengths: Ints  # (m,)
+    unit: float  # mean squared length of the features
+
+    @property
+    def n_steps(self) -> int:
+        """Steps of a pass."""
+        return int(self.lengths.sum())
+
+    def blocks(self, rng: np.random.Generator) -> Iterator[tuple[slice, tuple[_td.Table, _td.Table, _td.Rows]]]:
+        """Yield the steps of a pass, some at a time, and their rows side by side: jumping about is slow."""
+        start = 0
+        for chosen in _blocks(self._order(rng), self.tables.rows_at_once):
+            rows = _td.Rows._make(column.take(chosen, axis=0) for column in self.rows)
+            yield slice(start, start + len(chosen)), (*self.tables.of_rows(chosen), rows)
+            start += len(chosen)
+
+    def _order(self, rng: np.random.Generator) -> Ints:
+        """Return the rows with the pieces in random order; within a piece time goes on."""
+        chosen = rng.permutation(len(self.starts))
+        lengths = self.lengths[chosen]
+        first = np.cumsum(lengths) - lengths  # where each piece comes to stand
+        return np.repeat(self.starts[chosen] - first, lengths) + np.arange(self.n_steps)
+
+
+def _blocks(order: Ints, size: int) -> Iterator[Ints]:
+    for start in range(0, len(order), size):
+        yield order[start : start + size]
+
+
+def _memory(weights: Floats) -> _td.Memory:
+    """Return what the kernel writes to, with ``weights`` (A p,) as the start."""
+    size = len(weights)
+    return _td.Memory(
+        theta=weights.copy(),
+        drift=np.zeros(size),
+        second=np.zeros(size),
+        factor=np.ones(1),
+        trace=np.zeros(size),
+        listed=np.zeros(size, dtype=bool),
+        active=np.zeros(size, dtype=np.uint64),
+        n_active=np.zeros(1, dtype=np.uint64),
+    )
+
+
+def _as_table(table: Any) -> _td.Table:
+    """Return features (n, p) as the kernel takes them; none of the arrays is the feature's own."""
+    if sp.issparse(table):
+        if not table.has_canonical_format:
+            table = table.copy()
+            table.sum_duplicates()
+        return _td.Table(table.data.copy(), table.indices.astype(np.uint64), table.indptr.astype(np.uint64))
+    n, p = table.shape
+    starts = np.arange(n + 1, dtype=np.uint64) * np.uint64(p)
+    return _td.Table(table.flatten(), np.zeros(0, dtype=np.uint64), starts)
+
+
+def _chosen(table: _td.Table, rows: Ints) -> _td.Table:
+    """Return the features of some rows, side by side."""
+    size = int((table.starts[rows + 1] - table.starts[rows]).sum())
+    columns = np.empty(size if len(table.columns) else 0, dtype=np.uint64)
+    found = _td.Table(np.empty(size), columns, np.zeros(len(rows) + 1, dtype=np.uint64))
+    _td.gather(*table, rows, *found)
+    return found
+
+
+def _complete_next_states(t: Transitions) -> Floats:
+    """Return the next states, with the state itself where nothing follows and they are missing; refuse others with NaN."""
+    for name, states, counts in (("states", t.states, True), ("next_states", t.next_states, ~t.terminated)):
+        missing = np.isnan(states).any(axis=1) & counts
+        check_rows(
+            ~missing, states, name, "must have no missing values", " Fill them in, or use FittedQ, which takes them."
+        )
+    unknown = np.isnan(t.next_states).any(axis=1, keepdims=True)
+    return np.where(unknown, t.states, t.next_states) if unknown.any() else t.next_states
+
+
+def _propensity(t: Transitions) -> Floats:
+    if t.propensity is None:
+        raise InvalidInput(
+            'correction="importance" needs the probability of each logged action: give the batch its propensity, or take '
+            'correction="tree-backup", which needs none.'
+        )
+    return t.propensity
