@@ -17,6 +17,7 @@ from capi.errors import InvalidInput
 from capi.rows import chosen_entries, row_max, row_sum
 from capi.validation import (
     ROW_SUM_TOLERANCE,
+    Bools,
     Floats,
     Ints,
     as_allowed,
@@ -84,6 +85,19 @@ def regrets(q_values: ArrayLike, allowed: ArrayLike | None = None) -> Floats:
         i = int(np.argmax(infinite)) // q.shape[1]
         raise InvalidInput(f"q_values must not differ by more than float64 can hold; row {i} is {q[i]}.")
     return gaps if mask is None else np.where(mask, gaps, np.inf)
+
+
+def filled_regrets(lost: Floats, allowed: Bools | None) -> Floats:
+    """Return regrets (n, A) whose infinite entries, the actions that are not allowed, are the mean of those that are.
+
+    A policy that prefers such an action falls back to another there, so it is neither free nor forbidden. Sums of these
+    rank the actions for many states at once.
+    """
+    if allowed is None:
+        return lost
+    known = np.where(allowed, lost, 0.0)
+    mean = known.sum(axis=1) / allowed.sum(axis=1)
+    return np.where(allowed, lost, mean[:, None])
 
 
 def greedy(q_values: ArrayLike, allowed: ArrayLike | None = None) -> Ints:

@@ -127,7 +127,7 @@ def test_a_cut_without_loss_has_exactly_none():
     x = np.arange(500.0)
     gaps = rng.random(500)
     loss = np.where(x < 200, [np.zeros(500), gaps], [gaps, np.zeros(500)])
-    assert _best_cut(x, loss, 0, 0.0).loss == 0.0
+    assert _best_cut(x, loss, 0, 0.0, 0).loss == 0.0
 
 
 def test_the_cut_lies_between_neighbours_even_where_no_middle_exists():
@@ -180,7 +180,12 @@ def test_rules_speak():
         (lambda: Thresholds(feature=3).improve(X, np.zeros((4, 2))), "feature must lie in 0..0; got 3"),
         (lambda: Thresholds(feature="x"), "feature must be an integer"),
         (lambda: Thresholds().improve(X, np.array([[1e308, 0.0]] * 4)), "finite sum"),
-        (lambda: Thresholds().improve(X, np.zeros((4, 2)), allowed=[[True, False]] * 4), "cannot honour masks"),
+        (lambda: Thresholds(monotone={0: 2}), "columns to 1 or -1"),
+        (lambda: Thresholds(monotone={3: 1}).improve(X, np.zeros((4, 2))), "column 3; states have 1"),
+        (
+            lambda: Thresholds(monotone={0: 1}).improve(X, np.zeros((4, 2)), allowed=[[True, False]] * 4),
+            "cannot be promised with masks",
+        ),
         (lambda: Thresholds().improve(X, np.zeros((4, 2))).act(np.zeros((1, 2))), "must have 1 columns"),
         (lambda: Thresholds().improve(X, np.full((4, 2), np.nan)), "q_values must be finite"),
     ],
@@ -188,3 +193,35 @@ def test_rules_speak():
 def test_bad_input_is_named(call, words):
     with pytest.raises(InvalidInput, match=words):
         call()
+
+
+@pytest.mark.parametrize("direction", [1, -1])
+@given(seed=st.integers(0, 10_000))
+@settings(max_examples=40, deadline=None)
+def test_monotone_is_the_best_of_all_monotone_ones(direction, seed):
+    rng = np.random.default_rng(seed)
+    states, q = rng.integers(0, 5, size=(12, 2)).astype(float), rng.normal(size=(12, 3))
+    policy = Thresholds(monotone={0: direction}).improve(states, q)
+    least = np.inf
+    for j in (0, 1):
+        for cut in (-np.inf, *np.unique(states[:, j])):
+            for low in range(3):
+                for high in range(3):
+                    if j == 1 or (high - low) * direction >= 0:
+                        actions = np.where(states[:, j] <= cut, low, high)
+                        least = min(least, naive.policy_loss(q, actions, np.ones(12)))
+    assert naive.policy_loss(q, policy.act(states), np.ones(12)) == pytest.approx(least)
+    if policy.feature == 0:
+        assert (policy.high - policy.low) * direction >= 0
+
+
+def test_masks_are_kept_and_the_next_best_action_is_played():
+    states = np.arange(4.0)[:, None]
+    q = np.array([[9.0, 5.0, 0.0], [9.0, 5.0, 0.0], [0.0, 5.0, 9.0], [0.0, 5.0, 9.0]])
+    allowed = np.ones((4, 3), dtype=bool)
+    allowed[1, 0] = False
+    policy = Thresholds().improve(states, q, allowed=allowed)
+    np.testing.assert_array_equal(policy.act(states, allowed), [0, 1, 2, 2])
+    assert policy.rules() == "if x0 <= 1.5: 0, else 1, else 2\nelse: 2, else 1, else 0"
+    with pytest.raises(InvalidInput, match="learned with masks"):
+        policy.act(states)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from capi.policy_spaces.constrained import Constrained
 from capi.policy_spaces.partition import Partition
 from capi.policy_spaces.thresholds import Thresholds
 from capi.policy_spaces.unrestricted import Unrestricted
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from capi.policy_spaces.neighbors import Neighbors
     from capi.policy_spaces.trees import Trees
 
-__all__ = ["Forests", "LocalAverages", "Neighbors", "Partition", "Thresholds", "Trees", "Unrestricted"]
+__all__ = ["Constrained", "Forests", "LocalAverages", "Neighbors", "Partition", "Thresholds", "Trees", "Unrestricted"]
 
 _LAZY = {"Forests": "forests", "LocalAverages": "local_averages", "Neighbors": "neighbors", "Trees": "trees"}
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from capi.cuts import readable_cut
 from capi.errors import InvalidInput
-from capi.loss import regrets, weighted
-from capi.policies import Deterministic, permitted
+from capi.loss import filled_regrets, regrets, weighted
+from capi.policies import Deterministic, check_masks_given, first_allowed
 from capi.rows import row_max
 from capi.types import Policy, QFunction
 from capi.validation import Bools, Floats, Ints, as_allowed, as_int, as_q_values, as_states, check_rows
@@ -21,7 +22,10 @@ TIE = 1e-12  # losses that differ by less than this share of the total gap are e
 
 @dataclass(frozen=True, eq=False)
 class ThresholdPolicy(Deterministic):
-    """``low`` where the feature is at most ``cut``, ``high`` where it is above; a constant has cut = inf."""
+    """``low`` where the feature is at most ``cut``, ``high`` where it is above; a constant has cut = inf.
+
+    With masks a side plays the first action of its ranking that the state allows.
+    """
 
     feature: int
     cut: float
@@ -29,20 +33,34 @@ class ThresholdPolicy(Deterministic):
     high: int
     n_actions: int
     n_features: int
+    ranking: Ints = field(repr=False)  # (2, A) the actions of the low and of the high side, from best to worst
+    masked: bool = False
 
     def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
-        """Return the action of each state's side, or the lowest allowed one where it is not allowed (n,)."""
+        """Return the best action of each state's side that is allowed (n,)."""
+        check_masks_given(self.masked, allowed)
         column = as_states(states, n_features=self.n_features)[:, self.feature]
         _check_no_missing(column, self.feature)
-        return permitted(np.where(column <= self.cut, self.low, self.high), allowed, self.n_actions)
+        return first_allowed(self.ranking[np.where(column <= self.cut, 0, 1)], allowed)
 
     def rules(self) -> str:
         """Return the policy as text, in the words of the table if it has them."""
         features = self.schema.feature_names if self.schema else tuple(f"x{j}" for j in range(self.n_features))
         labels = self.schema.action_labels if self.schema else tuple(range(self.n_actions))
+        sides = [[labels[a] for a in (ranking if self.masked else ranking[:1])] for ranking in self.ranking]
+        low, high = (", else ".join(map(str, side)) for side in sides)
         if self.cut == np.inf:
-            return f"always {labels[self.low]}"
-        return f"if {features[self.feature]} <= {self.cut!r}: {labels[self.low]}\nelse: {labels[self.high]}"
+            return f"always {low}"
+        return f"if {features[self.feature]} <= {self.cut!r}: {low}\nelse: {high}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the cut and the actions of both sides, in the words of the table."""
+        features = self.schema.feature_names if self.schema else tuple(f"x{j}" for j in range(self.n_features))
+        labels = self.schema.action_labels if self.schema else tuple(range(self.n_actions))
+        if self.cut == np.inf:
+            return {"action": labels[self.low]}
+        sides = {"then": {"action": labels[self.low]}, "else": {"action": labels[self.high]}}
+        return {"feature": features[self.feature], "at_most": self.cut, **sides}
 
 
 class _Cut(NamedTuple):
@@ -64,10 +82,15 @@ class Thresholds:
     1e-12 of the total gap are ties. Among ties constant policies come first (lowest action), then the
     lowest feature, the lowest cut, and the lowest action on the low side.
 
+    With masks an action counts, where it is not allowed, as the mean of those that are, and each side keeps a ranking: it plays the
+    first action of it that a state allows. That is a good policy, not always the best.
+
     Parameters
     ----------
     feature : int, optional
         The column to cut. By default the best one.
+    monotone : mapping from columns to 1 or -1, optional
+        Columns as which rise the action's number never falls (1) or never rises (-1). Not together with masks.
 
     Examples
     --------
@@ -79,10 +102,12 @@ class Thresholds:
     """
 
     feature: int | None = None
+    monotone: Mapping[int, int] | None = None
 
     def __post_init__(self) -> None:
         if self.feature is not None:
             as_int(self.feature, "feature", minimum=0)
+        check_monotone(self.monotone)
 
     def improve(
         self,
@@ -99,12 +124,9 @@ class Thresholds:
         x = as_states(states)
         values = as_q_values(q_values, n_rows=len(x))
         mask = as_allowed(allowed, "allowed", values.shape)
-        if mask is not None and not mask.all():
-            raise InvalidInput(
-                "Thresholds cannot honour masks of allowed actions: one action a side may not suit every state. "
-                "Use Partition or Unrestricted, or leave allowed out."
-            )
-        loss = weighted(regrets(values), weights)  # (n, A)
+        mask = None if mask is None or mask.all() else mask
+        check_monotone(self.monotone, x.shape[1], masked=mask is not None)
+        loss = weighted(filled_regrets(regrets(values, mask), mask), weights)  # (n, A)
         with np.errstate(over="ignore"):
             total = row_max(loss).sum()
         if not np.isfinite(total):
@@ -116,7 +138,9 @@ class Thresholds:
 
         by_action = np.ascontiguousarray(loss.T)  # (A, n)
         sums = by_action.sum(axis=1)  # what each constant policy loses (A,)
-        cuts = [cut for j in features if (cut := _best_cut(x[:, j], by_action, j, tie)) is not None]
+        directions = self.monotone or {}
+        found = (_best_cut(x[:, j], by_action, j, tie, directions.get(j, 0)) for j in features)
+        cuts = [cut for cut in found if cut is not None]
         least = min([sums.min(), *(cut.loss for cut in cuts)])
         constants = np.flatnonzero(sums <= least + tie)
         if constants.size:
@@ -124,7 +148,12 @@ class Thresholds:
             best = _Cut(float(sums[a]), features[0], np.inf, a, a)
         else:
             best = next(cut for cut in cuts if cut.loss <= least + tie)
-        return ThresholdPolicy(best.feature, best.cut, best.low, best.high, values.shape[1], x.shape[1])
+        low = x[:, best.feature] <= best.cut
+        ranking = np.stack(
+            [_ranked(loss[side].sum(axis=0), first) for side, first in ((low, best.low), (~low, best.high))]
+        )
+        shape = values.shape[1], x.shape[1]
+        return ThresholdPolicy(best.feature, best.cut, best.low, best.high, *shape, ranking, mask is not None)
 
     def _checked_feature(self, n_features: int) -> int:
         if self.feature is None or self.feature >= n_features:
@@ -134,8 +163,32 @@ class Thresholds:
         return self.feature
 
 
-def _best_cut(column: Floats, loss: Floats, feature: int, tie: float) -> _Cut | None:
-    """Return the best cut between two distinct values of ``column`` (n,), None if all are equal; ``loss`` is (A, n)."""
+def check_monotone(monotone: Any, n_features: int | None = None, *, masked: bool = False) -> None:
+    """Refuse directions that are none, of columns that are not there, or with masks, which could break the order."""
+    if monotone is None:
+        return
+    if not isinstance(monotone, Mapping) or not set(monotone.values()) <= {1, -1}:
+        raise InvalidInput(f"monotone must map columns to 1 or -1, such as {{0: 1}}; got {monotone!r}.")
+    for j in monotone:
+        if as_int(j, "a column of monotone", minimum=0) >= (n_features or j + 1):
+            raise InvalidInput(f"monotone names column {j}; states have {n_features}.")
+    if masked and monotone:
+        raise InvalidInput(
+            "monotone cannot be promised with masks: where an action is not allowed another takes its place."
+        )
+
+
+def _ranked(sums: Floats, first: int) -> Ints:
+    """Return the actions from best to worst, ``first`` before all (A,)."""
+    order = np.argsort(sums, kind="stable")
+    return np.concatenate([[first], order[order != first]])
+
+
+def _best_cut(column: Floats, loss: Floats, feature: int, tie: float, direction: int) -> _Cut | None:
+    """Return the best cut between two distinct values of ``column`` (n,), None if all are equal; ``loss`` is (A, n).
+
+    ``direction`` 1 (-1) wants an action on the high side that is not lower (higher) than that on the low side.
+    """
     order = np.argsort(column)
     x = column[order]
     places = np.flatnonzero(x[:-1] < x[1:])  # a cut after row i of the sorted column
@@ -147,10 +200,19 @@ def _best_cut(column: Floats, loss: Floats, feature: int, tie: float) -> _Cut | 
         low[a] = np.cumsum(ordered)[places]
         # The high side is summed from its own end: total minus prefix would turn exact zeros into rounding.
         high[a] = np.cumsum(ordered[::-1])[::-1][places + 1]
-    losses = low.min(axis=0) + high.min(axis=0)  # (m,)
+    if direction:
+        step = slice(None, None, direction)
+        losses = (np.minimum.accumulate(low[step], axis=0) + high[step]).min(
+            axis=0
+        )  # the best partner of each high side
+    else:
+        losses = low.min(axis=0) + high.min(axis=0)  # (m,)
     least = losses.min()
     i = int(np.argmax(losses <= least + tie))
     pairs = low[:, i, None] + high[None, :, i]  # (A, A)
+    if direction:
+        numbers = np.arange(len(loss))
+        pairs[(numbers[None, :] - numbers[:, None]) * direction < 0] = np.inf
     below, above = np.unravel_index(int(np.argmax(pairs <= least + tie)), pairs.shape)
     cut = readable_cut(float(x[places[i]]), float(x[places[i] + 1]))
     return _Cut(float(least), feature, cut, int(below), int(above))

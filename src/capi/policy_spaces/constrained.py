@@ -1,0 +1,377 @@
+"""Any policy space, restricted by rules that no policy may break."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from capi.errors import InvalidInput
+from capi.loss import gap_weighted_loss, weighted_mean
+from capi.policies import Deterministic
+from capi.rules import (
+    Budget,
+    Cap,
+    Costs,
+    Forbidden,
+    Monotone,
+    Never,
+    Only,
+    Rule,
+    check_feasible,
+    cost_table,
+    feature_number,
+    forbidden_by,
+)
+from capi.schema import Schema
+from capi.types import Policy, PolicySpace, QFunction
+from capi.validation import (
+    Bools,
+    Floats,
+    Ints,
+    as_allowed,
+    as_q_values,
+    as_states,
+    as_weights,
+    check_rows,
+)
+
+SEARCH_STEPS = 30  # bisections of a multiplier
+MOST_DOUBLINGS = 60
+ROUNDS = 5  # over several budgets, which move each other
+TOLERANCE = 1e-9  # of a mean cost, relative to the largest cost
+
+
+@dataclass(frozen=True, eq=False)
+class _Limit:
+    """A cap or a budget: the mean of ``costs`` (A,) over decisions is at most ``at_most``."""
+
+    rule: Budget | Cap
+    costs: Floats
+    at_most: float
+
+    def mean(self, actions: Ints, weights: Floats | None) -> float:
+        """Return the mean cost of decisions (n,)."""
+        return float(weighted_mean(self.costs[actions], weights))
+
+    def holds(self, actions: Ints, weights: Floats | None) -> bool:
+        """Whether decisions keep to it."""
+        return self.mean(actions, weights) <= self.at_most + TOLERANCE * max(self.costs.max(), 1.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _Compiled:
+    """The rules with features and actions as numbers."""
+
+    forbidden: tuple[Forbidden, ...]
+    monotone: dict[int, int]
+    costs: Floats  # (A,) subtracted from values
+    limits: tuple[_Limit, ...]
+
+    @classmethod
+    def of(cls, rules: Sequence[Rule], schema: Schema) -> _Compiled:
+        """Return the rules as numbers, if they can be kept together."""
+        forbidden = tuple(forbidden_by(rule, schema) for rule in rules if isinstance(rule, Never | Only))
+        check_feasible(forbidden, len(schema.action_labels))
+        costs = [cost_table(rule, schema) for rule in rules if isinstance(rule, Costs)]
+        limits = [_Limit(r, cost_table(r, schema), float(r.at_most)) for r in rules if isinstance(r, Budget | Cap)]
+        return cls(
+            forbidden, _directions(rules, schema), sum(costs, np.zeros(len(schema.action_labels))), tuple(limits)
+        )
+
+    def mask(self, states: Floats, allowed: Bools | None) -> Bools | None:
+        """Return what the rules and ``allowed`` leave in each state (n, A); None is everything."""
+        if not self.forbidden:
+            return allowed
+        mask = np.ones((len(states), len(self.costs)), dtype=bool) if allowed is None else allowed.copy()
+        for f in self.forbidden:
+            inside = f.box.contains(states, f.rule.if_missing)
+            mask[np.ix_(inside, np.array(f.actions, dtype=np.int64))] = False
+        if not mask.any(axis=1).all():
+            i = int(np.argmin(mask.any(axis=1)))
+            fired = [f for f in self.forbidden if f.box.contains(states[i : i + 1], f.rule.if_missing)[0]]
+            names = " and ".join(repr(str(f.rule)) for f in fired)
+            if allowed is not None:
+                names += f" and allowed[{i}]"
+            check_rows(mask.any(axis=1), states, "states", f"must be left with an action; {names} leave none")
+        return mask
+
+
+@dataclass(frozen=True, eq=False)
+class _Shifted:
+    """Another Q, with a price on each action."""
+
+    q: QFunction
+    prices: Floats  # (A,)
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions, A."""
+        return self.q.n_actions
+
+    def values(self, states: Floats) -> Floats:
+        """Return Q(x, a) less the prices (n, A)."""
+        return self.q.values(states) - self.prices
+
+
+@dataclass(frozen=True, eq=False)
+class ConstrainedPolicy(Deterministic):
+    """A policy of another space that keeps the rules; see `Constrained`."""
+
+    policy: Policy
+    kept_rules: tuple[Rule, ...]
+    compiled: _Compiled = field(repr=False)
+    multipliers: Floats = field(repr=False)  # the price of a unit of each cap and budget, in order
+    n_features: int = field(repr=False)
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions, A."""
+        return self.policy.n_actions
+
+    def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
+        """Return the best action of those that the rules (and ``allowed``) leave (n,)."""
+        x = as_states(states, n_features=self.n_features)
+        mask = self.compiled.mask(x, as_allowed(allowed, "allowed", (len(x), self.n_actions)))
+        return self.policy.act(x, mask)
+
+    def report(
+        self, states: ArrayLike, allowed: ArrayLike | None = None, weights: ArrayLike | None = None
+    ) -> list[dict[str, Any]]:
+        """Return, for each cap and budget, the mean cost on other ``states`` (n, d), its limit and whether it holds there.
+
+        On the sample that the policy was learned from all hold; on held-out episodes they may not.
+        """
+        x = as_states(states, n_features=self.n_features)
+        actions, w = (
+            self.act(x, as_allowed(allowed, "allowed", (len(x), self.n_actions))),
+            as_weights(weights, "weights", len(x)),
+        )
+        return [
+            {
+                "rule": str(limit.rule),
+                "mean": limit.mean(actions, w),
+                "at_most": limit.at_most,
+                "holds": limit.holds(actions, w),
+            }
+            for limit in self.compiled.limits
+        ]
+
+    def rules(self) -> str:
+        """Return the policy as text, if its space can print it, and the rules that it keeps."""
+        inner = _worded(self.policy, self.schema)
+        text = inner.rules() if hasattr(inner, "rules") else f"{type(inner).__name__}"
+        return "\n".join([text, "keeping to:", *(f"  {rule}" for rule in self.kept_rules)])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the policy and its rules as a dictionary."""
+        inner = _worded(self.policy, self.schema)
+        shown = inner.to_dict() if hasattr(inner, "to_dict") else {"kind": type(inner).__name__}
+        return {"policy": shown, "rules": [str(rule) for rule in self.kept_rules]}
+
+
+@dataclass(frozen=True, eq=False)
+class Constrained:
+    """The policies of another space that keep rules.
+
+    Pointwise rules (`Never`, `Only`) become masks of allowed actions, in learning and whenever the policy acts: they hold in every
+    state, seen or not. Caps and budgets get a price a unit, which rises until the policy keeps to them on the sample; among
+    the policies that the search meets, the one that loses the least is taken. `report` measures them on other states.
+    Monotone rules are kept by the space itself, if it can (Thresholds, Trees, OptimalTrees, Linear).
+
+    Parameters
+    ----------
+    space : PolicySpace
+    rules : sequence of rules
+        See `capi.rules`.
+    schema : Schema, optional
+        The words of the table, ``batch.schema``. By default features are x0, x1, ... and actions 0, 1, ...
+
+    Examples
+    --------
+    >>> from capi.policy_spaces import Thresholds
+    >>> from capi.rules import Cap, Never
+    >>> states = np.arange(10.0)[:, None]
+    >>> values = np.stack([np.zeros(10), states[:, 0] - 2.5], axis=1)
+    >>> space = Constrained(Thresholds(), [Never(1, when="x0 >= 8"), Cap(1, 0.3)])
+    >>> policy = space.improve(states, values)
+    >>> policy.act(states)
+    array([0, 0, 0, 0, 0, 1, 1, 1, 0, 0])
+    """
+
+    space: PolicySpace
+    rules: Sequence[Rule]
+    schema: Schema | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.space, type) or not isinstance(self.space, PolicySpace):
+            raise InvalidInput(f"space must be a policy space, with the method improve; got {self.space!r}.")
+        for rule in self.rules:
+            if not isinstance(rule, Rule):
+                raise InvalidInput(f"rules must be Never, Only, Monotone, Cap, Costs or Budget; got {rule!r}.")
+        if any(isinstance(rule, Monotone) for rule in self.rules):
+            self._check_monotone()
+        if self.schema is not None:
+            _Compiled.of(self.rules, self.schema)
+
+    def improve(
+        self,
+        states: ArrayLike,
+        q_values: ArrayLike,
+        *,
+        q: QFunction | None = None,
+        previous: Policy | None = None,
+        allowed: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> ConstrainedPolicy:
+        """Return the policy with the least gap-weighted loss on the sample that keeps the rules."""
+        x = as_states(states)
+        values = as_q_values(q_values, n_rows=len(x))
+        schema = Schema.of(x.shape[1], values.shape[1]) if self.schema is None else self.schema
+        if (len(schema.feature_names), len(schema.action_labels)) != (x.shape[1], values.shape[1]):
+            raise InvalidInput(
+                f"schema must be that of the data: it has {len(schema.feature_names)} features and {len(schema.action_labels)} "
+                f"actions, the data {x.shape[1]} and {values.shape[1]}."
+            )
+        compiled = _Compiled.of(self.rules, schema)
+        mask = compiled.mask(x, as_allowed(allowed, "allowed", values.shape))
+        space = replace(self.space, monotone=compiled.monotone) if compiled.monotone else self.space  # type: ignore[type-var]
+        before = previous.policy if isinstance(previous, ConstrainedPolicy) else previous
+        w = as_weights(weights, "weights", len(x))
+        seed = np.random.default_rng(0) if rng is None else rng
+        state = seed.bit_generator.state
+
+        def best(prices: Floats) -> Policy:
+            seed.bit_generator.state = state  # the same draws whatever the prices
+            priced = None if q is None else _Shifted(q, prices) if prices.any() else q
+            return space.improve(x, values - prices, q=priced, previous=before, allowed=mask, weights=w, rng=seed)
+
+        search = _Search(compiled, best, x, values - compiled.costs, mask, w)
+        start = previous.multipliers if isinstance(previous, ConstrainedPolicy) else None
+        policy, multipliers = search.run(start)
+        return ConstrainedPolicy(policy, tuple(self.rules), compiled, multipliers, x.shape[1])
+
+    def _check_monotone(self) -> None:
+        if "monotone" not in {f.name for f in fields(self.space)}:  # type: ignore[arg-type]
+            raise InvalidInput(
+                f"{type(self.space).__name__} cannot promise to be monotone. Use Thresholds, Trees, OptimalTrees or Linear."
+            )
+        if any(isinstance(rule, Never | Only) for rule in self.rules):
+            raise InvalidInput(
+                "monotone rules and pointwise rules cannot be promised together: where an action is forbidden another one takes its "
+                "place, which may break the order. Say one of the two."
+            )
+
+
+class _Search:
+    """The prices at which the best policy keeps to all caps and budgets."""
+
+    def __init__(
+        self, compiled: _Compiled, best: Any, states: Floats, values: Floats, mask: Bools | None, weights: Floats | None
+    ) -> None:
+        self.compiled, self.best = compiled, best
+        self.states, self.values, self.mask, self.weights = states, values, mask, weights
+        self.limits = compiled.limits
+        self.found: tuple[float, Policy, Floats] | None = None  # the least loss of those that keep to everything
+
+    def run(self, start: Floats | None) -> tuple[Policy, Floats]:
+        """Return the policy that loses least of those that keep to all limits, and the prices at which it was found."""
+        multipliers = np.zeros(len(self.limits))
+        policy, actions = self._at(multipliers)
+        if self._kept(actions):
+            return policy, multipliers
+        self._check_reachable()
+        if start is not None and len(start) == len(self.limits) and start.any():
+            self._at(start)
+        for _ in range(ROUNDS):
+            for j in range(len(self.limits)):
+                multipliers[j] = self._price_of(j, multipliers)
+            if self._kept(self._at(multipliers)[1]):
+                break
+        if self.found is None:
+            rules = " and ".join(repr(str(limit.rule)) for limit in self.limits)
+            raise InvalidInput(
+                f"no policy of the space was found that keeps to {rules}. Raise a limit, or use a richer space."
+            )
+        return self.found[1], self.found[2]
+
+    def _price_of(self, j: int, multipliers: Floats) -> float:
+        """Return the least price of limit ``j``, the others being fixed, at which it is kept."""
+
+        def kept(price: float) -> bool:
+            trial = multipliers.copy()
+            trial[j] = price
+            return self.limits[j].holds(self._at(trial)[1], self.weights)
+
+        if kept(0.0):
+            return 0.0
+        gaps = self.values.max(axis=1) - self.values.min(axis=1)
+        high = max(float(gaps.mean()), np.finfo(float).tiny) / max(float(self.limits[j].costs.max()), 1e-300)
+        for _ in range(MOST_DOUBLINGS):
+            if kept(high):
+                break
+            high *= 2
+        else:
+            return high
+        low = 0.0
+        for _ in range(SEARCH_STEPS):
+            middle = (low + high) / 2
+            low, high = (low, middle) if kept(middle) else (middle, high)
+        return high
+
+    def _at(self, multipliers: Floats) -> tuple[Policy, Ints]:
+        """Return the best policy at these prices and its decisions, and remember it if it is the best that keeps to all."""
+        prices = self.compiled.costs + sum(
+            (m * limit.costs for m, limit in zip(multipliers, self.limits, strict=True)), 0.0
+        )
+        policy = self.best(prices)
+        actions = policy.act(self.states, self.mask)
+        if self._kept(actions):
+            loss = gap_weighted_loss(self.values, actions, self.weights, self.mask)
+            if self.found is None or loss < self.found[0]:
+                self.found = loss, policy, multipliers.copy()
+        return policy, actions
+
+    def _kept(self, actions: Ints) -> bool:
+        return all(limit.holds(actions, self.weights) for limit in self.limits)
+
+    def _check_reachable(self) -> None:
+        """Refuse limits below what the cheapest allowed decisions cost, naming the rules that make them so."""
+        for limit in self.limits:
+            costs = np.broadcast_to(limit.costs, self.values.shape)
+            allowed = costs if self.mask is None else np.where(self.mask, costs, np.inf)
+            cheapest = float(weighted_mean(allowed.min(axis=1), self.weights))
+            if cheapest > limit.at_most + TOLERANCE * max(limit.costs.max(), 1.0):
+                against = next((f.rule for f in self.compiled.forbidden if self._binds(f, limit)), None)
+                pair = f"{str(limit.rule)!r}" + ("" if against is None else f" and {str(against)!r}")
+                raise InvalidInput(
+                    f"{pair} cannot be kept on the sample: even the cheapest allowed decisions cost {cheapest:.4g} in the mean."
+                )
+
+    def _binds(self, forbidden: Forbidden, limit: _Limit) -> bool:
+        """Whether a rule forbids the cheapest action somewhere in the sample."""
+        cheapest = int(limit.costs.argmin())
+        inside = forbidden.box.contains(self.states, forbidden.rule.if_missing)
+        return cheapest in forbidden.actions and bool(inside.any())
+
+
+def _directions(rules: Sequence[Rule], schema: Schema) -> dict[int, int]:
+    """Return the direction of each feature with a monotone rule: 1 or -1."""
+    directions: dict[int, int] = {}
+    for rule in rules:
+        if isinstance(rule, Monotone):
+            j, direction = feature_number(rule.feature, schema), 1 if rule.increasing else -1
+            if directions.setdefault(j, direction) != direction:
+                name = schema.feature_names[j]
+                raise InvalidInput(
+                    f"'{Monotone(name)}' and '{Monotone(name, increasing=False)}' conflict. Drop one of them."
+                )
+    return directions
+
+
+def _worded(policy: Any, schema: Schema | None) -> Any:
+    return replace(policy, schema=schema) if isinstance(policy, Deterministic) and schema is not None else policy
