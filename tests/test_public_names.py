@@ -11,7 +11,7 @@ import capi
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ["capi", "capi.evaluators", "capi.policy_spaces", "capi.baselines", "capi.domains", "capi.trees", "capi.features"]
-MODULES = ["capi.loss", "capi.policies", "capi.types", "capi.testing", "capi.errors", "capi.kernels"]
+MODULES = ["capi.loss", "capi.policies", "capi.types", "capi.testing", "capi.errors", "capi.kernels", "capi.rules"]
 
 
 def public_names():
