@@ -78,14 +78,13 @@ def settings(domain, box):
         "BellmanResidual, plain": BellmanResidual(basis, auxiliary=None),
         "LassoTD": LassoTD(basis),
         "TD": TD(basis),
-        "TD, trace 0.9": TD(basis, trace=0.9),
         "GTD": GTD(basis),
         "GTD2": GTD2(basis),
         "TDC": TDC(basis),
         "FittedQ, trees": FittedQ(sweeps=sweeps, n_jobs=-1),
         "FittedQ, boosting": FittedQ(regressor=HistGradientBoostingRegressor(), sweeps=30),
         "FittedQ, neural net": FittedQ(
-            regressor=make_pipeline(scaled, MLPRegressor((64, 64), early_stopping=True)), sweeps=30
+            regressor=make_pipeline(scaled, MLPRegressor(hidden_layer_sizes=(64, 64), early_stopping=True)), sweeps=30
         ),
         "FittedQ, value pursuit": FittedQ(
             regressor=make_pipeline(Fourier(12), OrthogonalMatchingPursuit(n_nonzero_coefs=30)), sweeps=sweeps
@@ -106,7 +105,9 @@ def main():
     chosen = sys.argv[1:]
     chain, car = chain_problem(), car_problem()
     starts = car[0].initial(300, np.random.default_rng(9))
-    print(f"{'evaluator':28}{'chain: error':>14}{'seconds':>9}{'car: error':>12}{'seconds':>9}{'steps':>7}{'seconds':>9}")
+    print(
+        f"{'evaluator':28}{'chain: error':>14}{'seconds':>9}{'car: error':>12}{'seconds':>9}{'steps':>7}{'seconds':>9}"
+    )
     for name in settings(chain[0], None):
         if chosen and not any(word in name for word in chosen):
             continue

@@ -69,7 +69,7 @@ CONTRACTS = [
 ]
 
 
-@pytest.mark.parametrize("evaluator", CONTRACTS, ids=repr)
+@pytest.mark.parametrize("evaluator", CONTRACTS, ids=lambda e: type(e).__name__)
 def test_keeps_the_contract(evaluator):
     check_evaluator(evaluator, discount=0.5)
 
@@ -212,7 +212,7 @@ def test_a_kernel_that_tells_all_states_apart_comes_near_the_exact_values(method
         BellmanResidual(RKHS(Gaussian(1.0), scale=None), ridge=0.01, projection_ridge=0.1),
         LassoTD(quadratic, 0.05),
     ],
-    ids=repr,
+    ids=lambda e: type(e).__name__,
 )
 def test_weights_are_repetitions(evaluator):
     """A row of weight 3 is a row that is there three times."""

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from capi.parallel import n_threads
 from capi.policies import Deterministic, check_masks_given, first_allowed, one_hot
+from capi.policy_spaces.imitation import ReadByImitation
 from capi.policy_spaces.trees import RegretSample
 from capi.remembering import Remembered
 from capi.trees.forest import Forest, Growth
@@ -20,7 +21,7 @@ from capi.validation import Bools, Floats, Ints, as_int, as_states, is_fixed
 
 
 @dataclass(frozen=True, eq=False)
-class ForestPolicy(Deterministic):
+class ForestPolicy(ReadByImitation, Deterministic):
     """Trees that vote; the most votes win, the lowest action among equals.
 
     With masks each tree votes for the first action of its leaf's ranking that the state allows.
@@ -64,6 +65,14 @@ class ForestPolicy(Deterministic):
         for leaves in leaves_of_trees:
             votes += one_hot(first_allowed(self._ranking[leaves], allowed), self.n_actions)
         return votes / n_trees
+
+    def summary(self) -> str:
+        """Return one sentence on what the policy is."""
+        return f"A vote of {len(self.forest.trees)} trees with {len(self.forest.sums)} leaves."
+
+    def learning_states(self) -> Floats | None:
+        """Return the states that the trees grew on (n, d)."""
+        return None if self.origin is None else as_states(self.origin[0])
 
     def _remembered(self, states: Floats, n_jobs: int) -> Any:
         """Return the leaves (T, n) of points that cannot change, found once for as long as the trees stay; else None."""

@@ -28,6 +28,10 @@ class LocalAveragesPolicy(NearbyPolicy):
     sample: Sample = field(repr=False)
     kernel: Kernel
 
+    def summary(self) -> str:
+        """Return one sentence on what the policy is."""
+        return f"{len(self.sample.rows)} states decide by what they lose, weighted by {self.kernel!r}."
+
     def regrets(self, states: Floats) -> Floats:
         """Return the kernel-weighted mean regret of each action; ``states`` (n, d) -> (n, A).
 

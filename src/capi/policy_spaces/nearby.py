@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from capi.loss import regrets, weighted
 from capi.policies import Deterministic, check_masks_given, first_allowed
+from capi.policy_spaces.imitation import ReadByImitation
 from capi.scaling import Scale, Scaling, learned_scaling
 from capi.validation import Bools, Floats, Ints, as_allowed, as_q_values, as_states, as_weights, is_fixed
 
@@ -125,7 +126,7 @@ def learned_from(
 
 
 @dataclass(frozen=True, eq=False)
-class NearbyPolicy(Deterministic, ABC):
+class NearbyPolicy(ReadByImitation, Deterministic):
     """The action with the least mean regret among nearby states of the sample, the lowest among equals.
 
     With masks an action's mean is over the states that allow it, and a state plays the first action of this ranking
@@ -145,6 +146,10 @@ class NearbyPolicy(Deterministic, ABC):
     def masked(self) -> bool:
         """Whether it was learned where not every action was allowed."""
         return self.losses.masked
+
+    def learning_states(self) -> Floats | None:
+        """Return the states of the sample that count (n, d)."""
+        return None if self.origin is None else self.origin.counted_states()
 
     @abstractmethod
     def regrets(self, states: Floats) -> Floats:

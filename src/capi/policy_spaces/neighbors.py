@@ -47,6 +47,11 @@ class NeighborsPolicy(NearbyPolicy):
     weighting: Weighting = "uniform"
     known: Remembered[list[Neighborhood]] = field(default_factory=Remembered, repr=False)
 
+    def summary(self) -> str:
+        """Return one sentence on what the policy is."""
+        kind = {"uniform": "", "distance": ", weighted by their distance,"}.get(str(self.weighting), ", weighted,")
+        return f"The {self.nearest.n_wanted} nearest of {len(self.nearest.sample.rows)} states{kind} decide by what they lose."
+
     def regrets(self, states: Floats) -> Floats:
         """Return the (weighted) mean regret of each action among the neighbours; ``states`` (n, d) -> (n, A).
 

@@ -1,0 +1,58 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from capi.errors import InvalidInput
+from capi.kernels import Gaussian
+from capi.policies import Constant
+from capi.policy_spaces import Forests, LocalAverages, Neighbors
+from capi.policy_spaces.imitation import imitation
+from capi.schema import Schema
+
+
+@pytest.mark.parametrize(
+    "space", [Forests(n_trees=5), Neighbors(10), LocalAverages(Gaussian(0.05))], ids=lambda s: type(s).__name__
+)
+def test_what_cannot_be_printed_is_told_by_a_tree_that_imitates_it(space):
+    rng = np.random.default_rng(0)
+    states = rng.uniform(size=(400, 2))
+    values = np.where(states[:, :1] < 0.5, [[1.0, 0.0]], [[0.0, 1.0]])
+    policy = replace(space.improve(states, values), schema=Schema(("load", "age"), ("wait", "treat")))
+    lines = policy.rules(max_depth=1).splitlines()
+    tree = policy.to_dict(max_depth=1)
+    shown = float(lines[1].split(" in ")[1].split(" %")[0])
+    assert lines[1].endswith("% of 400 states:")
+    assert shown == pytest.approx(100 * tree["fidelity"], abs=0.06)
+    assert tree["fidelity"] > 0.9
+    assert tree["imitation"]["feature"] == "load"
+    assert tree["imitation"]["at_most"] == pytest.approx(0.5, abs=0.1)
+    assert tree["imitation"]["then"]["action"] == "wait"
+    elsewhere = policy.rules(np.full((3, 2), 0.9))
+    assert elsewhere.endswith("This tree decides alike in 100.0 % of 3 states:\ntreat  (3 states, regret 0)")
+
+
+def test_masks_go_into_the_imitation():
+    rng = np.random.default_rng(1)
+    states, values = rng.uniform(size=(200, 2)), rng.normal(size=(200, 3))
+    allowed = rng.random((200, 3)) < 0.8
+    allowed[:, 0] = True
+    policy = Forests(n_trees=5).improve(states, values, allowed=allowed)
+    with pytest.raises(InvalidInput, match="learned with masks"):
+        policy.rules()
+    assert ", else " in policy.rules(states, allowed)
+
+
+def test_fidelity_is_the_share_of_equal_decisions():
+    """No tree of depth 1 can play a checkerboard in more than half of its fields, but it can play a constant."""
+    states = np.array([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]])
+    board = Neighbors(1).improve(states, np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]]))
+    assert imitation(board, states, max_depth=1).fidelity == 0.5
+    assert imitation(board, states, max_depth=2).fidelity == 1.0
+    assert imitation(Constant(1, 2), states).tree.n_leaves == 1
+
+
+def test_a_policy_without_its_states_asks_for_them():
+    policy = replace(Forests(n_trees=2).improve(np.arange(4.0)[:, None], np.eye(4)[:, :2]), origin=None)
+    with pytest.raises(InvalidInput, match="states must be given"):
+        policy.rules()
