@@ -269,7 +269,7 @@ def test_td_diverges_on_the_star_where_the_gradient_methods_do_not():
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("options", [{}, {"trace": 0.7, "schedule": "decreasing"}], ids=str)
-@pytest.mark.parametrize("features", [curves, Fourier(2), Tiles(2, 3)], ids=str)
+@pytest.mark.parametrize("features", [curves, Fourier(2), Tiles(2, 3)], ids=["callable", "Fourier", "Tiles"])
 def test_keeps_the_contract(method, features, options):
     check_evaluator(method(features, passes=3, **options))
 
