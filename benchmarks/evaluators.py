@@ -83,15 +83,16 @@ def settings(domain, box):
         "TDC": TDC(basis),
         "FittedQ, trees": FittedQ(sweeps=sweeps, n_jobs=-1),
         "FittedQ, boosting": FittedQ(regressor=HistGradientBoostingRegressor(), sweeps=30),
-        "FittedQ, neural net": FittedQ(
-            regressor=make_pipeline(scaled, MLPRegressor(hidden_layer_sizes=(64, 64), early_stopping=True)), sweeps=30
-        ),
         "FittedQ, value pursuit": FittedQ(
-            regressor=make_pipeline(Fourier(12), OrthogonalMatchingPursuit(n_nonzero_coefs=30)), sweeps=sweeps
+            regressor=make_pipeline(Fourier(60 if chain else 12), OrthogonalMatchingPursuit(n_nonzero_coefs=30)),
+            sweeps=sweeps,
         ),
         "KernelFittedQ": KernelFittedQ(Gaussian(0.1), sweeps=sweeps, scale="range" if chain else box),
         "Rollouts, 1 of 50 steps": Rollouts(domain, horizon=50),
         "RolloutsWithCritic": RolloutsWithCritic(domain, LSTDQ(basis), horizon=10),
+        "FittedQ, neural net": FittedQ(
+            regressor=make_pipeline(scaled, MLPRegressor(hidden_layer_sizes=(64, 64), early_stopping=True)), sweeps=20
+        ),
     }
 
 

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression
-from sklearn.tree import DecisionTreeRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
 import naive
 from capi import CAPI, FiniteMDP, Transitions
@@ -303,3 +305,22 @@ def test_only_the_last_few_arrays_are_remembered():
         states.flags.writeable = False
         q.values(states)
     assert len(q.known) == 4
+
+
+def test_a_pipeline_gets_its_seed_and_its_weights():
+    batch = random_batch(1, n_episodes=40)
+    weight = np.random.default_rng(0).integers(1, 4, size=len(batch)).astype(float)
+    columns = {name: getattr(batch, name) for name in FIELDS}
+    weighted = Transitions(**columns, n_actions=3, weight=weight)
+    rows = np.repeat(np.arange(len(batch)), weight.astype(int))
+    repeated = Transitions(**{name: column[rows] for name, column in columns.items()}, n_actions=3)
+    tree = FittedQ(
+        regressor=make_pipeline(StandardScaler(with_mean=False, with_std=False), DecisionTreeRegressor(max_depth=3))
+    )
+    one, other = (
+        tree.evaluate(Constant(0, 3), data, discount=0.9).values(batch.states) for data in (weighted, repeated)
+    )
+    np.testing.assert_allclose(one, other)
+    drawn = FittedQ(regressor=make_pipeline(StandardScaler(), ExtraTreeRegressor(max_features=1)))
+    first, second = (drawn.evaluate(Constant(0, 3), batch, discount=0.9).values(batch.states) for _ in range(2))
+    np.testing.assert_array_equal(first, second)

@@ -272,10 +272,11 @@ class FittedQ:
 
     def _model(self, t: Transitions, rows: Ints, targets: Floats, rng: np.random.Generator) -> _Model:
         model = clone(self.regressor)
-        if "random_state" in model.get_params():
-            model.set_params(random_state=int(rng.integers(2**31)))
+        seeds = [name for name in model.get_params() if name.split("__")[-1] == "random_state"]  # in pipelines, too
+        model.set_params(**{name: int(rng.integers(2**31)) for name in sorted(seeds)})
         w = _of(t.weight, rows)
-        weighting = {} if w is None else {"sample_weight": w}
+        last_step = f"{model.steps[-1][0]}__" if hasattr(model, "steps") else ""
+        weighting = {} if w is None else {f"{last_step}sample_weight": w}
         fitted: _Model = model.fit(self._inputs(t, rows), targets[rows], **weighting)
         return fitted
 
