@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from capi.errors import InvalidInput
 from capi.loss import greedy
+from capi.regions import draw_decisions
 from capi.remembering import Remembered
 from capi.schema import Schema
 from capi.types import Policy, QFunction
@@ -17,6 +20,7 @@ from capi.validation import (
     Floats,
     Ints,
     as_allowed,
+    as_distribution,
     as_int,
     as_integers,
     as_share,
@@ -24,6 +28,9 @@ from capi.validation import (
     as_states,
     check_actions,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +44,29 @@ class Training:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Deterministic:
-    """What our deterministic policies share: one-hot probabilities, and the words of the table.
-
-    ``schema`` and ``training`` are attached by the learner, with `described`.
-    """
+class Described:
+    """What our learned policies share: the words of the table, attached by the learner with `described`."""
 
     schema: Schema | None = field(default=None, repr=False)
     training: Training | None = field(default=None, repr=False)
+
+    def plot_decisions(self: Any, states: ArrayLike, features: Sequence[Any] = (0, 1)) -> Figure:
+        """Return a picture of the decisions over one or two features; ``figure.savefig("decisions.png")`` keeps it.
+
+        Parameters
+        ----------
+        states : array of shape (n, d)
+            Such as those of the batch. Over two features they are the points; the regions behind them are the decisions in states
+            whose other features have their medians. Over one feature bars show the share of each action.
+        features : one or two columns or names
+        """
+        check_masks_given(getattr(self, "masked", False), None)
+        return draw_decisions(self.act, as_states(states), features, self.n_actions, self.schema)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Deterministic(Described):
+    """What our deterministic policies share: one-hot probabilities, and the words of the table."""
 
     def probabilities(self: Policy, states: Floats, allowed: Bools | None = None) -> Floats:
         """Return the one-hot distribution of the decision (n, A)."""
@@ -53,7 +75,7 @@ class Deterministic:
 
 def described(policy: Policy, schema: Schema | None, training: Training) -> Policy:
     """Return ``policy`` with its words and origin attached, if it is one of ours; others stay as they are."""
-    return replace(policy, schema=schema, training=training) if isinstance(policy, Deterministic) else policy
+    return replace(policy, schema=schema, training=training) if isinstance(policy, Described) else policy
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,6 +213,152 @@ class Greedy(Deterministic):
         if allowed is not None:
             return greedy(self.q.values(x), allowed)
         return self.known.of(x, lambda: greedy(self.q.values(x))).copy()
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture(Described):
+    r"""A policy that draws who decides, anew at each step: :math:`\pi(a|x) = \sum_i w_i \pi_i(a|x)`.
+
+    Mixtures among the policies are taken apart, so that a mixture of mixtures is as quick as one of its members.
+
+    Parameters
+    ----------
+    policies : sequence of Policy
+        The members, over the same actions.
+    weights : array of shape (m,)
+        The probability of each member; they sum to one.
+    min_weight : float in [0, 1]
+        Members with less are dropped, and the weights of the others scaled up. Nothing is dropped by default.
+
+    Examples
+    --------
+    >>> half = Mixture([Constant(0, n_actions=2), Constant(1, n_actions=2)], [0.5, 0.5])
+    >>> mixture = Mixture([half, Constant(1, n_actions=2)], [0.8, 0.2])
+    >>> mixture.weights
+    array([0.4, 0.4, 0.2])
+    >>> mixture.probabilities(np.zeros((1, 1))), mixture.act(np.zeros((1, 1)))
+    (array([[0.4, 0.6]]), array([1]))
+    """
+
+    policies: Sequence[Policy]
+    weights: Floats  # (m,)
+    min_weight: float = 0.0
+
+    def __post_init__(self) -> None:
+        given = _members(self.policies, "policies")
+        outer = as_distribution(self.weights, "weights", len(given))
+        members: list[Policy] = []
+        shares: list[float] = []
+        for policy, weight in zip(given, outer, strict=True):
+            nested = policy if isinstance(policy, Mixture) else None
+            members += [policy] if nested is None else nested.policies
+            shares += [weight] if nested is None else list(weight * nested.weights)
+        kept = np.array(shares) >= as_share(self.min_weight, "min_weight")
+        if not kept.any():
+            raise InvalidInput(f"min_weight must leave a member; the largest weight is {max(shares):.4g}.")
+        weights = np.array(shares)[kept]
+        weights = weights if kept.all() else weights / weights.sum()
+        weights.flags.writeable = False
+        object.__setattr__(self, "policies", tuple(p for p, stays in zip(members, kept, strict=True) if stays))
+        object.__setattr__(self, "weights", weights)
+
+    def at(self, t: int) -> Policy:
+        """Return who decides at step ``t``: members may change with time."""
+        if not any(hasattr(policy, "at") for policy in self.policies):
+            return self
+        return replace(self, policies=[_at_step(policy, t) for policy in self.policies])
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions, A."""
+        return self.policies[0].n_actions
+
+    def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
+        """Return the most probable action, the lowest among equals (n,)."""
+        return self.probabilities(states, allowed).argmax(axis=1)
+
+    def probabilities(self, states: Floats, allowed: Bools | None = None) -> Floats:
+        """Return the members' probabilities, weighted (n, A)."""
+        total = self.weights[0] * self.policies[0].probabilities(states, allowed)
+        for policy, weight in zip(self.policies[1:], self.weights[1:], strict=True):
+            total += weight * policy.probabilities(states, allowed)
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class NonStationary(Described):
+    """A policy that changes with time: step t is decided by ``policies[t]``.
+
+    Whoever knows the time asks ``at(t)``, as simulation does; ``act`` and ``probabilities`` are those of step 0.
+
+    Parameters
+    ----------
+    policies : sequence of Policy
+        One for each step, over the same actions.
+    then : Policy, optional
+        Who decides after them; by default the last of them.
+
+    Examples
+    --------
+    >>> policy = NonStationary([Constant(0, n_actions=2), Constant(1, n_actions=2)])
+    >>> [policy.at(t).action for t in range(4)]
+    [0, 1, 1, 1]
+    >>> policy.act(np.zeros((1, 1)))
+    array([0])
+    """
+
+    policies: Sequence[Policy]
+    then: Policy | None = None
+
+    def __post_init__(self) -> None:
+        members = _members(self.policies, "policies")
+        if self.then is not None:
+            _members([members[0], self.then], "policies and then")
+        object.__setattr__(self, "policies", members)
+
+    def __len__(self) -> int:
+        return len(self.policies)
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions, A."""
+        return self.policies[0].n_actions
+
+    def at(self, t: int) -> Policy:
+        """Return who decides at step ``t``, from 0, in the words that this policy has."""
+        step = as_int(t, "t", minimum=0)
+        last = self.policies[-1] if self.then is None else self.then
+        policy = _at_step(self.policies[step] if step < len(self.policies) else last, step)
+        return policy if self.training is None else described(policy, self.schema, self.training)
+
+    def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
+        """Return the action of step 0 in each state (n,)."""
+        return self.policies[0].act(states, allowed)
+
+    def probabilities(self, states: Floats, allowed: Bools | None = None) -> Floats:
+        """Return the distribution of the decision at step 0 (n, A)."""
+        return self.policies[0].probabilities(states, allowed)
+
+
+def _at_step(policy: Any, t: int) -> Policy:
+    """Return who decides at step ``t``: the policy itself unless it changes with time."""
+    return policy.at(t) if hasattr(policy, "at") else policy
+
+
+def _members(policies: Any, name: str) -> tuple[Policy, ...]:
+    """Return ``policies`` as a tuple of at least one policy, all over the same actions."""
+    members = tuple(policies) if isinstance(policies, Sequence) else ()
+    if not members:
+        raise InvalidInput(f"{name} must be a list of at least one Policy; got {policies!r}.")
+    for i, policy in enumerate(members):
+        ours = isinstance(policy, Described)  # quicker to check than the protocol
+        if isinstance(policy, type) or not (ours or isinstance(policy, Policy)):
+            raise InvalidInput(f"{name} must be policies (act, probabilities, n_actions); number {i} is {policy!r}.")
+        if policy.n_actions != members[0].n_actions:
+            raise InvalidInput(
+                f"{name} must have the same actions; number 0 has {members[0].n_actions}, number {i} has {policy.n_actions}."
+            )
+    return members
 
 
 def one_hot(actions: Ints, n_actions: int) -> Floats:

@@ -13,6 +13,7 @@ from capi.cuts import readable_cut
 from capi.errors import InvalidInput
 from capi.loss import filled_regrets, regrets, weighted
 from capi.policies import Deterministic, check_masks_given, first_allowed
+from capi.policy_spaces.monotone import check_monotone
 from capi.rows import row_max
 from capi.types import Policy, QFunction
 from capi.validation import Bools, Floats, Ints, as_allowed, as_int, as_q_values, as_states, check_rows
@@ -161,21 +162,6 @@ class Thresholds:
                 f"feature must lie in 0..{n_features - 1}; got {self.feature}: states have {n_features} columns."
             )
         return self.feature
-
-
-def check_monotone(monotone: Any, n_features: int | None = None, *, masked: bool = False) -> None:
-    """Refuse directions that are none, of columns that are not there, or with masks, which could break the order."""
-    if monotone is None:
-        return
-    if not isinstance(monotone, Mapping) or not set(monotone.values()) <= {1, -1}:
-        raise InvalidInput(f"monotone must map columns to 1 or -1, such as {{0: 1}}; got {monotone!r}.")
-    for j in monotone:
-        if as_int(j, "a column of monotone", minimum=0) >= (n_features or j + 1):
-            raise InvalidInput(f"monotone names column {j}; states have {n_features}.")
-    if masked and monotone:
-        raise InvalidInput(
-            "monotone cannot be promised with masks: where an action is not allowed another takes its place."
-        )
 
 
 def _ranked(sums: Floats, first: int) -> Ints:
