@@ -10,7 +10,15 @@ import pytest
 import capi
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ["capi", "capi.evaluators", "capi.policy_spaces", "capi.baselines", "capi.domains", "capi.trees", "capi.features"]
+PACKAGES = [
+    "capi",
+    "capi.evaluators",
+    "capi.policy_spaces",
+    "capi.baselines",
+    "capi.domains",
+    "capi.trees",
+    "capi.features",
+]
 MODULES = ["capi.loss", "capi.policies", "capi.types", "capi.testing", "capi.errors", "capi.kernels", "capi.rules"]
 
 
