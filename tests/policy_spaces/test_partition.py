@@ -94,3 +94,17 @@ def test_bad_settings_are_refused():
         Partition("abc")
     with pytest.raises(InvalidInput, match="default must be an integer"):
         Partition(first_digit, default=-1)
+
+
+def test_rules_list_the_cells_of_each_action():
+    states = np.arange(60.0)[:, None]
+    policy = Partition(lambda x: x[:, 0], default=1).improve(states, np.eye(2)[(states[:, 0] < 30).astype(int)])
+    low, high, default = policy.rules().splitlines()
+    assert low == "in cells 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, ... (30 in all): 1"
+    assert high.startswith("in cells 30, 31")
+    assert default == "elsewhere: 1"
+    assert policy.to_dict()["cells"][59] == 0
+    allowed = np.ones((60, 2), dtype=bool)
+    allowed[0, 1] = False
+    masked = Partition(lambda x: x[:, 0]).improve(states, np.eye(2)[(states[:, 0] < 30).astype(int)], allowed=allowed)
+    assert "elsewhere: 0, else 1" in masked.rules()

@@ -27,3 +27,11 @@ def test_learned_with_masks_it_refuses_to_act_without():
     assert policy.act(states, np.array([[True, False]]))[0] == 0
     with pytest.raises(InvalidInput, match="pass allowed"):
         policy.act(states)
+
+
+def test_rules_are_those_of_a_tree_that_imitates_it():
+    states = np.arange(10.0)[:, None]
+    values = np.eye(2)[(states[:, 0] > 3).astype(int)]
+    text = Unrestricted().improve(states, values, q=NearestQ(states, values)).rules()
+    assert text.splitlines()[1] == "This tree decides alike in 100.0 % of 10 states:"
+    assert "if x0 <= 3.5:" in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,6 +25,8 @@ from capi.validation import (
     check_actions,
     check_shape,
 )
+
+MOST_CELLS = 20  # that `rules` lists
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +53,21 @@ class PartitionPolicy(Deterministic):
         row = np.minimum(np.searchsorted(self.cells, cell), len(self.cells) - 1)
         row = np.where(self.cells[row] == cell, row, len(self.cells))
         return first_allowed(self.ranking[row], allowed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the action of each cell with data, and the default; with masks the whole ranking of each."""
+        labels = self.schema.action_labels if self.schema else tuple(range(self.n_actions))
+        said = [[labels[a] for a in row] if self.masked else labels[row[0]] for row in self.ranking]
+        return {"cells": dict(zip(self.cells.tolist(), said[:-1], strict=True)), "default": said[-1]}
+
+    def rules(self) -> str:
+        """Return the policy as text: the cells of each action, and the default."""
+        shown = self.to_dict()
+        by_decision: dict[str, list[str]] = {}
+        for cell, decision in shown["cells"].items():
+            by_decision.setdefault(_said(decision), []).append(str(cell))
+        lines = [f"in cells {_shortened(cells)}: {decision}" for decision, cells in by_decision.items()]
+        return "\n".join([*lines, f"elsewhere: {_said(shown['default'])}"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,3 +147,12 @@ def cell_numbers(index: Callable[[Floats], ArrayLike], states: Floats) -> Ints:
 def _sum_by_cell(values: Floats, cell: Ints, n_cells: int) -> Floats:
     """Return the column sums of each cell's rows: (n, A), (n,) -> (m, A)."""
     return np.stack([np.bincount(cell, weights=column, minlength=n_cells) for column in values.T], axis=1)
+
+
+def _said(decision: Any) -> str:
+    return ", else ".join(map(str, decision)) if isinstance(decision, list) else str(decision)
+
+
+def _shortened(cells: list[str]) -> str:
+    shown = ", ".join(cells[:MOST_CELLS])
+    return shown + (f", ... ({len(cells)} in all)" if len(cells) > MOST_CELLS else "")

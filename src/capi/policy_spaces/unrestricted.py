@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from capi.errors import InvalidInput
 from capi.policies import Greedy
+from capi.policy_spaces.imitation import ReadByImitation
 from capi.types import Policy, QFunction
+from capi.validation import Floats, as_states
+
+
+@dataclass(frozen=True, eq=False)
+class GreedyPolicy(ReadByImitation, Greedy):
+    """The greedy policy of Q, and the states that it was asked for."""
+
+    sample: Floats | None = field(default=None, repr=False)  # (n, d)
+
+    def summary(self) -> str:
+        """Return one sentence on what the policy is."""
+        return f"The action with the largest value of Q, everywhere ({type(self.q).__name__})."
+
+    def learning_states(self) -> Floats | None:
+        """Return the states that it was asked for (n, d)."""
+        return self.sample
 
 
 @dataclass(frozen=True)
@@ -26,19 +43,20 @@ class Unrestricted:
 
     def improve(
         self,
-        states: ArrayLike,  # noqa: ARG002  the greedy policy does not depend on the sample
-        q_values: ArrayLike,  # noqa: ARG002
+        states: ArrayLike,
+        q_values: ArrayLike,  # noqa: ARG002  the greedy policy does not depend on the sample
         *,
         q: QFunction | None = None,
         previous: Policy | None = None,  # noqa: ARG002
         allowed: ArrayLike | None = None,
         weights: ArrayLike | None = None,  # noqa: ARG002
         rng: np.random.Generator | None = None,  # noqa: ARG002
-    ) -> Greedy:
+    ) -> GreedyPolicy:
         """Return the greedy policy of ``q``; without a function behind the values it is undefined off the sample."""
         if q is None:
             raise InvalidInput(
                 "Unrestricted needs q, the function behind q_values: a matrix alone says nothing about other states. "
                 "Pass q=..., or choose a space that generalises."
             )
-        return Greedy(q, masked=allowed is not None and not np.all(allowed))
+        masked = allowed is not None and not np.all(allowed)
+        return GreedyPolicy(q, masked=masked, sample=as_states(states))
