@@ -237,3 +237,44 @@ class TreeGrower:
                     self.consider(j, threshold, True, left | ~known)
             if not known.all():
                 self.consider(j, np.inf, False, known)
+
+
+def best_line(states, q_values):
+    """Least gap-weighted loss (a sum) of two actions on either side of a line in the plane.
+
+    In general position the sides of any line are those of a line through two of the points, which may themselves be on
+    either side of it.
+    """
+    n = len(states)
+    gain = q_values[:, 1] - q_values[:, 0]
+
+    def loss(second):
+        return np.where(second, np.maximum(-gain, 0), np.maximum(gain, 0)).sum()
+
+    least = min(loss(np.zeros(n, dtype=bool)), loss(np.ones(n, dtype=bool)))
+    for i, j in product(range(n), repeat=2):
+        if i != j:
+            normal = np.array([states[j, 1] - states[i, 1], states[i, 0] - states[j, 0]])
+            second = (states - states[i]) @ normal > 0
+            for second[i], second[j] in product((False, True), repeat=2):
+                least = min(least, loss(second))
+    return least
+
+
+def linear_loss(table, weights, lost):
+    """What the allowed actions with the largest scores lose in sum, one row after the other."""
+    total = 0.0
+    for phi, row in zip(table, lost, strict=True):
+        scores = [w @ phi if r < np.inf else -np.inf for w, r in zip(weights, row, strict=True)]
+        total += row[int(np.argmax(scores))]
+    return total
+
+
+def pair_surrogate(ell, scores, lost):
+    """Sum over rows and pairs of allowed actions of what one loses more times the loss of their margin."""
+    total = 0.0
+    for f, r in zip(scores, lost, strict=True):
+        for a, b in product(range(len(f)), repeat=2):
+            if r[a] < r[b] < np.inf:
+                total += (r[b] - r[a]) * ell(f[a] - f[b])
+    return total
