@@ -47,6 +47,8 @@ bench: $(VENV)/.ready fresh-kernels  ## run the benchmarks beside their peers
 	$(BIN)/python benchmarks/kernel.py
 	$(BIN)/python benchmarks/td.py
 	$(BIN)/python benchmarks/neighbors.py
+	$(BIN)/python benchmarks/linear.py
+	$(BIN)/python benchmarks/optimal_trees.py
 	$(BIN)/python benchmarks/evaluators.py
 
 fresh-kernels: $(VENV)/.ready

@@ -1,6 +1,8 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.optimize import check_grad
 from sklearn.linear_model import LogisticRegression
 
@@ -409,3 +411,35 @@ def test_features_must_be_finite_in_the_rows_that_matter():
     infinite = lambda x: np.where(x > 1, x, np.inf)  # noqa: E731
     with pytest.raises(InvalidInput, match="must be finite"):
         Linear(infinite).improve(X, q_values)
+
+
+@pytest.mark.parametrize("direction", [1, -1])
+@pytest.mark.parametrize("polish", [True, False])
+@given(seed=st.integers(0, 10_000))
+@settings(max_examples=15, deadline=None)
+def test_monotone_policies_keep_the_order_everywhere(direction, polish, seed):
+    rng = np.random.default_rng(seed)
+    states, q = rng.normal(size=(60, 2)), rng.normal(size=(60, 4))
+    policy = Linear(monotone={0: direction}, polish=polish).improve(states, q)
+    assert (direction * np.diff(policy.weights[:, 0]) >= 0).all()
+    for other in rng.normal(size=5) * 3:
+        line = np.column_stack([np.linspace(-5, 5, 201), np.full(201, other)])
+        assert (direction * np.diff(policy.act(line)) >= 0).all()
+
+
+def test_monotone_costs_nothing_where_the_best_policy_is_monotone():
+    rng = np.random.default_rng(0)
+    states = rng.normal(size=(500, 2))
+    q = np.stack([np.zeros(500), states[:, 0], 2 * states[:, 0] - 1], axis=1)  # 0, then 1, then 2 as x0 rises
+    free, ordered = (Linear(monotone=m).improve(states, q).act(states) for m in (None, {0: 1}))
+    assert gap_weighted_loss(q, ordered) <= gap_weighted_loss(q, free) + 0.01
+    against = Linear(monotone={0: -1}).improve(states, q)
+    assert np.ptp(against.weights[:, 0]) == 0  # the column is of no use
+    later = Linear(monotone={0: 1}).improve(states, q, previous=against)
+    assert gap_weighted_loss(q, later.act(states)) <= gap_weighted_loss(q, ordered) + 0.01
+
+
+@pytest.mark.parametrize("options", [{"penalty": "l1"}, {"features": lambda x: x}, {"monotone": {0: 3}}])
+def test_an_order_that_cannot_be_promised_is_refused(options):
+    with pytest.raises(InvalidInput, match="monotone"):
+        Linear(**{"monotone": {0: 1}, **options})

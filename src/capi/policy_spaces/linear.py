@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import ArrayLike
 from capi.errors import InvalidInput
 from capi.features import Features, FittedFeatures, Table, check_features, fitted_features
 from capi.policies import Deterministic, check_masks_given
+from capi.policy_spaces.monotone import check_monotone
 from capi.policy_spaces.polishing import TIE, LineSearch
 from capi.policy_spaces.stakes import Stakes
 from capi.policy_spaces.surrogates import ConvexLoss, Penalty, Surrogate
@@ -147,6 +149,9 @@ class Linear:
         Of the surrogate's solver, L-BFGS-B.
     scale : "range", "deviation", array of shape (2, d) or None
         Units of the states if there are no ``features``; they matter for the penalty and for the solver.
+    monotone : mapping from columns to 1 or -1, optional
+        Columns as which rise the action's number never falls (1) or never rises (-1): there weights rise or fall from action to
+        action, and polishing leaves them alone. For the states themselves as features, with the penalty "l2", without masks.
 
     Examples
     --------
@@ -166,10 +171,16 @@ class Linear:
     polish: bool = True
     max_iterations: int = 500
     scale: Scale = "deviation"
+    monotone: Mapping[int, int] | None = None
 
     def __post_init__(self) -> None:
         if self.features is not None:
             check_features(self.features)
+        check_monotone(self.monotone)
+        if self.monotone and (self.features is not None or self.penalty != "l2"):
+            raise InvalidInput(
+                'monotone can be promised for the states themselves as features and the penalty "l2" only.'
+            )
         check_scale(self.scale)
         self._convex()
 
@@ -186,13 +197,15 @@ class Linear:
     ) -> LinearPolicy:
         """Return the policy of the surrogate, polished for the gap-weighted loss on the sample."""
         stakes = Stakes.of(states, q_values, allowed, weights)
+        check_monotone(self.monotone, stakes.states.shape[1], masked=stakes.masked)
         if self.features is None:
             plain = StatesAndConstant(_scaling(stakes, self.scale))
             features, old = fitted_features(plain, stakes.states), _translated(previous, plain)
         else:
             kept, old = kept_features(previous, self.features, stakes.states.shape[1])
             features = fitted_features(self.features, stakes.counted_states) if kept is None else kept
-        found = learned_weights(features, stakes, self._convex(), old, rng, polish=self.polish)
+        order = self.monotone or {}
+        found = learned_weights(features, stakes, self._convex(), old, rng, polish=self.polish, order=order)
         return LinearPolicy(found, features, self.features, stakes.masked)
 
     def _convex(self) -> ConvexLoss:
@@ -207,22 +220,31 @@ def learned_weights(
     rng: np.random.Generator | None,
     *,
     polish: bool,
+    order: Mapping[int, int] = MappingProxyType({}),
 ) -> Floats:
-    """Return the weights (A, p) of the convex loss, or better ones, starting from those of the ``previous`` policy too."""
+    """Return the weights (A, p) of the convex loss, or better ones, starting from those of the ``previous`` policy too.
+
+    In the columns of ``order`` weights rise (1) or fall (-1) from action to action: then so does the best action, along that column.
+    """
     shape = stakes.n_actions, features.n_columns
     if not len(stakes.rows):
         return np.zeros(shape)
     table = _table(features, stakes)
     constant = _constant_columns(table)
-    solution = convex.minimiser(table, stakes.lost, constant != 0)
+    solution = convex.minimiser(table, stakes.lost, constant != 0, order)
     if not polish:
         return solution
-    search = LineSearch(table, stakes.lost)
+    search = LineSearch(table, stakes.lost, tuple(order))
     best = search.start(np.zeros(shape))  # the lowest action
     for weights in (*_constant_policies(constant, shape), solution, previous):
-        place = search.start(weights) if weights is not None and weights.shape == shape else best
+        fits = weights is not None and weights.shape == shape and _in_order(weights, order)
+        place = search.start(weights) if weights is not None and fits else best
         best = place if place.loss < best.loss - TIE else best
     return search.polished(best, np.random.default_rng(0) if rng is None else rng).weights
+
+
+def _in_order(weights: Floats, order: Mapping[int, int]) -> bool:
+    return all((direction * np.diff(weights[:, j]) >= 0).all() for j, direction in order.items())
 
 
 def kept_features(previous: Policy | None, source: Any, n_features: int) -> tuple[FittedFeatures | None, Floats | None]:

@@ -42,6 +42,7 @@ class LineSearch:
 
     table: Table  # (m, p)
     lost: Floats  # (m, A) infinite where an action is not allowed; the largest of each row sum to one
+    fixed: tuple[int, ...] = ()  # columns whose weights stay as they are
 
     def scores(self, weights: Floats) -> Floats:
         """Return the scores of all rows (m, A)."""
@@ -89,7 +90,7 @@ class LineSearch:
         """Yield, in random order, every coordinate and as many random directions."""
         n_actions, p = shape
         moving = range(1, 2) if n_actions == 2 else range(n_actions)  # of two actions only the difference counts
-        coordinates = [(a, j) for a in moving for j in range(p)]
+        coordinates = [(a, j) for a in moving for j in range(p) if j not in self.fixed]
         sizes = _column_sizes(self.table)
         for i in rng.permutation(2 * len(coordinates)):
             direction = np.zeros(shape)
@@ -97,6 +98,7 @@ class LineSearch:
                 direction[coordinates[i]] = 1.0
             else:
                 direction[:] = rng.normal(size=shape) / sizes
+                direction[:, self.fixed] = 0.0
             yield direction
 
 

@@ -31,6 +31,7 @@ With scores restricted to a class no surrogate guarantees the least loss: that i
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -63,19 +64,62 @@ class ConvexLoss:
         as_not_negative(self.strength, "strength")
         as_int(self.max_iterations, "max_iterations", minimum=1)
 
-    def minimiser(self, table: Table, lost: Floats, free: Bools) -> Floats:
-        """Return the weights (A, p) of features ``table`` (m, p); columns that are ``free`` (p,) have no penalty."""
+    def minimiser(self, table: Table, lost: Floats, free: Bools, order: Mapping[int, int]) -> Floats:
+        """Return the weights (A, p) of features ``table`` (m, p); columns that are ``free`` (p,) have no penalty.
+
+        In the columns of ``order`` weights rise (1) or fall (-1) from action to action.
+        """
         shape = lost.shape[1], table.shape[1]
         problem = Objective(self, table, lost, np.broadcast_to(~free, shape).ravel() * self.strength / (shape[0] - 1))
         options = {"maxiter": self.max_iterations, "maxfun": 10 * self.max_iterations, "gtol": FLAT, "ftol": STILL}
         if self.penalty == "l2":
-            start = np.zeros(shape[0] * shape[1])
-            found = minimize(problem.squared, start, jac=True, method="L-BFGS-B", options=options).x
-            return found.reshape(shape)
+            start, steps = np.zeros(shape[0] * shape[1]), Steps(shape, order)
+            found = minimize(
+                lambda x: steps.pulled_back(problem.squared, x),
+                start,
+                jac=True,
+                method="L-BFGS-B",
+                bounds=steps.bounds() if order else None,
+                options=options,
+            ).x
+            return steps.weights(found)
         start, bounds = np.zeros(2 * shape[0] * shape[1]), problem.bounds_of_parts()
         both = minimize(problem.absolute, start, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
         positive, negative = both.reshape(2, *shape)
         return positive - negative
+
+
+@dataclass(frozen=True, eq=False)
+class Steps:
+    """Weights (A, p) as free numbers, but for the columns in ``order``: there they are steps from action to action, none negative."""
+
+    shape: tuple[int, int]
+    order: Mapping[int, int]
+
+    def weights(self, x: Floats) -> Floats:
+        """Return the weights (A, p)."""
+        weights = x.reshape(self.shape).copy()
+        for j, direction in self.order.items():
+            weights[1:, j] *= direction
+            weights[:, j] = np.cumsum(weights[:, j])
+        return weights
+
+    def pulled_back(self, function: Callable[[Floats], tuple[float, Floats]], x: Floats) -> tuple[float, Floats]:
+        """Return the value of a function of the weights, and its gradient in x."""
+        if not self.order:
+            return function(x)
+        value, gradient = function(self.weights(x).ravel())
+        gradient = gradient.reshape(self.shape).copy()
+        for j, direction in self.order.items():
+            gradient[:, j] = np.cumsum(gradient[::-1, j])[::-1]
+            gradient[1:, j] *= direction
+        return value, gradient.ravel()
+
+    def bounds(self) -> list[tuple[Any, Any]]:
+        """Return the bounds of x."""
+        is_step = np.zeros(self.shape, dtype=bool)
+        is_step[1:, list(self.order)] = True
+        return [(0, None) if step else (None, None) for step in is_step.ravel()]
 
 
 @dataclass(frozen=True, eq=False)
