@@ -253,7 +253,7 @@ class Constrained:
         search = _Search(compiled, best, x, values - compiled.costs, mask, w)
         start = previous.multipliers if isinstance(previous, ConstrainedPolicy) else None
         policy, multipliers = search.run(start)
-        return ConstrainedPolicy(policy, tuple(self.rules), compiled, multipliers, x.shape[1])
+        return ConstrainedPolicy(policy, tuple(self.rules), compiled, multipliers, x.shape[1], schema=self.schema)
 
     def _check_monotone(self) -> None:
         if "monotone" not in {f.name for f in fields(self.space)}:  # type: ignore[arg-type]
