@@ -20,8 +20,6 @@ chain = ChainWalk(state_rewards=rewards, success=1.0)  # nothing is random: one 
 for m in (1, 5, 20, None):
     evaluator = RolloutsWithCritic(chain, Exact(chain.mdp, sweeps=m), horizon=1)
     learner = CAPI(evaluator, Unrestricted(), discount=0.99, n_iterations=60, random_state=0)
-    losses = []
-    for done in learner.iterate(states=chain.mdp.states):
-        losses.append(chain.mdp.performance_loss(done.policy))
+    losses = [chain.mdp.performance_loss(done.policy) for done in learner.iterate(states=chain.mdp.states)]
     rounds = next((k + 1 for k, loss in enumerate(losses) if loss < 1e-9), None)
     print(f"m = {m}: " + (f"optimal after {rounds} rounds" if rounds else f"loses {losses[-1]:.4g} after 60 rounds"))

@@ -11,7 +11,7 @@ from sklearn.kernel_ridge import KernelRidge
 
 from capi import CAPI, FiniteMDP, Transitions
 from capi.errors import DictionarySaturated, Diverged, InvalidInput
-from capi.evaluators import KernelFittedQ, kernel
+from capi.evaluators import KernelFittedQ, kernel_ridge
 from capi.kernels import Gaussian, Linear
 from capi.policies import Constant, Uniform
 from capi.policy_spaces import Trees, Unrestricted
@@ -47,13 +47,13 @@ class Recorder:
 
 @pytest.fixture
 def factorisations(monkeypatch):
-    made, real = [], kernel.cho_factor
+    made, real = [], kernel_ridge.cho_factor
 
     def counted(matrix, **options):
         made.append(matrix.shape)
         return real(matrix, **options)
 
-    monkeypatch.setattr(kernel, "cho_factor", counted)
+    monkeypatch.setattr(kernel_ridge, "cho_factor", counted)
     return made
 
 
@@ -271,8 +271,8 @@ def test_tables_that_are_too_large_are_not_kept(form, policy, monkeypatch):
     batch = random_batch(n_episodes=60)
     evaluator = KernelFittedQ(WIDE, threshold=form, sweeps=4)
     kept = evaluator.evaluate(policy, batch, discount=0.9)
-    monkeypatch.setattr(kernel, "LARGEST_TABLE", 1000)
-    monkeypatch.setattr(kernel, "NUMBERS_AT_ONCE", 1000)
+    monkeypatch.setattr(kernel_ridge, "LARGEST_TABLE", 1000)
+    monkeypatch.setattr(kernel_ridge, "NUMBERS_AT_ONCE", 1000)
     anew = evaluator.evaluate(policy, batch, discount=0.9)
     np.testing.assert_allclose(anew.values(batch.states), kept.values(batch.states), rtol=1e-9, atol=1e-11)
     assert len(kept.features.known) > 0

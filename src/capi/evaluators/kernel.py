@@ -13,19 +13,28 @@ right-hand sides change from sweep to sweep, so each action's matrix is factoris
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeAlias
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from capi.dictionary import DEFAULT_KERNEL, KernelDictionary
 from capi.errors import Diverged, InvalidInput
+from capi.evaluators.kernel_ridge import (
+    Coefficients,
+    DualRidge,
+    ExactBasis,
+    KeptFeatures,
+    PrimalRidge,
+    Ridge,
+    SparseBasis,
+    Tables,
+    factorised,
+)
 from capi.kernels import Kernel, check_kernel, likeness
 from capi.remembering import Remembered
 from capi.rows import row_sum
-from capi.scaling import Scale, Scaling, check_scale, learned_scaling
+from capi.scaling import Scale, check_scale, learned_scaling
 from capi.transitions import Transitions
 from capi.types import Policy, QFunction
 from capi.validation import Floats, Ints, as_discount, as_floats, as_int, as_positive, as_states, check_rows, is_fixed
@@ -33,113 +42,7 @@ from capi.validation import Floats, Ints, as_discount, as_floats, as_int, as_pos
 SETTLED = 1e-9  # how close to its fixed point Q is when it counts as settled, relative to its largest value
 PATIENCE = 3  # times as many sweeps as a contraction by the discount needs, and Q must have settled
 HOPELESS = 1e3  # times as large as a contraction by the discount could make Q: it will not settle
-LARGEST_TABLE = 2**30  # bytes; what the features of one array may take to be kept
-NUMBERS_AT_ONCE = 2**18  # entries of the features that are worked on at once: 2 MB, near the processor
 WORTH_GATHERING = 3  # sweeps from which it pays to collect the features of the decisions of one policy
-
-Tables: TypeAlias = tuple[Floats, ...]  # features of states, one table (n, m_a) an action
-Coefficients: TypeAlias = tuple[Floats, ...]  # (m_a,), one an action: Q(x, a) = table_a(x) @ coefficients_a
-
-
-class _Basis(Protocol):
-    """Features of states in which Q is linear, action by action."""
-
-    @property
-    def width(self) -> int:
-        """Numbers that the features of one state take, all actions together."""
-
-    def tables(self, states: Floats) -> Tables:
-        """Return the features of ``states`` (n, d)."""
-
-
-@dataclass(frozen=True, eq=False)
-class _Sparse:
-    """Whitened features of a dictionary, the same for all actions."""
-
-    dictionary: KernelDictionary
-    n_actions: int
-
-    @property
-    def width(self) -> int:
-        return len(self.dictionary.centres_)
-
-    def tables(self, states: Floats) -> Tables:
-        return (self.dictionary.transform(states),) * self.n_actions
-
-
-@dataclass(frozen=True, eq=False)
-class _Exact:
-    """The kernel at all states in which an action was taken."""
-
-    kernel: Kernel
-    scaling: Scaling
-    centres: tuple[Floats, ...]  # (n_a, d), one an action
-
-    @property
-    def width(self) -> int:
-        return sum(map(len, self.centres))
-
-    def tables(self, states: Floats) -> Tables:
-        x = self.scaling(states)
-        return tuple(likeness(self.kernel, x, centres) for centres in self.centres)
-
-
-@dataclass(frozen=True, eq=False)
-class _Features:
-    """The tables of a basis, block by block; those of fixed arrays are kept if they are not too large."""
-
-    basis: _Basis
-    known: Remembered[Tables] = field(default_factory=Remembered)
-
-    def kept(self, states: Floats) -> Tables | None:
-        """Return the tables of ``states`` if they are there to stay."""
-        if not is_fixed(states) or 8 * len(states) * self.basis.width > LARGEST_TABLE:
-            return None
-        return self.known.of(states, lambda: self.basis.tables(states))
-
-    def blocks(self, states: Floats) -> Iterator[tuple[slice, Tables]]:
-        """Yield rows and their tables, in the same blocks whether the tables are kept or not."""
-        kept, size = self.kept(states), max(1, NUMBERS_AT_ONCE // self.basis.width)
-        for start in range(0, len(states), size):
-            rows = slice(start, start + size)
-            yield rows, self.basis.tables(states[rows]) if kept is None else tuple(table[rows] for table in kept)
-
-
-class _Ridge(Protocol):
-    """The regression of targets on the features of a batch, ready for any targets."""
-
-    def coefficients(self, targets: Floats) -> Coefficients:
-        """Return the solutions for ``targets`` (n,), one of each row of the batch."""
-
-
-@dataclass(frozen=True, eq=False)
-class _PrimalRidge:
-    """(Z_a' W Z_a + ridge I) theta_a = Z_a' W y_a, on the features Z of a dictionary."""
-
-    features: _Features
-    states: Floats  # (n, d)
-    weights: Floats  # (n, A), zero for the actions that a row did not take
-    factors: tuple[Floats, ...]  # (m, m), lower triangular
-
-    def coefficients(self, targets: Floats) -> Coefficients:
-        weighted = self.weights * targets[:, None]  # (n, A)
-        right = np.zeros((self.features.basis.width, len(self.factors)))  # (m, A)
-        for rows, tables in self.features.blocks(self.states):
-            right += tables[0].T @ weighted[rows]
-        return tuple(_solved(factor, right[:, a]) for a, factor in enumerate(self.factors))
-
-
-@dataclass(frozen=True, eq=False)
-class _DualRidge:
-    """(W^1/2 K_aa W^1/2 + ridge I) beta_a = W^1/2 y_a, alpha_a = W^1/2 beta_a: tiny weights do no harm in this form."""
-
-    groups: tuple[Ints, ...]  # rows of the batch, one array an action
-    roots: tuple[Floats, ...]  # of the weights of these rows
-    factors: tuple[Floats, ...]  # (n_a, n_a), lower triangular
-
-    def coefficients(self, targets: Floats) -> Coefficients:
-        parts = zip(self.groups, self.roots, self.factors, strict=True)
-        return tuple(root * _solved(factor, root * targets[rows]) for rows, root, factor in parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,8 +51,8 @@ class _Prepared:
 
     batch: Transitions
     settings: KernelFittedQ  # with one sweep: how many there are does not matter here
-    features: _Features
-    ridge: _Ridge
+    features: KeptFeatures
+    ridge: Ridge
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,7 +72,7 @@ class KernelValues:
         The batch and its factorised matrices, for the next evaluation on the same batch.
     """
 
-    features: _Features = field(repr=False)
+    features: KeptFeatures = field(repr=False)
     coefficients: Coefficients = field(repr=False)
     n_features: int
     prepared: _Prepared | None = field(default=None, repr=False)
@@ -338,7 +241,7 @@ class KernelFittedQ:
             features, ridge = self._sparse(t, weights, groups, self.threshold)
         return _Prepared(t, settings, features, ridge)
 
-    def _exact(self, t: Transitions, weights: Floats, groups: tuple[Ints, ...]) -> tuple[_Features, _Ridge]:
+    def _exact(self, t: Transitions, weights: Floats, groups: tuple[Ints, ...]) -> tuple[KeptFeatures, Ridge]:
         scaling = learned_scaling(t.states[weights > 0], self.scale)
         scaled = scaling(t.states)
         centres, roots = tuple(scaled[rows] for rows in groups), tuple(np.sqrt(weights[rows]) for rows in groups)
@@ -346,12 +249,14 @@ class KernelFittedQ:
         for x, root in zip(centres, roots, strict=True):
             matrix = root[:, None] * likeness(self.kernel, x, x)
             matrix *= root
-            factors.append(_factor(matrix, self.ridge))
-        return _Features(_Exact(self.kernel, scaling, centres)), _DualRidge(groups, roots, tuple(factors))
+            factors.append(factorised(matrix, self.ridge))
+        return KeptFeatures(ExactBasis(self.kernel, scaling, centres)), DualRidge(groups, roots, tuple(factors))
 
-    def _sparse(self, t: Transitions, weights: Floats, groups: tuple[Ints, ...], nu: float) -> tuple[_Features, _Ridge]:
+    def _sparse(
+        self, t: Transitions, weights: Floats, groups: tuple[Ints, ...], nu: float
+    ) -> tuple[KeptFeatures, Ridge]:
         dictionary = KernelDictionary(self.kernel, threshold=nu, max_size=self.max_size, scale=self.scale)
-        features = _Features(_Sparse(dictionary.fit(t.states[weights > 0]), t.n_actions))
+        features = KeptFeatures(SparseBasis(dictionary.fit(t.states[weights > 0]), t.n_actions))
         of_action = np.zeros((len(t), t.n_actions))  # weights
         for a, rows in enumerate(groups):
             of_action[rows, a] = weights[rows]
@@ -361,8 +266,8 @@ class KernelFittedQ:
                 taken = np.flatnonzero(w)
                 z = tables[a][taken] * np.sqrt(w[taken, None])
                 grams[a] += z.T @ z  # Z_a' W Z_a
-        factors = tuple(_factor(gram, self.ridge) for gram in grams)
-        return features, _PrimalRidge(features, t.states, of_action, factors)
+        factors = tuple(factorised(gram, self.ridge) for gram in grams)
+        return features, PrimalRidge(features, t.states, of_action, factors)
 
 
 def _gathered(tables: Tables, pi: Floats) -> Callable[[Coefficients], Floats]:
@@ -420,24 +325,6 @@ def _checked(targets: Floats) -> Floats:
             "to sweep: take a larger ridge, a smaller discount, or fewer sweeps."
         )
     return targets
-
-
-def _factor(matrix: Floats, ridge: float) -> Floats:
-    """Return the lower Cholesky factor of the symmetric ``matrix + ridge I``, in its place."""
-    matrix.flat[:: len(matrix) + 1] += ridge
-    try:
-        factor: Floats = cho_factor(matrix.T, lower=True, overwrite_a=True, check_finite=False)[0]  # LAPACK's order
-    except LinAlgError as error:
-        raise InvalidInput(
-            f"kernel must be positive semi-definite, but its table is not, even with ridge = {ridge:g} on the diagonal. "
-            "Take another kernel, or a larger ridge if it is one up to rounding."
-        ) from error
-    return factor
-
-
-def _solved(factor: Floats, right: Floats) -> Floats:
-    solution: Floats = cho_solve((factor, True), right, check_finite=False)
-    return solution
 
 
 def _normalised_weights(t: Transitions) -> Floats:
