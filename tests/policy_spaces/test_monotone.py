@@ -2,9 +2,14 @@ from itertools import product
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from capi.policy_spaces import Trees
+from capi.errors import InvalidInput
+from capi.loss import gap_weighted_loss
+from capi.policy_spaces import Constrained, Linear, Thresholds, Trees
 from capi.policy_spaces.monotone import monotone_actions
+from capi.rules import Monotone
 
 
 def leaves_below(nodes, i):
@@ -40,3 +45,44 @@ def test_leaves_get_the_best_actions_of_all_that_keep_the_order(seed, monotone):
     }
     assert in_order(tree.nodes, found, monotone)
     assert losses[tuple(int(a) for a in found)] == pytest.approx(min(losses.values()))
+
+
+@pytest.mark.parametrize("direction", [1, -1])
+@given(seed=st.integers(0, 10_000))
+@settings(max_examples=30, deadline=None)
+def test_trees_keep_the_order_in_every_state(direction, seed):
+    rng = np.random.default_rng(seed)
+    states, values = rng.normal(size=(80, 2)), rng.normal(size=(80, 4))
+    policy = Trees(max_depth=4, monotone={0: direction}).improve(states, values)
+    for other in rng.normal(size=8):
+        line = np.column_stack([np.linspace(-4, 4, 101), np.full(101, other)])
+        assert (direction * np.diff(policy.act(line)) >= 0).all()
+    leaves = [line for line in policy.rules().splitlines() if "regret" in line]
+    lost = sum(float(line.split("regret ")[1].rstrip(")")) for line in leaves)
+    assert lost == pytest.approx(80 * gap_weighted_loss(values, policy.act(states)), rel=1e-2)
+
+
+def test_where_the_order_is_natural_nothing_is_lost():
+    states = np.linspace(0, 1, 90)[:, None]
+    values = np.eye(3)[np.repeat([0, 1, 2], 30)]
+    rising = Trees(monotone={0: 1}).improve(states, values)
+    assert gap_weighted_loss(values, rising.act(states)) == 0
+    falling = Trees(monotone={0: -1}).improve(states, values)
+    assert falling.n_leaves == 1
+
+
+def test_a_rule_makes_any_of_these_spaces_monotone():
+    rng = np.random.default_rng(3)
+    states, values = rng.normal(size=(60, 2)), rng.normal(size=(60, 3))
+    line = np.column_stack([np.linspace(-4, 4, 101), np.zeros(101)])
+    for space in (Thresholds(), Trees(max_depth=3), Linear()):
+        policy = Constrained(space, [Monotone(0)]).improve(states, values)
+        assert (np.diff(policy.act(line)) >= 0).all()
+
+
+def test_an_order_is_not_promised_with_masks():
+    allowed = np.ones((60, 3), dtype=bool)
+    allowed[0, 0] = False
+    for space in (Thresholds(monotone={0: 1}), Trees(monotone={0: 1}), Linear(monotone={0: 1})):
+        with pytest.raises(InvalidInput, match="monotone cannot be promised with masks"):
+            space.improve(np.zeros((60, 2)), np.eye(60)[:, :3], allowed=allowed)

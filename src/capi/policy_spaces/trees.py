@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from capi.cuts import readable_cut
-from capi.loss import regrets
+from capi.loss import filled_regrets, regrets
 from capi.policies import Deterministic, check_masks_given, first_allowed
 from capi.policy_spaces.drawing import draw_tree, states_of
+from capi.policy_spaces.monotone import check_monotone, monotone_actions
 from capi.trees.encoding import encode
 from capi.trees.forest import Forest, Growth, Tree, grow
 from capi.trees.regressor import n_candidates
@@ -37,6 +38,7 @@ class TreePolicy(Deterministic):
     with_missing: Bools = field(repr=False)  # (d,) features that had missing values in learning
     leaf_regrets: Floats = field(repr=False)  # (l,) what the leaf's decisions lose in sum
     masked: bool = False
+    chosen: Ints | None = field(default=None, repr=False)  # (l,) actions, where they are not those that lose the least
 
     @cached_property
     def _forest(self) -> Forest:
@@ -45,7 +47,7 @@ class TreePolicy(Deterministic):
     @cached_property
     def ranking(self) -> Ints:
         """The actions of each leaf from best to worst (l, A)."""
-        return np.argsort(self.tree.sums, axis=1, kind="stable")
+        return ranked(self.tree.sums, self.chosen)
 
     @property
     def n_leaves(self) -> int:
@@ -69,7 +71,11 @@ class TreePolicy(Deterministic):
 
     def rules(self) -> str:
         """Return the tree as text, in the words of the table, with the support and the regret of each leaf."""
-        return "\n".join(self._lines(self.to_dict(), ""))
+        return "\n".join([*self._lines(self.to_dict(), ""), *self.remarks()])
+
+    def remarks(self) -> list[str]:
+        """Return what a reader of the rules should know besides, one line each."""
+        return []
 
     def to_dot(self) -> str:
         """Return the tree in Graphviz's language."""
@@ -159,6 +165,9 @@ class Trees:
     min_samples_leaf : int
     max_features : int, float or None
         Features looked at in a node; None is all.
+    monotone : mapping from columns to 1 or -1, optional
+        Columns as which rise the action's number never falls (1) or never rises (-1). The tree grows as it would without; then its leaves
+        get the actions that lose the least of all that keep the order at each split. Not together with masks.
 
     Examples
     --------
@@ -179,8 +188,10 @@ class Trees:
     min_samples_split: int = 2
     min_samples_leaf: int = 1
     max_features: int | float | None = None
+    monotone: Mapping[int, int] | None = None
 
     def __post_init__(self) -> None:
+        check_monotone(self.monotone)
         for name, least in (("max_depth", 1), ("max_leaf_nodes", 2)):
             if getattr(self, name) is not None:
                 as_int(getattr(self, name), name, minimum=least)
@@ -209,14 +220,18 @@ class Trees:
             best_cuts=True,
             policy=True,
         )
+        check_monotone(self.monotone, sample.states.shape[1], masked=sample.allowed is not None)
         grown = sample.grown(growth, rng).trees[0]
-        tree = _with_readable_cuts(_pruned(grown, whole_ranking=sample.allowed is not None))
-        ranking = np.argsort(tree.sums, axis=1, kind="stable")[tree.leaf_of_row]
+        chosen = monotone_actions(grown.nodes, grown.sums, self.monotone) if self.monotone else None
+        pruned, chosen = _pruned(grown, chosen, whole_ranking=sample.allowed is not None)
+        tree = with_readable_cuts(pruned)
+        ranking = ranked(tree.sums, chosen)[tree.leaf_of_row]
         lost = np.take_along_axis(sample.lost, first_allowed(ranking, sample.allowed)[:, None], axis=1)[:, 0]
         leaf_regrets = np.bincount(tree.leaf_of_row, weights=lost, minlength=len(tree.counts)).astype(np.float64)
         missing = np.atleast_1d(np.isnan(sample.states).any(axis=0))
         n_features = sample.states.shape[1]
-        return TreePolicy(tree, sample.n_actions, n_features, missing, leaf_regrets, sample.allowed is not None)
+        masked = sample.allowed is not None
+        return TreePolicy(tree, sample.n_actions, n_features, missing, leaf_regrets, masked, chosen)
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,16 +265,8 @@ class RegretSample:
 
     @cached_property
     def outputs(self) -> Floats:
-        """What the trees sum (n, A): an action that is not allowed counts as the mean of those that are.
-
-        A leaf that prefers it falls back to another there, so it is neither free nor forbidden. The weights are in the
-        sums already; sizes of nodes are counted in rows.
-        """
-        if self.allowed is None:
-            return self.lost
-        known = np.where(self.allowed, self.lost, 0.0)
-        mean = known.sum(axis=1) / self.allowed.sum(axis=1)
-        return np.where(self.allowed, self.lost, mean[:, None])
+        """What the trees sum (n, A). The weights are in the sums already; sizes of nodes are counted in rows."""
+        return filled_regrets(self.lost, self.allowed)
 
     def grown(self, growth: Growth, rng: np.random.Generator | None, n_jobs: int = 1) -> Forest:
         """Return policy trees on the sample; ``rng=None`` is a fixed seed."""
@@ -267,9 +274,18 @@ class RegretSample:
         return grow(encode(self.states, n_jobs), self.outputs, growth, generator, n_jobs=n_jobs)
 
 
-def _pruned(tree: Tree, *, whole_ranking: bool) -> Tree:
-    """Return the tree without splits below which every leaf decides alike: nobody needs to read those."""
-    ranking = np.argsort(tree.sums, axis=1, kind="stable")
+def ranked(sums: Floats, chosen: Ints | None) -> Ints:
+    """Return the actions of each leaf from best to worst, those ``chosen`` (l,) before all; ``sums`` (l, A) -> (l, A)."""
+    order = np.argsort(sums, axis=1, kind="stable")
+    if chosen is None:
+        return order
+    others = order[order != chosen[:, None]].reshape(len(sums), -1)
+    return np.column_stack([chosen, others])
+
+
+def _pruned(tree: Tree, chosen: Ints | None, *, whole_ranking: bool) -> tuple[Tree, Ints | None]:
+    """Return the tree without splits below which every leaf decides alike, and what its leaves were ``chosen`` to do."""
+    ranking = ranked(tree.sums, chosen)
     _, decision = np.unique(ranking if whole_ranking else ranking[:, :1], axis=0, return_inverse=True)
     old = tree.nodes
     common = np.empty(len(old), dtype=np.int64)  # the decision of all leaves below a node, -1 if they differ
@@ -295,7 +311,7 @@ def _pruned(tree: Tree, *, whole_ranking: bool) -> Tree:
     new_leaf = np.empty(len(tree.counts), dtype=np.int32)
     for number, merged in enumerate(leaves):
         new_leaf[merged] = number
-    return Tree(
+    pruned = Tree(
         np.array(nodes, dtype=old.dtype),
         np.array(above),
         np.stack([tree.sums[merged].sum(axis=0) for merged in leaves]),
@@ -303,6 +319,7 @@ def _pruned(tree: Tree, *, whole_ranking: bool) -> Tree:
         np.array([tree.counts[merged].sum() for merged in leaves]),
         new_leaf[tree.leaf_of_row],
     )
+    return pruned, None if chosen is None else np.array([chosen[merged[0]] for merged in leaves])
 
 
 def _leaves_below(nodes: Any, number: int) -> list[int]:
@@ -316,7 +333,7 @@ def _leaves_below(nodes: Any, number: int) -> list[int]:
     return leaves
 
 
-def _with_readable_cuts(tree: Tree) -> Tree:
+def with_readable_cuts(tree: Tree) -> Tree:
     """Return the tree with each threshold rounded as far as that sends no state elsewhere."""
     nodes = tree.nodes.copy()
     for i in np.flatnonzero((nodes["left"] >= 0) & np.isfinite(nodes["threshold"])):
