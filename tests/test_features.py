@@ -1,12 +1,13 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import SplineTransformer, StandardScaler
 
 import naive
 from capi import features as module
-from capi.errors import InvalidInput
+from capi.errors import InvalidInput, NotFitted
 from capi.evaluators import LSTDQ
 from capi.features import (
     Fourier,
@@ -167,7 +168,7 @@ def test_features_of_fixed_states_are_kept_and_large_tables_are_not(monkeypatch)
     [
         (lambda: OneHot(3).fit(STATES), "one column, an index"),
         (lambda: OneHot(3).fit([[0.0]]).transform([[3.0]]), "state indices in 0..2"),
-        (lambda: Fourier(9).fit(np.zeros((3, 6))), "makes 1000000 features"),
+        (lambda: Fourier(9).fit(np.zeros((3, 6))), "this order makes more than 100000"),
         (lambda: Tiles(8, 20).fit(np.zeros((3, 4))), "more than 100000"),
         (lambda: RadialGrid(1).fit(STATES), "n_centres must be"),
         (lambda: RadialGrid(3, bandwidth=0).fit(STATES), "bandwidth must be"),
@@ -200,3 +201,32 @@ def test_tabular_features_give_tabular_values():
     batch = naive.tabular_batch(mdp, 3000, rng)
     tables = [LSTDQ(f).evaluate(Constant(0, 3), batch, discount=0.5).values(mdp.states) for f in (OneHot(5), OneHot())]
     np.testing.assert_allclose(*tables, rtol=1e-9)
+
+
+@pytest.mark.parametrize("features", ALL, ids=repr)
+def test_what_was_not_fitted_says_so(features):
+    with pytest.raises((NotFitted, NotFittedError)):
+        type(features)().transform(STATES)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Polynomial(10).fit(np.zeros((2, 60))), "this degree makes more than"),
+        (lambda: OneHot(10**12).fit([[0.0]]), "n_values must be at most"),
+        (lambda: RadialCentres(5, random_state="x").fit(STATES), "random_state must be"),
+        (lambda: Fourier(2, scale="deviation").fit(STATES), "scale must be one of 'range'"),
+        (lambda: KernelDictionary().fit([[np.nan]]), "NaN"),
+        (lambda: KernelDictionary().fit(STATES).transform(STATES[:, :1]), "features"),
+        (lambda: fitted_features(lambda x: [[1.0], [1.0, 2.0]][: len(x) + 1], STATES), "unequal lengths"),
+    ],
+)
+def test_more_bad_input_is_named(make, message):
+    with pytest.raises(InvalidInput, match=message):
+        make()
+
+
+def test_a_constant_column_stays_quiet_in_every_scale():
+    x = np.column_stack([np.full(30, 0.1), np.arange(30.0)])
+    q = Polynomial(2).fit(x)
+    np.testing.assert_allclose(q.transform([[0.1 + 1e-9, 3.0]]), q.transform([[0.1, 3.0]]), atol=1e-6)

@@ -26,11 +26,14 @@ def test_bad_kernels_are_named():
     for kernel, message in ((Gaussian, "kernel must be a function"), (3, "kernel must be a function")):
         with pytest.raises(InvalidInput, match=message):
             check_kernel(kernel)
-    with pytest.raises(InvalidInput, match="bandwidth must be a positive"):
-        Gaussian(0)
+    for width in (0, 1e-200, 1e200):
+        with pytest.raises(InvalidInput, match="bandwidth must be"):
+            Gaussian(width)
+    with pytest.raises(InvalidInput, match="table must be numbers"):
+        likeness(lambda x, y: [["a"] * len(y)] * len(x), X, Y)
     with pytest.raises(InvalidInput, match=r"must have shape \(7, 7\)"):
         likeness(lambda x, y: x, X, Y)
-    with pytest.raises(InvalidInput, match="finite numbers"):
+    with pytest.raises(InvalidInput, match="table must be finite"):
         likeness(lambda x, y: np.full((len(x), len(y)), np.nan), X, Y)
 
 

@@ -96,7 +96,7 @@ class KernelDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         check_kernel(self.kernel)
         nu = as_positive(self.threshold, "threshold")
         limit = None if self.max_size is None else as_int(self.max_size, "max_size", minimum=1)
-        states: Floats = validate_data(self, X, dtype=np.float64)
+        states: Floats = _validated(self, X)
         self.scaling_: Scaling = learned_scaling(states, self.scale)
         scaled = self.scaling_(states)
         growing = _Growing(self.kernel, scaled, nu, len(scaled) if limit is None else min(limit, len(scaled)))
@@ -112,7 +112,7 @@ class KernelDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     def transform(self, X: ArrayLike) -> Floats:
         """Return the features z(x), whose inner products approximate the kernel; ``X`` (n, d) -> (n, m)."""
         check_is_fitted(self)
-        states = self.scaling_(validate_data(self, X, dtype=np.float64, reset=False))
+        states = self.scaling_(_validated(self, X, reset=False))
         m = len(self.centres_)
         features = np.empty((len(states), m))
         size = max(1, NUMBERS_AT_ONCE // m)
@@ -124,6 +124,15 @@ class KernelDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     @property
     def _n_features_out(self) -> int:
         return len(self.centres_)
+
+
+def _validated(dictionary: KernelDictionary, X: ArrayLike, **options: Any) -> Floats:
+    """Return states as scikit-learn checks them; its refusals are ours."""
+    try:
+        states: Floats = validate_data(dictionary, X, dtype=np.float64, **options)
+    except ValueError as error:
+        raise InvalidInput(str(error)) from error
+    return states
 
 
 def whitened(factor: Floats, table: Floats) -> Floats:

@@ -9,8 +9,10 @@ so that ``make_pipeline`` and ``FeatureUnion`` put them together with each other
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import product
+from math import comb
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -22,11 +24,11 @@ from sklearn.cluster import KMeans, MiniBatchKMeans
 from sklearn.preprocessing import PolynomialFeatures
 
 from capi.dictionary import KernelDictionary
-from capi.errors import InvalidInput
+from capi.errors import InvalidInput, NotFitted
 from capi.kernels import Gaussian, Kernel, check_kernel
 from capi.remembering import Remembered
 from capi.scaling import Scale, check_scale, learned_scaling
-from capi.validation import Floats, Ints, as_int, as_positive, as_state_index, as_states
+from capi.validation import Floats, Ints, as_array, as_int, as_positive, as_state_index, as_states, check_choice
 
 __all__ = [
     "RKHS",
@@ -40,6 +42,7 @@ __all__ = [
 ]
 
 MOST_FEATURES = 100_000  # of a grid; more are an accident
+MOST_VALUES = 10_000_000  # of one-hot features, which are sparse
 MOST_KEPT = 2**23  # entries of a table of features that is kept for the next iteration: 64 MiB
 ROWS_AT_ONCE = 8192
 MANY_STATES = 50_000  # above which k-means looks at small batches of them
@@ -75,11 +78,14 @@ class OneHot(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         else:
             if x.shape[1] != 1:
                 raise InvalidInput(f"OneHot(n_values) needs states with one column, an index; got {x.shape[1]}.")
-            self.values_ = np.arange(as_int(self.n_values, "n_values", minimum=1), dtype=np.float64)[:, None]
+            if as_int(self.n_values, "n_values", minimum=1) > MOST_VALUES:
+                raise InvalidInput(f"n_values must be at most {MOST_VALUES}; got {self.n_values}.")
+            self.values_ = np.arange(self.n_values, dtype=np.float64)[:, None]
         return self
 
     def transform(self, X: ArrayLike) -> sp.csr_array:
         """Return a one in the column of each known state; (n, d) -> (n, p), sparse."""
+        _check_fitted(self, "values_")
         x = as_states(X, n_features=self.values_.shape[1], allow_nan=False)
         columns = self._columns(x) if self.n_values is None else as_state_index(x, self.n_values)
         known = columns >= 0
@@ -101,8 +107,11 @@ class _Scaled(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     scale: Scale
 
-    def _learn_scale(self, X: ArrayLike) -> Floats:
+    def _learn_scale(self, X: ArrayLike, *, boxed: bool = False) -> Floats:
+        """Learn the scale of ``X`` (n, d) and return it scaled; what is ``boxed`` lives between 0 and 1."""
         check_scale(self.scale)
+        if boxed and isinstance(self.scale, str):
+            check_choice(self.scale, "scale", ("range",))
         x = as_states(X, allow_nan=False)
         self.scaling_ = learned_scaling(x, self.scale)
         return self.scaling_(x)
@@ -129,12 +138,15 @@ class Polynomial(_Scaled):
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: ARG002
         """Learn the scale of ``X`` (n, d)."""
-        as_int(self.degree, "degree", minimum=1)
-        self.powers_ = PolynomialFeatures(self.degree).fit(self._learn_scale(X)[:1])
+        degree = as_int(self.degree, "degree", minimum=1)
+        x = self._learn_scale(X)
+        _check_size(comb(x.shape[1] + degree, degree), "degree")
+        self.powers_ = PolynomialFeatures(degree).fit(x[:1])
         return self
 
     def transform(self, X: ArrayLike) -> Floats:
         """Return the products; (n, d) -> (n, p)."""
+        _check_fitted(self, "powers_")
         return np.asarray(self.powers_.transform(self.scaling_(X)))
 
 
@@ -162,13 +174,14 @@ class Fourier(_Scaled):
     def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: ARG002
         """Learn the scale of ``X`` (n, d)."""
         order = as_int(self.order, "order", minimum=0)
-        d = self._learn_scale(X).shape[1]
-        _check_size(order + 1, d, "order")
+        d = self._learn_scale(X, boxed=True).shape[1]
+        _check_size(_power(order + 1, d), "order")
         self.frequencies_ = np.array(list(product(range(order + 1), repeat=d)), dtype=np.float64)  # (p, d)
         return self
 
     def transform(self, X: ArrayLike) -> Floats:
         """Return the cosines; (n, d) -> (n, p)."""
+        _check_fitted(self, "frequencies_")
         return np.cos(np.pi * (self.scaling_(X) @ self.frequencies_.T))
 
 
@@ -181,6 +194,7 @@ class _Radial(_Scaled):
 
     def transform(self, X: ArrayLike) -> Floats:
         """Return the bumps and a constant; (n, d) -> (n, m + 1)."""
+        _check_fitted(self, "centres_")
         x = self.scaling_(X)
         return np.hstack([self.kernel_(x, self.centres_), np.ones((len(x), 1))])
 
@@ -215,8 +229,8 @@ class RadialGrid(_Radial):
     def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: ARG002
         """Learn the scale of ``X`` (n, d)."""
         m = as_int(self.n_centres, "n_centres", minimum=2)
-        d = self._learn_scale(X).shape[1]
-        _check_size(m, d, "n_centres")
+        d = self._learn_scale(X, boxed=True).shape[1]
+        _check_size(_power(m, d), "n_centres")
         self.centres_ = np.array(list(product(np.linspace(0, 1, m), repeat=d)))
         self._set_bandwidth(1 / (m - 1))
         return self
@@ -258,6 +272,8 @@ class RadialCentres(_Radial):
     def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: ARG002
         """Learn scale and centres of ``X`` (n, d)."""
         m = as_int(self.n_centres, "n_centres", minimum=1)
+        if self.random_state is not None:
+            as_int(self.random_state, "random_state", minimum=0)
         x = self._learn_scale(X)
         distinct = np.unique(x, axis=0)
         if len(distinct) <= m:
@@ -296,14 +312,15 @@ class Tiles(_Scaled):
     def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: ARG002
         """Learn the scale of ``X`` (n, d)."""
         tilings, tiles = as_int(self.n_tilings, "n_tilings", minimum=1), as_int(self.n_tiles, "n_tiles", minimum=1)
-        d = self._learn_scale(X).shape[1]
-        _check_size(tiles + 1, d, "n_tiles", tilings)
+        d = self._learn_scale(X, boxed=True).shape[1]
+        _check_size(tilings * _power(tiles + 1, d), "n_tiles")
         odd = 2 * np.arange(d) + 1  # displacements by 1, 3, 5, ... spread the tilings evenly (Miller and Glanz 1996)
         self.shifts_ = np.arange(tilings)[:, None] * odd / tilings % 1.0  # (tilings, d) in tiles
         return self
 
     def transform(self, X: ArrayLike) -> sp.csr_array:
         """Return a one for each tiling; (n, d) -> (n, p), sparse."""
+        _check_fitted(self, "shifts_")
         x = self.scaling_(X) * self.n_tiles
         n, d = x.shape
         size = self.n_tiles + 1
@@ -401,10 +418,29 @@ def check_features(features: Any, name: str = "features") -> None:
 def fitted_features(features: Features, states: Floats) -> FittedFeatures:
     """Return ``features`` ready for use; a transformer is copied and fitted to ``states`` (n, d)."""
     check_features(features)
-    transform = clone(features).fit(states).transform if _is_transformer(features) else features
+    transform = _copied(features).fit(states).transform if _is_transformer(features) else features
     first = transform(states[:1])
     sparse = sp.issparse(first)
     return FittedFeatures(transform, states.shape[1], _as_table(first, 1, sparse=sparse).shape[1], sparse)
+
+
+def kept_settings(features: Features) -> Features:
+    """Return features as they are set now, for `same_features` later: a transformer may be changed."""
+    return _copied(features) if _is_transformer(features) else features
+
+
+def same_features(first: Features, second: Features) -> bool:
+    """Whether two features are set alike: transformers of one kind with the same parameters, or the same function."""
+    if not _is_transformer(first) or not _is_transformer(second):
+        return first is second
+    if not hasattr(first, "get_params") or type(first) is not type(second):
+        return False
+    one, other = (repr(sorted(f.get_params().items(), key=lambda item: item[0])) for f in (first, second))
+    return one == other
+
+
+def _copied(transformer: Any) -> Any:
+    return clone(transformer) if hasattr(transformer, "get_params") else deepcopy(transformer)
 
 
 def _is_transformer(features: Any) -> bool:
@@ -416,7 +452,7 @@ def _as_table(value: Any, n: int, *, sparse: bool) -> Table:
     if sparse:
         table = sp.csr_array(value, dtype=np.float64)
     else:
-        table = np.asarray(value.toarray() if sp.issparse(value) else value)
+        table = as_array(value.toarray() if sp.issparse(value) else value, "features(states)")
         if table.ndim != 2 or table.dtype.kind not in "fiub":
             raise InvalidInput(f"features(states) must be numbers of shape ({n}, p); got {table.dtype} {table.shape}.")
         table = table.astype(np.float64, copy=False)
@@ -434,9 +470,19 @@ def _spacing(centres: Floats) -> float:
     return float(apart.min(axis=1).mean()) or 1.0
 
 
-def _check_size(along: int, d: int, name: str, times: int = 1) -> None:
-    if times * along**d > MOST_FEATURES:
+def _check_size(count: int, name: str) -> None:
+    if count > MOST_FEATURES:
         raise InvalidInput(
-            f"{name} = {along} along each of {d} columns makes {times * along**d} features, more than {MOST_FEATURES}. "
-            "Lower it, or take RadialCentres, whose number does not grow with the columns."
+            f"this {name} makes more than {MOST_FEATURES} features of these states. Lower it, or take RadialCentres, whose number "
+            "does not grow with the columns."
         )
+
+
+def _power(base: int, d: int) -> int:
+    """Return ``base ** d``, or more than anybody wants."""
+    return base**d if base == 1 or d <= 24 else MOST_FEATURES + 1
+
+
+def _check_fitted(transformer: Any, learned: str) -> None:
+    if not hasattr(transformer, learned):
+        raise NotFitted(f"this {type(transformer).__name__} has not learned from states yet: call fit first.")

@@ -13,9 +13,10 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from capi.errors import InvalidInput
-from capi.validation import Floats, as_positive, check_shape
+from capi.validation import Floats, as_floats, as_positive, check_shape
 
 ROWS_AT_ONCE = 256
+SMALLEST = 1e-150  # number that can be squared
 
 
 class Kernel(Protocol):
@@ -43,7 +44,10 @@ class Gaussian:
     bandwidth: float = 0.1
 
     def __post_init__(self) -> None:
-        as_positive(self.bandwidth, "bandwidth")
+        if not SMALLEST < as_positive(self.bandwidth, "bandwidth") < 1 / SMALLEST:
+            raise InvalidInput(
+                f"bandwidth must be such that it can be squared; got {self.bandwidth!r}. Scale the states."
+            )
 
     def __call__(self, first: Floats, second: Floats) -> Floats:
         """Return the likeness of each pair; (n, d), (m, d) -> (n, m)."""
@@ -85,10 +89,8 @@ def check_kernel(kernel: Any) -> None:
 
 def likeness(kernel: Kernel, first: Floats, second: Floats) -> Floats:
     """Return the kernel's table (n, m), checked."""
-    table = np.asarray(kernel(first, second), dtype=np.float64)
+    table = as_floats(kernel(first, second), "the kernel's table", ndim=2)
     check_shape(table, "the kernel's table", (len(first), len(second)))
-    if not np.isfinite(table).all():
-        raise InvalidInput("the kernel must return finite numbers. Scale the states, or choose another kernel.")
     return table
 
 

@@ -14,7 +14,7 @@ from, and can be measured on any other.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -22,8 +22,9 @@ import numpy as np
 
 from capi.errors import InvalidInput
 from capi.schema import Schema
-from capi.validation import Bools, Floats, as_not_negative, as_share, is_real
+from capi.validation import Bools, Floats, as_not_negative, as_share, check_choice, is_real
 
+MOST_COMBINATIONS = 100_000  # of rules that are looked at for conflicts
 COMPARISON = re.compile(r"^(?P<feature>.+?)\s*(?P<sign><=|>=|==|<|>)\s*(?P<number>\S+)$")
 
 
@@ -37,7 +38,7 @@ class Never:
     when : str, optional
         Comparisons of features with numbers, joined by "and": ``"age > 65 and dose <= 2"``. By default everywhere.
     if_missing : bool
-        Whether the condition counts as true where a feature that it names is missing.
+        Whether a comparison counts as true where its feature is missing.
 
     Examples
     --------
@@ -48,6 +49,9 @@ class Never:
     action: Any
     when: str | None = None
     if_missing: bool = False
+
+    def __post_init__(self) -> None:
+        _check_pointwise(self.action, self.when, self.if_missing)
 
     def __str__(self) -> str:
         return f"never {self.action}" + _when(self.when)
@@ -74,6 +78,10 @@ class Only:
     actions: Any
     when: str | None = None
     if_missing: bool = False
+
+    def __post_init__(self) -> None:
+        for action in _listed(self.actions):
+            _check_pointwise(action, self.when, self.if_missing)
 
     def __str__(self) -> str:
         return f"only {' or '.join(map(str, _listed(self.actions)))}" + _when(self.when)
@@ -123,7 +131,7 @@ class Budget:
 
     def __post_init__(self) -> None:
         _check_costs(self.costs)
-        if not is_real(self.at_most):
+        if not is_real(self.at_most) or not np.isfinite(self.at_most):
             raise InvalidInput(f"at_most must be a number; got {self.at_most!r}.")
 
     def __str__(self) -> str:
@@ -210,6 +218,11 @@ class Box:
             high[feature] = min(high.get(feature, np.inf), float(bound))
         return Box(low, high)
 
+    def within(self, other: Box) -> bool:
+        """Whether the other contains it."""
+        above = all(self.low.get(j, -np.inf) >= bound for j, bound in other.low.items())
+        return above and all(self.high.get(j, np.inf) <= bound for j, bound in other.high.items())
+
     def meets(self, other: Box) -> Box | None:
         """Return what both have in common, None if nothing."""
         low = {j: max(self.low.get(j, -np.inf), other.low.get(j, -np.inf)) for j in {*self.low, *other.low}}
@@ -278,25 +291,53 @@ def cost_table(rule: Budget | Cap | Costs, schema: Schema) -> Floats:
 
 
 def check_feasible(forbidden: Sequence[Forbidden], n_actions: int) -> None:
-    """Refuse rules that together leave no action somewhere, naming those that do and where."""
-    of_action = [[f for f in forbidden if a in f.actions] for a in range(n_actions)]
+    """Refuse rules that together leave no action somewhere, naming those that do and where.
 
-    def clash(action: int, box: Box, chosen: tuple[Forbidden, ...]) -> tuple[tuple[Forbidden, ...], Box] | None:
-        """Return rules that forbid all actions from ``action`` on somewhere in ``box``, with those chosen before."""
-        if action == n_actions:
-            return chosen, box
-        if any(action in f.actions for f in chosen):  # no further rule is needed for this action
-            return clash(action + 1, box, chosen)
-        for f in of_action[action]:
-            common = box.meets(f.box)
-            found = None if common is None else clash(action + 1, common, (*chosen, f))
+    Actions with few rules are looked at first, and of the rules for one action those that others contain are left out. Where
+    there would still be too many combinations the question stays open; acting in such a state is refused anyway.
+    """
+    of_action = sorted((_widest([f for f in forbidden if a in f.actions]) for a in range(n_actions)), key=len)
+    if not of_action[0]:
+        return  # some action is allowed everywhere
+    tried = 0
+
+    def clash(number: int, box: Box, chosen: tuple[Forbidden, ...]) -> tuple[Forbidden, ...] | None:
+        """Return rules that forbid all actions from ``number`` on somewhere in ``box``, with those chosen before."""
+        nonlocal tried
+        if number == n_actions:
+            return chosen
+        if any(f in chosen for f in of_action[number]):  # no further rule is needed for this action
+            return clash(number + 1, box, chosen)
+        for f in of_action[number]:
+            tried += 1
+            common = box.meets(f.box) if tried <= MOST_COMBINATIONS else None
+            found = None if common is None else clash(number + 1, common, (*chosen, f))
             if found is not None:
                 return found
         return None
 
     if found := clash(0, Box(), ()):
-        rules = " and ".join(repr(str(f.rule)) for f in forbidden if f in found[0])
+        rules = " and ".join(repr(str(f.rule)) for f in forbidden if f in found)
         raise InvalidInput(f"the rules leave no action in some states: {rules} conflict. Drop or narrow one of them.")
+
+
+def _widest(forbidden: list[Forbidden]) -> list[Forbidden]:
+    """Return the rules whose boxes are in no other's, the first of equal ones."""
+    return [
+        f
+        for i, f in enumerate(forbidden)
+        if not any(
+            f.box.within(g.box) and (j < i or not g.box.within(f.box)) for j, g in enumerate(forbidden) if j != i
+        )
+    ]
+
+
+def _check_pointwise(action: Any, when: Any, if_missing: Any) -> None:
+    if not isinstance(action, Hashable) or isinstance(action, np.ndarray):
+        raise InvalidInput(f"an action must be one label or number; got {action!r}.")
+    if when is not None and not isinstance(when, str):
+        raise InvalidInput(f"when must be text, such as 'x3 > 5'; got {when!r}.")
+    check_choice(if_missing, "if_missing", (True, False))
 
 
 def _check_costs(costs: Any) -> None:

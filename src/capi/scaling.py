@@ -61,4 +61,7 @@ def learned_scaling(states: Floats, scale: Scale) -> Scaling:
         if len(low) != d:
             raise InvalidInput(f"scale must have {d} columns, one a feature; got {len(low)}.")
         origin, unit = low, high - low
-    return Scaling(origin, np.where(unit > 0, unit, 1.0))
+    varies = unit > 0
+    if isinstance(scale, str):
+        varies &= x.min(axis=0) < x.max(axis=0)  # the deviation of equal numbers may be a hair above zero
+    return Scaling(origin, np.where(varies, unit, 1.0))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,6 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 from capi.errors import InvalidInput
 from capi.randomness import RandomState, as_generator
 from capi.schema import Schema
+from capi.tables.describe import Description, describe
+from capi.tables.origin import Origin
+from capi.tables.readers import Readers
 from capi.validation import (
     Bools,
     Floats,
@@ -31,11 +34,14 @@ from capi.validation import (
     sequence_of_names,
 )
 
+if TYPE_CHECKING:
+    from capi.tables.reading import Read
+
 MOST_ACTIONS = 100_000  # more are not actions but numbers that name something else
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class Transitions:
+class Transitions(Readers):
     """A fixed batch of logged decisions (x, a, r, x').
 
     All arrays are read-only, and independent of what was passed in. Rows of an episode stand together
@@ -98,6 +104,7 @@ class Transitions:
     propensity: Floats | None  # (n,)
     weight: Floats | None  # (n,)
     schema: Schema
+    origin: Origin | None = field(compare=False)  # the table that it was read from
 
     def __init__(
         self,
@@ -148,6 +155,7 @@ class Transitions:
             "propensity": _checked_propensity(propensity, n),
             "weight": as_weights(weight, "weight", n, "states"),
             "schema": Schema.of(d, n_actions, feature_names, action_labels),
+            "origin": None,
         }
         self.__setstate__({name: np.array(v) if isinstance(v, np.ndarray) else v for name, v in values.items()})
 
@@ -166,7 +174,8 @@ class Transitions:
         """Whether every array, the number of actions and the schema are the same (NaN equals NaN)."""
         if not isinstance(other, Transitions):
             return NotImplemented
-        return all(_same(getattr(self, field.name), getattr(other, field.name)) for field in fields(self))
+        compared = [part.name for part in fields(self) if part.compare]
+        return all(_same(getattr(self, name), getattr(other, name)) for name in compared)
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -196,6 +205,16 @@ class Transitions:
                 )
             return None
         return self.next_allowed | self.terminated[:, None]
+
+    def check_actions_taken(self, advice: str = "") -> None:
+        """Refuse a batch in which an action is never taken (or in rows without weight only): nothing says what it is worth."""
+        counts = np.bincount(self.actions, weights=self.weight, minlength=self.n_actions)
+        if not counts.all():
+            a = int(np.argmin(counts))
+            raise InvalidInput(
+                f"each action must be taken in the batch; action {a} ({self.schema.action_labels[a]!r}) never is, so nothing "
+                f"says what it is worth. Leave it out{advice or '.'}"
+            )
 
     def subset(self, rows: ArrayLike) -> Transitions:
         """Return the chosen rows as a new batch.
@@ -227,6 +246,41 @@ class Transitions:
         rows = np.repeat(chosen, self.episode_lengths)  # (n,)
         return self.subset(rows), self.subset(~rows)
 
+    def folds(self, n_folds: int = 5, *, random_state: RandomState = None) -> Iterator[tuple[Transitions, Transitions]]:
+        """Yield for each of ``n_folds`` folds the batch without it and the fold itself; the two share no episode.
+
+        Parameters
+        ----------
+        n_folds : int
+            At least 2, and at most the number of episodes. Each episode is in exactly one fold.
+        random_state : int, Generator or None
+            The same int gives the same folds. Without episode numbers rows are drawn.
+
+        Examples
+        --------
+        >>> batch = Transitions([[0.0]] * 4, [0, 1, 0, 1], [0.0] * 4, [[0.0]] * 4, [True] * 4)
+        >>> [(len(rest), len(fold)) for rest, fold in batch.folds(2, random_state=0)]
+        [(2, 2), (2, 2)]
+        """
+        n_episodes = self.n_episodes
+        if as_int(n_folds, "n_folds", minimum=2) > n_episodes:
+            raise InvalidInput(f"n_folds must be at most the number of episodes, {n_episodes}; got {n_folds}.")
+        fold = np.empty(n_episodes, dtype=np.int64)
+        fold[as_generator(random_state).permutation(n_episodes)] = np.arange(n_episodes) % n_folds
+        fold_of_row = np.repeat(fold, self.episode_lengths)  # (n,)
+        return ((self.subset(fold_of_row != k), self.subset(fold_of_row == k)) for k in range(n_folds))
+
+    def describe(self) -> Description:
+        """Return what was understood of the table, how well each action covers the states, and what looks wrong.
+
+        Examples
+        --------
+        >>> batch = Transitions([[0.0]] * 4, [0, 1, 0, 1], [0.0] * 4, [[0.0]] * 4, [True] * 4)
+        >>> "column x0 is the same in every row" in batch.describe().warnings
+        True
+        """
+        return describe(self)
+
     @staticmethod
     def concat(batches: Sequence[Transitions], *, renumber_episodes: bool = False) -> Transitions:
         """Return the rows of all ``batches`` one after the other.
@@ -255,7 +309,8 @@ class Transitions:
                 columns["episode"] = np.repeat(np.arange(len(lengths)), lengths)
             else:
                 _check_distinct_episodes(batches)
-        return first._with(columns)
+        same = all(batch.origin is first.origin for batch in batches)
+        return first._with({**columns, "origin": first.origin if same and not renumber_episodes else None})
 
     def __repr__(self) -> str:
         return "\n  ".join([self._headline(), *(f"{name:<11} {text}" for name, text in self._facts())])
@@ -309,12 +364,21 @@ class Transitions:
 
     def _columns(self) -> list[str]:
         """Names of the array columns that are present."""
-        return [field.name for field in fields(self) if isinstance(getattr(self, field.name), np.ndarray)]
+        return [part.name for part in fields(self) if isinstance(getattr(self, part.name), np.ndarray)]
+
+    @classmethod
+    def _of(cls, batch: Read) -> Self:
+        """Return the batch of what was read from a table, whose arrays were checked and are ours to keep."""
+        made = object.__new__(cls)
+        schema = Schema.of_columns(batch.columns, batch.action_labels)
+        words = {"n_actions": len(schema.action_labels), "schema": schema, "origin": batch.origin}
+        made.__setstate__({**batch.arrays, **words})
+        return made
 
     def _with(self, columns: dict[str, Any]) -> Transitions:
         """Return a batch of the same kind with other, valid ``columns``, which are ours to keep."""
         batch = object.__new__(Transitions)
-        absent = {field.name: getattr(self, field.name) for field in fields(self)}
+        absent = {part.name: getattr(self, part.name) for part in fields(self)}
         batch.__setstate__({**absent, **columns})
         return batch
 

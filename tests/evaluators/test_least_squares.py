@@ -1,5 +1,6 @@
 """LSTD, Bellman residuals and Lasso-TD: against their formulas, against each other, and against exact values."""
 
+import pickle
 import tracemalloc
 
 import numpy as np
@@ -13,7 +14,7 @@ import naive
 from capi import CAPI, FiniteMDP, Transitions
 from capi.baselines import LSPI
 from capi.errors import Diverged, InvalidInput, PathEnded
-from capi.evaluators import LSTDQ, BellmanResidual, LassoTD, linear
+from capi.evaluators import GTD2, LSTDQ, TD, BellmanResidual, FittedQ, KernelFittedQ, LassoTD, linear
 from capi.features import RKHS, Fourier, OneHot, Polynomial, RadialCentres, RadialGrid, Tiles
 from capi.kernels import Gaussian, Linear
 from capi.policies import Constant, EpsilonGreedy, Tabular, Uniform
@@ -61,7 +62,7 @@ CONTRACTS = [
     LSTDQ(Tiles(4, 3), ridge=1e-3),
     LSTDQ(RKHS(Gaussian(0.5)), ridge=1e-3, projection_ridge=1e-3),
     BellmanResidual(Fourier(2), ridge=1e-3),
-    BellmanResidual(Tiles(2, 3), auxiliary=quadratic, ridge=1e-3),
+    BellmanResidual(Tiles(2, 3), auxiliary=RadialGrid(5), ridge=0.1),
     BellmanResidual(quadratic, auxiliary=None),
     BellmanResidual(RKHS(Gaussian(0.5)), ridge=1e-3, projection_ridge=1e-3),
     LassoTD(Polynomial(2), penalty=0.01),
@@ -138,8 +139,8 @@ def formula_regularised(batch, policy, phi, discount, ridge, projection_ridge, p
 @pytest.mark.parametrize("policy", [Constant(2, 3), Uniform(3)], ids=["constant", "uniform"])
 def test_regularised_forms_are_their_formulas(policy):
     batch = random_batch(4, n_episodes=40)
-    lstd, residual = formula_regularised(batch, policy, quadratic, GAMMA, 0.02, 0.3)
-    options = {"ridge": 0.02, "projection_ridge": 0.3}
+    lstd, residual = formula_regularised(batch, policy, quadratic, GAMMA, 0.8, 0.05)
+    options = {"ridge": 0.8, "projection_ridge": 0.05}
     found = LSTDQ(quadratic, **options).evaluate(policy, batch, discount=GAMMA)
     np.testing.assert_allclose(found.weights.ravel(), lstd, rtol=1e-8)
     found = BellmanResidual(quadratic, **options).evaluate(policy, batch, discount=GAMMA)
@@ -180,7 +181,7 @@ def test_the_modified_residual_in_its_own_space_is_lstd(seed, discount):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_with_a_linear_kernel_the_rkhs_form_is_the_linear_form(method, weighted):
     batch = weighted_batch(7) if weighted else random_batch(7)
-    options = {"ridge": 0.01, "projection_ridge": 0.2}
+    options = {"ridge": 0.8, "projection_ridge": 0.05}
     linear_form = method(lambda x: x, **options)
     kernel_form = method(RKHS(Linear(), scale=None), **options)
     for policy in (Constant(0, 3), Uniform(3)):
@@ -207,7 +208,7 @@ def test_a_kernel_that_tells_all_states_apart_comes_near_the_exact_values(method
         LSTDQ(quadratic, ridge=0.01, projection_ridge=0.1),
         LSTDQ(RKHS(Gaussian(1.0), scale=None), ridge=0.01, projection_ridge=0.1),
         BellmanResidual(quadratic, ridge=0.01, projection_ridge=0.1),
-        BellmanResidual(sparse_quadratic, tabular_two, ridge=0.01, projection_ridge=0.1),
+        BellmanResidual(sparse_quadratic, tabular_two, ridge=5.0, projection_ridge=0.1),
         BellmanResidual(quadratic, None, ridge=0.01),
         BellmanResidual(RKHS(Gaussian(1.0), scale=None), ridge=0.01, projection_ridge=0.1),
         LassoTD(quadratic, 0.05),
@@ -466,3 +467,127 @@ def test_too_many_weights_for_a_dense_method_are_refused():
 
             with pytest.raises(InvalidInput, match="21000 weights"):
                 method(wide).evaluate(Constant(0, 3), batch, discount=0.9)
+
+
+# --- what a review found
+
+
+EVERYBODY = [
+    LSTDQ(quadratic),
+    LSTDQ(RKHS(), ridge=0.1, projection_ridge=0.1),
+    BellmanResidual(quadratic),
+    LassoTD(quadratic),
+    TD(quadratic),
+    GTD2(quadratic),
+    FittedQ(n_trees=2),
+    KernelFittedQ(),
+]
+
+
+@pytest.mark.parametrize("evaluator", EVERYBODY, ids=lambda e: type(e).__name__)
+def test_a_policy_with_other_actions_is_refused_before_anything_is_touched(evaluator):
+    for n_actions in (2, 5):
+        with pytest.raises(InvalidInput, match=f"the 3 actions of the batch; it has {n_actions}"):
+            evaluator.evaluate(Constant(1, n_actions), random_batch(), discount=0.9)
+    with pytest.raises(InvalidInput, match="transitions must be Transitions; got a dict"):
+        evaluator.evaluate(Constant(1, 3), {"states": []}, discount=0.9)
+    for discount in (1.5, -1, np.nan, "x"):
+        with pytest.raises(InvalidInput, match="discount must lie in"):
+            evaluator.evaluate(Constant(1, 3), random_batch(), discount=discount)
+
+
+@pytest.mark.parametrize("evaluator", EVERYBODY, ids=lambda e: type(e).__name__)
+def test_an_action_that_was_never_taken_is_refused(evaluator):
+    """Its value would be zero, which looks good where all rewards are negative."""
+    batch = random_batch()
+    columns = {name: getattr(batch, name) for name in ("states", "actions", "rewards", "next_states", "terminated")}
+    with pytest.raises(InvalidInput, match=r"action 3 .* never is"):
+        evaluator.evaluate(Constant(1, 4), Transitions(**columns, n_actions=4), discount=0.9)
+
+
+@pytest.mark.parametrize("make", [LSTDQ, BellmanResidual, TD])
+def test_rows_without_weight_have_no_say_in_the_features(make):
+    batch = random_batch()
+    columns = {name: getattr(batch, name) for name in ("states", "actions", "rewards", "next_states", "terminated")}
+    far = {name: np.concatenate([column, column[:1]]) for name, column in columns.items()}
+    far["states"][-1] = 1e6
+    weighted = Transitions(**far, n_actions=3, weight=np.append(np.ones(len(batch)), 0.0))
+    one, other = (
+        make(RadialGrid(3)).evaluate(Uniform(3), b, discount=0.5).values(batch.states) for b in (batch, weighted)
+    )
+    np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("make", [LSTDQ, BellmanResidual])
+@pytest.mark.parametrize("factor", [1e-5, 1e5])
+def test_the_units_of_features_do_not_matter_by_default(make, factor):
+    batch = random_batch(n_episodes=60)
+    one = make(quadratic).evaluate(Uniform(3), batch, discount=0.5).values(batch.states)
+    other = make(lambda x: factor * quadratic(x)).evaluate(Uniform(3), batch, discount=0.5).values(batch.states)
+    np.testing.assert_allclose(other, one, rtol=1e-4, atol=1e-6)
+
+
+def test_a_residual_without_minimum_is_refused():
+    with pytest.raises(InvalidInput, match="the modified loss has no minimum"):
+        BellmanResidual(quadratic, lambda x: np.ones((len(x), 1))).evaluate(Uniform(3), random_batch(), discount=0.95)
+
+
+@pytest.mark.parametrize(
+    "evaluator",
+    [TD(Fourier(2)), GTD2(Fourier(2)), LSTDQ(Fourier(2), ridge=1e-3), KernelFittedQ()],
+    ids=lambda e: type(e).__name__,
+)
+def test_a_loop_goes_on_from_a_pickled_round_and_the_data_stay_at_home(evaluator):
+    batch = random_batch(n_episodes=200)
+    learner = CAPI(evaluator, Unrestricted(), 0.5, 4, random_state=0)
+    rounds = list(learner.iterate(batch))
+    stored = pickle.dumps(rounds[1].q)
+    assert batch.rewards.tobytes() not in stored
+    later = list(learner.iterate(batch, after=pickle.loads(pickle.dumps(rounds[1]))))
+    for one, other in zip(rounds[2:], later, strict=True):
+        np.testing.assert_array_equal(one.q.values(batch.states), other.q.values(batch.states))
+
+
+def test_features_that_were_changed_are_fitted_anew():
+    batch, features = random_batch(), Fourier(1)
+    evaluator = LSTDQ(features, ridge=1e-3)
+    first = evaluator.evaluate(Uniform(3), batch, discount=0.5)
+    features.set_params(order=2)
+    second = evaluator.evaluate(Uniform(3), batch, discount=0.5, previous=first)
+    assert (first.weights.shape[1], second.weights.shape[1]) == (4, 9)
+    warm = GTD2(Fourier(2), passes=1, average=False, step_size=1e-9).evaluate(
+        Uniform(3), batch, discount=0.5, previous=second
+    )
+    np.testing.assert_allclose(warm.weights, second.weights, rtol=1e-3)  # equal features, built apart
+
+
+def test_numbers_beyond_all_numbers_are_refused():
+    batch = random_batch()
+    columns = {name: getattr(batch, name) for name in ("states", "actions", "next_states", "terminated")}
+    huge = Transitions(**columns, rewards=np.full(len(batch), 1.7e308), n_actions=3)
+    for method in (LSTDQ, BellmanResidual, LassoTD):
+        with pytest.raises(InvalidInput, match="finite"):
+            method(quadratic).evaluate(Uniform(3), huge, discount=0.5)
+    with pytest.raises(InvalidInput, match="finite squares"):
+        TD(lambda x: 1e200 * x).evaluate(Uniform(3), batch, discount=0.5)
+
+
+def test_a_nearly_singular_system_has_the_shortest_solution():
+    """Two features that differ by rounding: the solution must not be huge weights of opposite signs."""
+
+    def twins(x):
+        return np.hstack([x, x * (1 + 1e-15)])
+
+    batch = random_batch(n_episodes=60)
+    q = LSTDQ(twins, ridge=0.0).evaluate(Uniform(3), batch, discount=0.5)
+    single = LSTDQ(lambda x: x, ridge=0.0).evaluate(Uniform(3), batch, discount=0.5)
+    np.testing.assert_allclose(q.weights[:, :2] + q.weights[:, 2:], single.weights, rtol=1e-4, atol=1e-6)
+    assert np.abs(q.weights).max() < 10 * np.abs(single.weights).max()
+
+
+def test_the_path_answers_for_its_own_penalties_only():
+    path = LassoTD(quadratic, 0.01).path(Uniform(3), random_batch(n_episodes=60), discount=0.6)
+    for penalty in (0.001, -5, np.nan, "x"):
+        with pytest.raises(InvalidInput, match=r"penalty must be at least 0\.01"):
+            path.at(penalty)
+    assert not path.at(1e9).any()

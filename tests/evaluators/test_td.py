@@ -362,14 +362,6 @@ def test_weights_go_on_from_the_previous_ones_on_the_same_batch():
         np.testing.assert_allclose(anew.weights, 0.0, atol=1e-6)
 
 
-def test_an_action_that_was_never_taken_keeps_zero_weights():
-    batch = random_batch(n_actions=2)
-    wider = with_columns(batch, n_actions=3)
-    weights = TD(curves).evaluate(Constant(1, 3), wider, discount=0.9).weights
-    assert not weights[2].any()
-    assert weights[:2].all()
-
-
 def test_masks_of_the_next_states_bind_the_policy():
     zeros = np.zeros((1000, 1))
     masks = {"next_allowed": [[False, True]] * 1000}

@@ -316,3 +316,69 @@ def test_a_stochastic_start_policy_is_no_obstacle():
     space = Constrained(Trees(max_depth=2), [Cap(1, 0.5)])
     learner = CAPI(FittedQ(n_trees=3), space, 0.9, 2, initial_policy=Uniform(3), random_state=0).fit(batch)
     assert (learner.policy_.act(batch.states) == 1).mean() <= 0.5
+
+
+def test_rules_cannot_be_lost():
+    states, values = sample(12)
+    rules = [Never(1)]
+    from_list, from_generator = Constrained(Trees(), rules), Constrained(Trees(), (rule for rule in [Never(1)]))
+    rules.clear()
+    for space in (from_list, from_generator):
+        assert (space.improve(states, values).act(states) != 1).all()
+
+
+def test_many_rules_are_checked_in_no_time():
+    states, values = sample(13, n_actions=9)
+    many = [Never(a, when=f"x0 > {j}") for a in range(8) for j in range(8)]
+    assert (Constrained(Trees(max_depth=2), many).improve(states, values).act(np.full((1, 2), 9.0)) == 8).all()
+    crossing = [Never(a, when=f"x0 > {j} and x0 < {j + 0.5} and x1 > {a}") for a in range(9) for j in range(9)]
+    with pytest.raises(InvalidInput, match="conflict"):
+        Constrained(Trees(), crossing, Schema.of(2, 9))
+
+
+def test_rules_that_touch_in_one_point_conflict_there():
+    with pytest.raises(InvalidInput, match="conflict"):
+        Constrained(Trees(), [Never(0, "x0 <= 1"), Never(1, "x0 >= 1")], Schema.of(1, 2))
+    Constrained(Trees(), [Never(0, "x0 < 1"), Never(1, "x0 >= 1")], Schema.of(1, 2))
+
+
+def test_a_missing_value_fires_a_rule_only_if_that_is_said():
+    states, values = sample(14)
+    values[:, 1] += 5.0
+    unknown = np.array([[np.nan, 0.0]])
+    quiet, careful = (Constrained(Trees(max_depth=1), [Never(1, "x0 > 0", if_missing=m)]) for m in (False, True))
+    assert quiet.improve(states, values).act(unknown)[0] == 1
+    assert careful.improve(states, values).act(unknown)[0] != 1
+
+
+def test_a_budget_is_kept_whatever_the_largest_cost():
+    states = np.arange(10.0)[:, None]
+    values = np.tile([0.0, 1.0, 0.5], (10, 1))
+    policy = Constrained(Thresholds(), [Budget({0: 1e9, 1: 1.0}, at_most=0.1)]).improve(states, values)
+    assert (policy.act(states) == 2).all()
+
+
+def test_random_spaces_draw_alike_at_every_price():
+    states, values = sample(15, n=200)
+    values[:, 1] += 0.5
+    space = Constrained(Forests(n_trees=3, min_samples_split=20), [Cap(1, 0.4)])
+    one, other = (space.improve(states, values, rng=np.random.default_rng(3)).act(states) for _ in range(2))
+    np.testing.assert_array_equal(one, other)
+    assert (one == 1).mean() <= 0.4
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Constrained(Trees(), None), "rules must be a sequence"),
+        (lambda: Constrained(Trees(), Never(0)), "rules must be a sequence"),
+        (lambda: Constrained(Trees(), [], schema=5), "schema must be a Schema"),
+        (lambda: Never(0, when=5), "when must be text"),
+        (lambda: Never(0, if_missing="yes"), "if_missing must be one of"),
+        (lambda: Never(np.array([0, 1])), "one label or number"),
+        (lambda: Budget({0: 1.0}, np.nan), "at_most must be a number"),
+    ],
+)
+def test_more_bad_input_is_named(make, message):
+    with pytest.raises(InvalidInput, match=message):
+        make()

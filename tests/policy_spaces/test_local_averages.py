@@ -195,7 +195,7 @@ def test_bad_settings_are_refused(options, words):
     [
         (Linear(), "kernel of LocalAverages must not be negative, for it weighs losses; got -1"),
         (lambda first, second: np.ones((1, 1)), r"kernel's table must have shape \(2, 2\)"),
-        (lambda first, second: np.full((2, 2), np.nan), "kernel must return finite numbers"),
+        (lambda first, second: np.full((2, 2), np.nan), "kernel's table must be finite"),
     ],
 )
 def test_bad_kernels_are_refused(kernel, words):

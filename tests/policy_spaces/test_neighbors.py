@@ -13,7 +13,7 @@ from capi import CAPI
 from capi.errors import InvalidInput
 from capi.evaluators import FittedQ
 from capi.loss import regrets
-from capi.policy_spaces import Neighbors, nearest, neighbors
+from capi.policy_spaces import LocalAverages, Neighbors, nearest, neighbors
 from capi.testing import check_policy_space, random_batch
 
 
@@ -481,3 +481,12 @@ def test_bad_samples_and_states_are_refused():
     ):
         with pytest.raises(InvalidInput, match=words):
             improve()
+
+
+@pytest.mark.parametrize("d", [2, 15])
+def test_states_beyond_all_distances_are_decided_too(d):
+    rng = np.random.default_rng(0)
+    states, values = rng.normal(size=(40, d)), rng.normal(size=(40, 3))
+    far = np.full((1, d), 1e160)
+    for space in (Neighbors(5), LocalAverages()):
+        assert space.improve(states, values).act(far).shape == (1,)

@@ -8,7 +8,7 @@ the targets in each leaf, and points that were sent down once are looked up.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from capi.errors import InvalidInput
+from capi.evaluators.batches import batch_for
 from capi.parallel import n_threads
 from capi.randomness import as_generator
 from capi.remembering import Remembered
@@ -25,7 +26,7 @@ from capi.trees.encoding import EncodedStates, encode
 from capi.trees.forest import Forest, Growth, grow
 from capi.trees.regressor import n_candidates
 from capi.types import Policy, QFunction
-from capi.validation import Floats, Ints, as_int, as_states, check_choice, is_fixed
+from capi.validation import Floats, Ints, as_discount, as_int, as_states, check_choice, is_fixed
 
 SETTLED = 1e-9  # how close to its fixed point Q is when it counts as settled, relative to its largest value
 
@@ -204,10 +205,9 @@ class FittedQ:
         rng: np.random.Generator | None = None,
     ) -> FittedValues:
         """Return Q after ``sweeps`` sweeps of T^pi from ``previous`` (None: zero) on."""
-        t = transitions
-        if t is None:
-            raise InvalidInput("FittedQ learns from logged data: transitions must be given.")
-        self._check_actions_taken(t)
+        t, discount = batch_for(transitions, policy, "FittedQ"), as_discount(discount)
+        if self.actions == "separate":
+            t.check_actions_taken(', or use FittedQ(actions="input"), which guesses from its neighbours.')
         generator = as_generator(0 if rng is None else rng)
         pi = policy.probabilities(t.next_states, t.next_masks())  # (n, A)
 
@@ -222,6 +222,27 @@ class FittedQ:
         for _ in range(self.sweeps - 1):
             q = swept(q)
         return q
+
+    def restored(self, q: FittedValues, transitions: Transitions, age: int) -> FittedValues:
+        """Return ``q``, which came out of a file, with what later sweeps on the same batch use of it: its trees and their rows.
+
+        ``age`` is how many sweeps ago the trees were grown. Evaluations go on from here to the same bytes.
+        """
+        if not all(isinstance(model, _ForestModel) for model in q.models):
+            return q
+        prepared, threads = self._prepared(transitions, None), n_threads(self.n_jobs)
+        if len(prepared.groups) != len(q.models):
+            raise InvalidInput("q does not belong to these settings: it has another number of models.")
+        models = []
+        for model, rows in zip(q.models, prepared.groups, strict=True):
+            leaves = model.forest.leaves(self._inputs(transitions, rows), threads)  # (T, n)
+            starts = model.forest.leaf_starts
+            trees = [
+                replace(tree, leaf_of_row=(of_tree - start).astype(np.int32))
+                for tree, of_tree, start in zip(model.forest.trees, leaves, starts[:-1], strict=True)
+            ]
+            models.append(_ForestModel(Forest(trees), threads, remembers=self.refresh_every != 1))
+        return FittedValues(models, q.n_actions, q.n_features, q.separate, prepared, age)
 
     def _fitted(self, t: Transitions, targets: Floats, old: QFunction | None, rng: np.random.Generator) -> FittedValues:
         if self.regressor is not None:
@@ -279,15 +300,6 @@ class FittedQ:
         weighting = {} if w is None else {f"{last_step}sample_weight": w}
         fitted: _Model = model.fit(self._inputs(t, rows), targets[rows], **weighting)
         return fitted
-
-    def _check_actions_taken(self, t: Transitions) -> None:
-        counts = np.bincount(t.actions, weights=t.weight, minlength=t.n_actions)
-        if self.actions == "separate" and not counts.all():
-            a = int(np.argmin(counts))
-            raise InvalidInput(
-                f"each action must be taken in the batch; action {a} ({t.schema.action_labels[a]!r}) never is, so nothing "
-                'says what it is worth. Leave it out, or use FittedQ(actions="input"), which guesses from its neighbours.'
-            )
 
 
 def _expected(q: QFunction, states: Floats, probabilities: Floats) -> Floats:

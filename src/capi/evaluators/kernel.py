@@ -15,11 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from capi.dictionary import DEFAULT_KERNEL, KernelDictionary
-from capi.errors import Diverged, InvalidInput
+from capi.errors import Diverged
+from capi.evaluators.batches import batch_for
 from capi.evaluators.kernel_ridge import (
     Coefficients,
     DualRidge,
@@ -90,6 +92,10 @@ class KernelValues:
         """
         x = as_states(states, n_features=self.n_features, allow_nan=False)
         return self.known.of(x, lambda: self._table(x))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all but the batch: who passes a policy on does not pass on the data."""
+        return {**self.__dict__, "prepared": None}
 
     def expected(self, states: Floats, probabilities: Floats) -> Floats:
         """Return the mean of Q(x, .) under ``probabilities`` (n, A), asking only for actions that occur (n,)."""
@@ -192,9 +198,7 @@ class KernelFittedQ:
         rng: np.random.Generator | None = None,  # noqa: ARG002  nothing is random
     ) -> KernelValues:
         """Return Q after ``sweeps`` sweeps of T^pi from ``previous`` (None: zero) on."""
-        t = transitions
-        if t is None:
-            raise InvalidInput("KernelFittedQ learns from logged data: transitions must be given.")
+        t, discount = batch_for(transitions, policy, "KernelFittedQ"), as_discount(discount)
         prepared = self._prepared(t, previous)
         pi = policy.probabilities(t.next_states, t.next_masks())  # (n, A)
         following = np.zeros(len(t)) if previous is None else _expected(previous, t.next_states, pi)
@@ -234,7 +238,7 @@ class KernelFittedQ:
         _check_complete(t)
         weights = _normalised_weights(t)
         groups = tuple(np.flatnonzero((t.actions == a) & (weights > 0)) for a in range(t.n_actions))
-        _check_actions_taken(t, groups)
+        t.check_actions_taken()
         if self.threshold is None:
             features, ridge = self._exact(t, weights, groups)
         else:
@@ -298,7 +302,6 @@ def _settled(targets: Floats, swept: Callable[[Floats], Floats], discount: float
 
     ``reward`` is the largest one: a contraction stays below it, or the first targets, over ``1 - discount``.
     """
-    as_discount(discount)
     needed = 1 if discount == 0 else np.log(SETTLED * (1 - discount)) / np.log(discount)
     largest = np.abs(targets).max()
     hopeless = HOPELESS * max(largest, reward) / (1 - discount)
@@ -342,12 +345,3 @@ def _check_complete(t: Transitions) -> None:
         if name == "next_states":
             advice += " Where the process ended any number will do."
         check_rows(~np.isnan(x).any(axis=1), x, name, rule, advice)
-
-
-def _check_actions_taken(t: Transitions, groups: tuple[Ints, ...]) -> None:
-    for a, rows in enumerate(groups):
-        if not rows.size:
-            raise InvalidInput(
-                f"each action must be taken in the batch; action {a} ({t.schema.action_labels[a]!r}) never is, so nothing "
-                "says what it is worth. Leave it out."
-            )

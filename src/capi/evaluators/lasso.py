@@ -18,13 +18,14 @@ from typing import Literal
 import numpy as np
 from sklearn.linear_model import lars_path_gram
 
-from capi.errors import Diverged, PathEnded
-from capi.evaluators.linear import LinearValues, Means, as_dense, means, needs_batch, solved, with_ridge
-from capi.features import Features, check_features
+from capi.errors import Diverged, InvalidInput, PathEnded
+from capi.evaluators.linear import LinearValues, Means, as_dense, means, needs_batch, solved, typical_square, with_ridge
+from capi.features import Features, check_features, kept_settings
 from capi.transitions import Transitions
 from capi.types import Policy, QFunction
-from capi.validation import Bools, Floats, as_discount, as_not_negative, check_choice
+from capi.validation import Bools, Floats, as_discount, as_not_negative, check_choice, is_real
 
+RIDGE = 1e-9  # of the mean square of the features, if none is chosen
 TOLERANCE = 1e-8  # of the conditions, relative to the largest correlation
 MOST_PROJECTIONS = 300
 LARGEST = 1e9  # times the correlations with the rewards: larger targets are on their way to infinity
@@ -40,6 +41,9 @@ class LassoPath:
 
     def at(self, penalty: float) -> Floats:
         """Return the weights (A, p) for a penalty on the path."""
+        lowest = self.penalties[-1]
+        if not is_real(penalty) or not penalty >= lowest:
+            raise InvalidInput(f"penalty must be at least {lowest:.4g}, where the path ends; got {penalty!r}.")
         flat = self.weights.reshape(len(self.penalties), -1)
         found = [np.interp(penalty, self.penalties[::-1], column[::-1]) for column in flat.T]
         return np.array(found).reshape(self.weights.shape[1:])
@@ -56,8 +60,8 @@ class LassoTD:
     penalty : float
         :math:`\beta`, with means over the rows: the solution does not change if every row is there twice. From the largest
         :math:`|b_j|` on all weights are zero; `path` shows what comes below.
-    ridge : float
-        Added to the diagonal of A, for features that are nearly dependent.
+    ridge : float, optional
+        Added to the diagonal of A, for features that are nearly dependent; by default 1e-9 of the features' mean square.
     solver : "path" or "fixed-point"
         LARS-TD, or repeated lasso regressions on the targets of the last weights, which is slow. Off-policy the path may turn
         back: then the solution for the smallest penalty that it reached is returned, with a `PathEnded` warning. Either way
@@ -76,13 +80,14 @@ class LassoTD:
 
     features: Features
     penalty: float = 1e-4
-    ridge: float = 1e-9
+    ridge: float | None = None
     solver: Literal["path", "fixed-point"] = "path"
 
     def __post_init__(self) -> None:
         check_features(self.features)
         as_not_negative(self.penalty, "penalty")
-        as_not_negative(self.ridge, "ridge")
+        if self.ridge is not None:
+            as_not_negative(self.ridge, "ridge")
         check_choice(self.solver, "solver", ("path", "fixed-point"))
 
     def evaluate(
@@ -96,7 +101,7 @@ class LassoTD:
         rng: np.random.Generator | None = None,  # noqa: ARG002  nothing is random
     ) -> LinearValues:
         """Return Q of ``policy``; of ``previous`` only what does not depend on the policy is used again."""
-        t, discount = needs_batch(transitions, "LassoTD"), as_discount(discount)
+        t, discount = needs_batch(transitions, policy, "LassoTD"), as_discount(discount)
         found, fitted, origin = means(self.features, t, policy, previous, dense=True)
         problem = _Problem.of(found, discount, self.ridge)
         if self.solver == "path":
@@ -106,11 +111,11 @@ class LassoTD:
                 warnings.warn(_complaint(self.penalty, reached), PathEnded, stacklevel=2)
         else:
             weights = problem.fixed_point(self.penalty)
-        return LinearValues(weights.reshape(t.n_actions, -1), fitted, origin)
+        return LinearValues(weights.reshape(t.n_actions, -1), fitted, kept_settings(self.features), origin)
 
     def path(self, policy: Policy, transitions: Transitions, *, discount: float) -> LassoPath:
         """Return the solutions for all penalties down to ``penalty``, or to where the path turns back (LARS-TD)."""
-        t, discount = needs_batch(transitions, "LassoTD"), as_discount(discount)
+        t, discount = needs_batch(transitions, policy, "LassoTD"), as_discount(discount)
         found = means(self.features, t, policy, dense=True)[0]
         penalties, weights = _Problem.of(found, discount, self.ridge).path(self.penalty)
         return LassoPath(np.array(penalties), np.array(weights).reshape(len(weights), t.n_actions, -1))
@@ -125,7 +130,8 @@ class _Problem:
     gram: Floats  # (m, m), ridged
 
     @classmethod
-    def of(cls, found: Means, discount: float, ridge: float) -> _Problem:
+    def of(cls, found: Means, discount: float, ridge: float | None) -> _Problem:
+        ridge = RIDGE * typical_square(found.gram) if ridge is None else ridge
         gram = with_ridge(as_dense(found.gram), ridge)
         return cls(gram - discount * as_dense(found.cross), found.rewards, gram)
 

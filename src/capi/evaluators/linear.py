@@ -23,7 +23,8 @@ from scipy.linalg.lapack import dgecon, dgetrf, dgetrs
 from scipy.sparse.linalg import splu
 
 from capi.errors import InvalidInput
-from capi.features import Features, FittedFeatures, Table, fitted_features
+from capi.evaluators.batches import batch_for
+from capi.features import Features, FittedFeatures, Table, fitted_features, same_features
 from capi.transitions import Transitions
 from capi.types import Policy, QFunction
 from capi.validation import Floats, Ints, as_states
@@ -41,7 +42,8 @@ class LinearValues:
 
     weights: Floats  # (A, p)
     features: FittedFeatures = field(repr=False)
-    origin: Any = field(default=None, repr=False)  # (batch, features as set, ...): what the next evaluation can use
+    source: Any = field(default=None, repr=False)  # the features as they were set
+    origin: Any = field(default=None, repr=False)  # (batch, ...): what the next evaluation on it can use; never leaves
 
     @property
     def n_actions(self) -> int:
@@ -52,6 +54,10 @@ class LinearValues:
         """Return Q(x, a) for all actions; ``states`` (n, d) -> (n, A)."""
         x = as_states(states, n_features=self.features.n_features)
         return self.features.product(x, self.weights.T)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all but the batch: who passes a policy on does not pass on the data."""
+        return {**self.__dict__, "origin": None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +72,9 @@ class Means:
 def features_on(features: Features, t: Transitions, previous: QFunction | None) -> FittedFeatures:
     """Return ``features`` fitted to the states of a batch, or those that ``previous`` had if it is the same batch."""
     known = _known(features, t, previous)
-    return fitted_features(features, t.states) if known is None else known.features
+    if known is not None:
+        return known.features
+    return fitted_features(features, t.states if t.weight is None else t.states[t.weight > 0])
 
 
 def means(
@@ -79,9 +87,9 @@ def means(
     fitted, known = features_on(features, t, previous), _known(features, t, previous)
     if dense or not fitted.sparse:
         _check_dense_size(fitted, t.n_actions)
-    own = known.origin[2] if known is not None and len(known.origin) == 3 else None
+    own = known.origin[1] if known is not None and known.origin is not None and len(known.origin) == 2 else None
     found = means_of(fitted, fitted, t, policy, own)
-    return found, fitted, (t, features, (found.gram, found.rewards))
+    return found, fitted, (t, (found.gram, found.rewards))
 
 
 @np.errstate(invalid="ignore", over="ignore")  # what is not finite shows in the means
@@ -111,7 +119,7 @@ def means_of(
             for b, chosen, share in _parts(shares[rows[run]]):
                 cross.add(a, b, x[chosen].T @ _times(y[chosen], share))
     total = _total(t)
-    own = (gram.mean(total), rewards.ravel() / total) if own is None else own
+    own = (gram.mean(total), _finite(rewards / total)) if own is None else own
     return Means(*own, cross.mean(total))
 
 
@@ -130,7 +138,7 @@ def next_means(features: FittedFeatures, t: Transitions, policy: Policy) -> tupl
             for c, also, other in _parts(shares[rows][chosen]):
                 gram.add(b, c, x[also].T @ _times(table[chosen][also], other))
     total = _total(t)
-    return gram.mean(total), rewards.ravel() / total
+    return gram.mean(total), _finite(rewards / total)
 
 
 def next_shares(t: Transitions, policy: Policy) -> Floats:
@@ -167,6 +175,13 @@ def _check_dense_size(features: FittedFeatures, n_actions: int) -> None:
         )
 
 
+def typical_square(gram: Matrix) -> float:
+    """Return the mean square of the features that occur: the unit of penalties that nobody has chosen."""
+    squares = np.asarray(gram.diagonal())
+    occurring = squares[squares > 0]
+    return float(occurring.mean()) if len(occurring) else 1.0
+
+
 def with_ridge(matrix: Matrix, ridge: float) -> Matrix:
     """Return the matrix with ``ridge`` added to its diagonal."""
     if sp.issparse(matrix):
@@ -176,11 +191,11 @@ def with_ridge(matrix: Matrix, ridge: float) -> Matrix:
     return ridged
 
 
-def needs_batch(transitions: Transitions | None, name: str) -> Transitions:
-    """Return the batch, or say that there must be one."""
-    if transitions is None:
-        raise InvalidInput(f"{name} learns from logged data: transitions must be given.")
-    return transitions
+def needs_batch(transitions: Transitions | None, policy: Policy, name: str) -> Transitions:
+    """Return the batch, or say that there must be one, with the policy's actions, each of them taken."""
+    t = batch_for(transitions, policy, name)
+    t.check_actions_taken()
+    return t
 
 
 class _Blocks:
@@ -213,12 +228,12 @@ class _Blocks:
 
 
 def _known(features: Features, t: Transitions, previous: QFunction | None) -> LinearValues | None:
-    """Return ``previous`` if it was made with the same features on the same batch."""
-    if isinstance(previous, LinearValues) and previous.origin is not None:
-        batch, settings = previous.origin[:2]
-        if batch is t and settings is features:
-            return previous
-    return None
+    """Return ``previous`` if it was made with the same features on the same batch; one that came out of a file has no batch."""
+    if not isinstance(previous, LinearValues) or not same_features(previous.source, features):
+        return None
+    if previous.n_actions != t.n_actions or previous.features.n_features != t.n_features:
+        return None
+    return previous if previous.origin is None or previous.origin[0] is t else None
 
 
 def _pieces(order: Ints, width: int) -> Iterator[Ints]:
@@ -254,6 +269,13 @@ def _times(table: Table, factors: Floats) -> Table:
 
 def _weight(t: Transitions, rows: Ints) -> Floats:
     return np.ones(len(rows)) if t.weight is None else t.weight[rows]
+
+
+def _finite(rewards: Floats) -> Floats:
+    """Return the mean products with rewards (A p,), if they are numbers."""
+    if not np.isfinite(rewards).all():
+        raise InvalidInput("features(states) times rewards must be finite. Scale the rewards down.")
+    return rewards.ravel()
 
 
 def _total(t: Transitions) -> float:

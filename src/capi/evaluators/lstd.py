@@ -16,12 +16,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from capi.evaluators import rkhs
-from capi.evaluators.linear import LinearValues, Means, as_dense, means, needs_batch, solved, with_ridge
+from capi.evaluators.linear import LinearValues, Means, as_dense, means, needs_batch, solved, typical_square, with_ridge
 from capi.evaluators.rkhs import KernelSpanValues
-from capi.features import RKHS, Features, check_features
+from capi.features import RKHS, Features, check_features, kept_settings
 from capi.transitions import Transitions
 from capi.types import Policy, QFunction
 from capi.validation import Floats, as_discount, as_not_negative
+
+RIDGE = 1e-9  # of the mean square of the features, if none is chosen
 
 
 @dataclass(frozen=True)
@@ -35,9 +37,10 @@ class LSTDQ:
     ----------
     features : callable, transformer or RKHS
         States (n, d) -> (n, p), see `capi.features`. With `RKHS` both penalties must be positive.
-    ridge : float
+    ridge : float, optional
         Added to the diagonal, of means over the rows: the solution does not change if every row is there twice. With
-        ``projection_ridge`` the penalty on the weights, :math:`\lambda_Q`.
+        ``projection_ridge`` the penalty on the weights, :math:`\lambda_Q`. By default 1e-9 of the features' mean square, which only
+        makes dependent features harmless.
     projection_ridge : float, optional
         The penalty of the projection, :math:`\lambda_h`: then it is regularised LSTD (Farahmand et al. 2008).
 
@@ -52,11 +55,12 @@ class LSTDQ:
     """
 
     features: Features
-    ridge: float = 1e-9
+    ridge: float | None = None
     projection_ridge: float | None = None
 
     def __post_init__(self) -> None:
-        as_not_negative(self.ridge, "ridge")
+        if self.ridge is not None:
+            as_not_negative(self.ridge, "ridge")
         if self.projection_ridge is not None:
             as_not_negative(self.projection_ridge, "projection_ridge")
         if isinstance(self.features, RKHS):
@@ -75,15 +79,16 @@ class LSTDQ:
         rng: np.random.Generator | None = None,  # noqa: ARG002  nothing is random
     ) -> LinearValues | KernelSpanValues:
         """Return Q of ``policy``; of ``previous`` only what does not depend on the policy is used again."""
-        t, discount = needs_batch(transitions, "LSTDQ"), as_discount(discount)
+        t, discount = needs_batch(transitions, policy, "LSTDQ"), as_discount(discount)
         if isinstance(self.features, RKHS):
-            return rkhs.lstd(self.features, t, policy, discount, self.ridge, float(self.projection_ridge or 0.0))
+            return rkhs.lstd(self.features, t, policy, discount, self.ridge or 0.0, self.projection_ridge or 0.0)
         found, fitted, origin = means(self.features, t, policy, previous, dense=self.projection_ridge is not None)
+        ridge = RIDGE * typical_square(found.gram) if self.ridge is None else self.ridge
         if self.projection_ridge is None:
-            weights = solved(with_ridge(found.gram - discount * found.cross, self.ridge), found.rewards)
+            weights = solved(with_ridge(found.gram - discount * found.cross, ridge), found.rewards)
         else:
-            weights = _regularised(found, discount, self.ridge, self.projection_ridge)
-        return LinearValues(weights.reshape(t.n_actions, -1), fitted, origin)
+            weights = _regularised(found, discount, ridge, self.projection_ridge)
+        return LinearValues(weights.reshape(t.n_actions, -1), fitted, kept_settings(self.features), origin)
 
 
 def _regularised(found: Means, discount: float, ridge: float, projection_ridge: float) -> Floats:

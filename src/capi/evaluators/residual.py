@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from capi.errors import InvalidInput
 from capi.evaluators import rkhs
 from capi.evaluators.linear import (
     LinearValues,
@@ -28,13 +29,17 @@ from capi.evaluators.linear import (
     needs_batch,
     next_means,
     solved,
+    typical_square,
     with_ridge,
 )
 from capi.evaluators.rkhs import KernelSpanValues
-from capi.features import RKHS, Features, check_features, fitted_features
+from capi.features import RKHS, Features, check_features, fitted_features, kept_settings
 from capi.transitions import Transitions
 from capi.types import Policy, QFunction
 from capi.validation import Floats, as_discount, as_not_negative
+
+RIDGES = 1e-12, 1e-9  # of the mean square of the features, if none is chosen: of Q, of the auxiliary function
+NEGATIVE = 1e-9  # curvature, relative to the largest, that is more than rounding
 
 
 @dataclass(frozen=True)
@@ -48,11 +53,12 @@ class BellmanResidual:
     auxiliary : "same", callable, transformer or None
         Features of the auxiliary space. "same" are those of Q. With None nothing is taken off: the plain residual, which is
         right only where transitions are not random, and biased elsewhere.
-    ridge : float
-        Penalty on the weights of Q, :math:`\lambda_Q`, with means over the rows. It weighs more than LSTD's, because the
-        residual is small where discounts are large.
-    projection_ridge : float
-        Penalty on the weights of the auxiliary function, :math:`\lambda_h`.
+    ridge : float, optional
+        Penalty on the weights of Q, :math:`\lambda_Q`, with means over the rows. By default 1e-12 of the features' mean square: it
+        weighs more than LSTD's, because the residual is small where discounts are large.
+    projection_ridge : float, optional
+        Penalty on the weights of the auxiliary function, :math:`\lambda_h`; by default 1e-9 of its features' mean square. If it is large, or
+        the auxiliary space poor, more than the noise is taken off and the loss has no minimum: that is refused.
 
     Examples
     --------
@@ -66,12 +72,13 @@ class BellmanResidual:
 
     features: Features
     auxiliary: Features | None = "same"
-    ridge: float = 1e-12
-    projection_ridge: float = 1e-9
+    ridge: float | None = None
+    projection_ridge: float | None = None
 
     def __post_init__(self) -> None:
-        as_not_negative(self.ridge, "ridge")
-        as_not_negative(self.projection_ridge, "projection_ridge")
+        for name in ("ridge", "projection_ridge"):
+            if getattr(self, name) is not None:
+                as_not_negative(getattr(self, name), name)
         if isinstance(self.features, RKHS):
             rkhs.check_ridges(self.ridge, self.projection_ridge)
             rkhs.check_auxiliary(self.auxiliary)
@@ -91,9 +98,9 @@ class BellmanResidual:
         rng: np.random.Generator | None = None,  # noqa: ARG002  nothing is random
     ) -> LinearValues | KernelSpanValues:
         """Return Q of ``policy``; of ``previous`` only what does not depend on the policy is used again."""
-        t, discount = needs_batch(transitions, "BellmanResidual"), as_discount(discount)
+        t, discount = needs_batch(transitions, policy, "BellmanResidual"), as_discount(discount)
         if isinstance(self.features, RKHS):
-            return rkhs.residual(self.features, t, policy, discount, self.ridge, self.projection_ridge)
+            return rkhs.residual(self.features, t, policy, discount, self.ridge or 0.0, self.projection_ridge or 0.0)
         found, fitted, origin = means(self.features, t, policy, previous, dense=True)
         gram, cross = as_dense(found.gram), as_dense(found.cross)
         left = gram - discount * (cross + cross.T)  # D^T D but for the products of next features
@@ -107,14 +114,28 @@ class BellmanResidual:
             else:
                 other = means_of(fitted_features(self.auxiliary, t.states), fitted, t, policy)
                 own, seen, rewards = as_dense(other.gram), as_dense(other.cross), other.rewards
-            taken_off = _taken_off(own, self.projection_ridge, np.column_stack([seen, rewards]))
+            outer = RIDGES[1] * typical_square(own) if self.projection_ridge is None else self.projection_ridge
+            taken_off = _taken_off(own, outer, np.column_stack([seen, rewards]))
             left = left + discount**2 * (seen.T @ taken_off[:, :-1])
             right = found.rewards - discount * (seen.T @ taken_off[:, -1])
-        weights = solved(with_ridge(left, self.ridge), right)
-        return LinearValues(weights.reshape(t.n_actions, -1), fitted, origin)
+        ridge = RIDGES[0] * typical_square(gram) if self.ridge is None else self.ridge
+        left = with_ridge((left + left.T) / 2, ridge)
+        _check_has_minimum(left)
+        weights = solved(left, right)
+        return LinearValues(weights.reshape(t.n_actions, -1), fitted, kept_settings(self.features), origin)
 
     def _is_same(self) -> bool:
         return isinstance(self.auxiliary, str) and self.auxiliary == "same"
+
+
+def _check_has_minimum(left: Floats) -> None:
+    """Refuse a quadratic loss that falls without end in some direction."""
+    lowest, highest = np.linalg.eigvalsh(left)[[0, -1]]
+    if lowest < -NEGATIVE * max(highest, 1e-300):
+        raise InvalidInput(
+            f"the modified loss has no minimum: more than the noise is taken off (curvature {lowest:.2g} in one direction, {highest:.2g} "
+            "in another). Take a richer auxiliary space, a smaller projection_ridge, or a larger ridge."
+        )
 
 
 def _taken_off(own: Floats, ridge: float, seen: Floats) -> Floats:

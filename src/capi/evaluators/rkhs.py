@@ -69,7 +69,7 @@ class _Pairs:
                 f"RKHS works with all pairs of rows, so the batch must have at most {MOST_ROWS}; it has {len(rows)}. "
                 "Use features=KernelDictionary(kernel), which keeps the states that matter, or KernelFittedQ."
             )
-        scaling = learned_scaling(t.states, space.scale)
+        scaling = learned_scaling(t.states[rows], space.scale)
         points = scaling(np.vstack([t.states[rows], t.next_states[rows]]))
         shares = np.vstack([one_hot(t.actions[rows], t.n_actions), next_shares(t, policy)[rows]])
         weight = np.ones(len(rows)) if t.weight is None else t.weight[rows] / t.weight[rows].mean()
@@ -119,9 +119,9 @@ def residual(
     return pairs.values(solved(left, right))
 
 
-def check_ridges(ridge: float, projection_ridge: float | None) -> None:
+def check_ridges(ridge: float | None, projection_ridge: float | None) -> None:
     """Refuse penalties without which everything could be represented."""
-    if ridge == 0 or not projection_ridge:
+    if not ridge or not projection_ridge:
         raise InvalidInput(
             "with RKHS features ridge and projection_ridge must be positive, such as 1e-4: a kernel can fit any noise."
         )

@@ -36,7 +36,7 @@ import scipy.sparse as sp
 from capi.errors import Diverged, InvalidInput
 from capi.evaluators import _td
 from capi.evaluators.linear import ENTRIES_AT_ONCE, LinearValues, features_on, needs_batch
-from capi.features import Features, FittedFeatures, check_features
+from capi.features import Features, FittedFeatures, check_features, kept_settings
 from capi.randomness import as_generator
 from capi.transitions import Transitions
 from capi.types import Policy, QFunction
@@ -101,7 +101,7 @@ class _Stepwise:
         rng: np.random.Generator | None = None,
     ) -> LinearValues:
         """Return Q of ``policy``, from the weights of ``previous`` on if it has the same features on the same batch."""
-        t, discount = needs_batch(transitions, type(self).__name__), as_discount(discount)
+        t, discount = needs_batch(transitions, policy, type(self).__name__), as_discount(discount)
         next_states = _complete_next_states(t)
         fitted = features_on(self.features, t, previous)
         batch = self._batch(policy, t, next_states, fitted, discount)
@@ -110,7 +110,7 @@ class _Stepwise:
             start = previous.weights
         limit = FAR_OFF * (float(np.abs(t.rewards).max()) / (1 - discount) or 1.0)
         weights = self._learned(start, batch, limit, as_generator(0 if rng is None else rng))
-        return LinearValues(weights, fitted, (t, self.features))
+        return LinearValues(weights, fitted, kept_settings(self.features), (t,))
 
     def _batch(
         self, policy: Policy, t: Transitions, next_states: Floats, fitted: FittedFeatures, discount: float
@@ -452,7 +452,10 @@ class _Tables:
             for rows in _blocks(np.arange(len(weight)), self.rows_at_once):
                 table = _as_table(self.fitted.of_rows(self.states, rows))
                 _td.squared_lengths(table.data, table.starts, squares[rows[0] : rows[-1] + 1])
-        return float(weight @ squares) / float(weight.sum()) or 1.0
+        mean = float(weight @ squares) / float(weight.sum())
+        if not np.isfinite(mean):
+            raise InvalidInput("features(states) must have finite squares. Scale them down.")
+        return mean or 1.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ from capi.validation import (
 SEARCH_STEPS = 30  # bisections of a multiplier
 MOST_DOUBLINGS = 60
 ROUNDS = 5  # over several budgets, which move each other
-TOLERANCE = 1e-9  # of a mean cost, relative to the largest cost
+ROUNDING = 1e-12  # of a mean, relative to the largest of its terms
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,12 @@ class _Limit:
 
     def holds(self, actions: Ints, weights: Floats | None) -> bool:
         """Whether decisions keep to it."""
-        return self.mean(actions, weights) <= self.at_most + TOLERANCE * max(self.costs.max(), 1.0)
+        return self.mean(actions, weights) <= self.at_most + self.slack
+
+    @property
+    def slack(self) -> float:
+        """What the mean of such costs may be off by rounding."""
+        return ROUNDING * float(max(abs(self.at_most), self.costs.max()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,6 +214,11 @@ class Constrained:
     def __post_init__(self) -> None:
         if isinstance(self.space, type) or not isinstance(self.space, PolicySpace):
             raise InvalidInput(f"space must be a policy space, with the method improve; got {self.space!r}.")
+        if isinstance(self.rules, Rule) or not isinstance(self.rules, Iterable):
+            raise InvalidInput(f"rules must be a sequence of rules; got {self.rules!r}.")
+        object.__setattr__(self, "rules", tuple(self.rules))  # nobody can take one away
+        if self.schema is not None and not isinstance(self.schema, Schema):
+            raise InvalidInput(f"schema must be a Schema, such as batch.schema; got {self.schema!r}.")
         for rule in self.rules:
             if not isinstance(rule, Rule):
                 raise InvalidInput(f"rules must be Never, Only, Monotone, Cap, Costs or Budget; got {rule!r}.")
@@ -256,7 +266,7 @@ class Constrained:
         return ConstrainedPolicy(policy, tuple(self.rules), compiled, multipliers, x.shape[1], schema=self.schema)
 
     def _check_monotone(self) -> None:
-        if "monotone" not in {f.name for f in fields(self.space)}:  # type: ignore[arg-type]
+        if not is_dataclass(self.space) or "monotone" not in {f.name for f in fields(self.space)}:
             raise InvalidInput(
                 f"{type(self.space).__name__} cannot promise to be monotone. Use Thresholds, Trees, OptimalTrees or Linear."
             )
@@ -345,7 +355,7 @@ class _Search:
             costs = np.broadcast_to(limit.costs, self.values.shape)
             allowed = costs if self.mask is None else np.where(self.mask, costs, np.inf)
             cheapest = float(weighted_mean(allowed.min(axis=1), self.weights))
-            if cheapest > limit.at_most + TOLERANCE * max(limit.costs.max(), 1.0):
+            if cheapest > limit.at_most + limit.slack:
                 against = next((f.rule for f in self.compiled.forbidden if self._binds(f, limit)), None)
                 pair = f"{str(limit.rule)!r}" + ("" if against is None else f" and {str(against)!r}")
                 raise InvalidInput(

@@ -15,6 +15,8 @@ from capi.policy_spaces.imitation import ReadByImitation
 from capi.scaling import Scale, Scaling, learned_scaling
 from capi.validation import Bools, Floats, Ints, as_allowed, as_q_values, as_states, as_weights, is_fixed
 
+FARTHEST = 1e100  # in units of the sample: farther away all of it is equally far, and squares must stay finite
+
 
 @dataclass(frozen=True, eq=False)
 class Sample:
@@ -31,8 +33,12 @@ class Sample:
 
     @classmethod
     def of(cls, states: Floats, scale: Scale) -> Sample:
-        """Return the distinct ones of ``states`` (n, d)."""
-        scaling = learned_scaling(states, scale)
+        """Return the distinct ones of ``states`` (n, d), in units that are learned from them."""
+        return cls.in_units(states, learned_scaling(states, scale))
+
+    @classmethod
+    def in_units(cls, states: Floats, scaling: Scaling) -> Sample:
+        """Return the distinct ones of ``states`` (n, d), in known units."""
         points, point = np.unique(scaling(states), axis=0, return_inverse=True)
         starts = np.concatenate([[0], np.bincount(point.ravel()).cumsum()])
         return cls(scaling, points, np.argsort(point.ravel(), kind="stable"), starts)
@@ -52,9 +58,10 @@ class Sample:
 
         States are likely to be asked for repeatedly where the sample repeats them.
         """
+        x = self.scaling(states).clip(-FARTHEST, FARTHEST)
         if self.all_distinct:
-            return self.scaling(states), None
-        distinct, which = np.unique(self.scaling(states), axis=0, return_inverse=True)
+            return x, None
+        distinct, which = np.unique(x, axis=0, return_inverse=True)
         return distinct, which.ravel()
 
 
