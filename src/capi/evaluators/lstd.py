@@ -31,7 +31,7 @@ class LSTDQ:
     r"""Least-squares temporal differences for action values (Lagoudakis and Parr 2003).
 
     On-policy or off-policy, without importance ratios: the next action is the policy's. Ten million rows need memory for
-    the products of features with features and for one block of rows only; sparse features stay sparse.
+    the products of features with features, for one piece of features and some 50 bytes a row; sparse features stay sparse.
 
     Parameters
     ----------
