@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from capi.errors import InvalidInput
 from capi.loss import gap_weighted_loss
-from capi.policy_spaces import Constrained, Linear, Thresholds, Trees
+from capi.policy_spaces import Constrained, Linear, OptimalTrees, Thresholds, Trees
 from capi.policy_spaces.monotone import monotone_actions
 from capi.rules import Monotone
 
@@ -75,7 +75,7 @@ def test_a_rule_makes_any_of_these_spaces_monotone():
     rng = np.random.default_rng(3)
     states, values = rng.normal(size=(60, 2)), rng.normal(size=(60, 3))
     line = np.column_stack([np.linspace(-4, 4, 101), np.zeros(101)])
-    for space in (Thresholds(), Trees(max_depth=3), Linear()):
+    for space in (Thresholds(), Trees(max_depth=3), OptimalTrees(max_depth=3), Linear()):
         policy = Constrained(space, [Monotone(0)]).improve(states, values)
         assert (np.diff(policy.act(line)) >= 0).all()
 
@@ -83,6 +83,18 @@ def test_a_rule_makes_any_of_these_spaces_monotone():
 def test_an_order_is_not_promised_with_masks():
     allowed = np.ones((60, 3), dtype=bool)
     allowed[0, 0] = False
-    for space in (Thresholds(monotone={0: 1}), Trees(monotone={0: 1}), Linear(monotone={0: 1})):
+    for make in (Thresholds, Trees, OptimalTrees, Linear):
         with pytest.raises(InvalidInput, match="monotone cannot be promised with masks"):
-            space.improve(np.zeros((60, 2)), np.eye(60)[:, :3], allowed=allowed)
+            make(monotone={0: 1}).improve(np.zeros((60, 2)), np.eye(60)[:, :3], allowed=allowed)
+
+
+def test_an_order_that_costs_nothing_leaves_a_tree_optimal():
+    states = np.linspace(0, 1, 90)[:, None]
+    values = np.eye(3)[np.repeat([0, 1, 2], 30)]
+    rising, falling = (OptimalTrees(max_depth=2, monotone={0: way}).improve(states, values) for way in (1, -1))
+    assert rising.optimal
+    assert gap_weighted_loss(values, rising.act(states)) == 0
+    assert not falling.optimal
+    assert falling.remaining_gap == pytest.approx(gap_weighted_loss(values, falling.act(states)))
+    assert "made monotone" in falling.rules()
+    assert (np.diff(falling.act(states)) <= 0).all()

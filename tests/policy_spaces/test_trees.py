@@ -8,7 +8,7 @@ from capi.errors import InvalidInput
 from capi.loss import gap_weighted_loss
 from capi.policies import Training, described
 from capi.policy_spaces import Forests, Thresholds, Trees
-from capi.policy_spaces.trees import RegretSample
+from capi.policy_spaces.trees import RegretSample, seconds_for_optimal
 from capi.schema import Schema
 from capi.testing import check_policy_space
 
@@ -339,3 +339,32 @@ def test_trees_are_not_kept_for_other_rows_or_for_states_that_changed():
     assert space.improve(states, values, previous=first, weights=np.arange(100) % 2.0).age == 2
     assert space.improve(states, values, previous=first, weights=(1 + np.arange(100)) % 2.0).age == 1
     assert space.improve(states, values, previous=first).age == 1
+
+
+def test_a_greedy_tree_says_when_the_best_one_is_affordable():
+    states, values = problem()
+    policy = Trees(max_depth=2).improve(states, values)
+    assert policy.optimal_is_affordable
+    assert (
+        policy.rules()
+        .splitlines()[-1]
+        .startswith("(grown greedily; OptimalTrees(max_depth=2) finds the best tree in about 0.1 s)")
+    )
+    lossless = Trees(max_depth=4).improve(states[:5], values[:5])
+    quiet = [
+        lossless,
+        Trees(max_depth=5).improve(states, values),
+        Trees(max_depth=2, max_leaf_nodes=3).improve(states, values),
+        Trees(max_depth=2, max_features=1).improve(states, values),
+    ]
+    for other in quiet:
+        assert not other.optimal_is_affordable
+        assert "OptimalTrees" not in other.rules()
+
+
+def test_the_estimate_grows_with_everything():
+    base = {"n_rows": 1000, "n_bins": np.full(5, 20), "n_actions": 3, "depth": 2}
+    larger = {"n_rows": 10_000, "n_bins": np.full(9, 60), "n_actions": 9, "depth": 3}
+    for name, value in larger.items():
+        assert seconds_for_optimal(**{**base, name: value}) > 1.2 * seconds_for_optimal(**base), name
+    assert seconds_for_optimal(60_000, np.full(6, 256), 4, 4) > 100

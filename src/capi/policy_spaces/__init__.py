@@ -11,14 +11,40 @@ from capi.policy_spaces.thresholds import Thresholds
 from capi.policy_spaces.unrestricted import Unrestricted
 
 if TYPE_CHECKING:
+    from capi.policy_spaces.classifier import Classifier
     from capi.policy_spaces.forests import Forests
+    from capi.policy_spaces.kernel import KernelPolicies
+    from capi.policy_spaces.linear import Linear
     from capi.policy_spaces.local_averages import LocalAverages
     from capi.policy_spaces.neighbors import Neighbors
+    from capi.policy_spaces.optimal_trees import OptimalTrees
     from capi.policy_spaces.trees import Trees
 
-__all__ = ["Constrained", "Forests", "LocalAverages", "Neighbors", "Partition", "Thresholds", "Trees", "Unrestricted"]
+__all__ = [
+    "Classifier",
+    "Constrained",
+    "Forests",
+    "KernelPolicies",
+    "Linear",
+    "LocalAverages",
+    "Neighbors",
+    "OptimalTrees",
+    "Partition",
+    "Thresholds",
+    "Trees",
+    "Unrestricted",
+]
 
-_LAZY = {"Forests": "forests", "LocalAverages": "local_averages", "Neighbors": "neighbors", "Trees": "trees"}
+_LAZY = {
+    "Classifier": "classifier",
+    "Forests": "forests",
+    "KernelPolicies": "kernel",
+    "Linear": "linear",
+    "LocalAverages": "local_averages",
+    "Neighbors": "neighbors",
+    "OptimalTrees": "optimal_trees",
+    "Trees": "trees",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -24,6 +24,9 @@ from capi.validation import Bools, Floats, Ints, as_allowed, as_int, as_q_values
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+AFFORDABLE = 10.0  # seconds
+DEEPEST, MOST_CUTS = 4, 255  # of optimal trees: their depth, and cut points a feature
+
 
 @dataclass(frozen=True, eq=False)
 class TreePolicy(Deterministic):
@@ -39,6 +42,15 @@ class TreePolicy(Deterministic):
     leaf_regrets: Floats = field(repr=False)  # (l,) what the leaf's decisions lose in sum
     masked: bool = False
     chosen: Ints | None = field(default=None, repr=False)  # (l,) actions, where they are not those that lose the least
+    greedy_depth: int | None = field(
+        default=None, repr=False
+    )  # up to which it was grown greedily, if there is something to gain
+    optimal_seconds: float = field(default=np.inf, repr=False)  # about what the best tree of that depth would take
+
+    @property
+    def optimal_is_affordable(self) -> bool:
+        """Whether `OptimalTrees` would find the best tree of the same depth in a few seconds, and it may lose less than this one."""
+        return self.greedy_depth is not None and self.optimal_seconds <= AFFORDABLE
 
     @cached_property
     def _forest(self) -> Forest:
@@ -75,7 +87,10 @@ class TreePolicy(Deterministic):
 
     def remarks(self) -> list[str]:
         """Return what a reader of the rules should know besides, one line each."""
-        return []
+        if not self.optimal_is_affordable:
+            return []
+        seconds, depth = max(self.optimal_seconds, 0.1), self.greedy_depth
+        return [f"(grown greedily; OptimalTrees(max_depth={depth}) finds the best tree in about {seconds:.1g} s)"]
 
     def to_dot(self) -> str:
         """Return the tree in Graphviz's language."""
@@ -231,7 +246,37 @@ class Trees:
         missing = np.atleast_1d(np.isnan(sample.states).any(axis=0))
         n_features = sample.states.shape[1]
         masked = sample.allowed is not None
-        return TreePolicy(tree, sample.n_actions, n_features, missing, leaf_regrets, masked, chosen)
+        policy = TreePolicy(tree, sample.n_actions, n_features, missing, leaf_regrets, masked, chosen)
+        return self._with_estimate(policy, sample)
+
+    def _with_estimate(self, policy: TreePolicy, sample: RegretSample) -> TreePolicy:
+        """Return the policy with what an optimal tree would take, if there is such a tree and something to gain."""
+        comparable = self.max_leaf_nodes is None and self.max_features is None and not self.monotone
+        depth = self.max_depth
+        if not comparable or policy.masked or depth is None or depth > DEEPEST or not policy.leaf_regrets.any():
+            return policy
+        n_bins = [min(len(np.unique(column)), MOST_CUTS + 1) for column in sample.states.T]
+        seconds = seconds_for_optimal(len(sample.states), np.array(n_bins), sample.n_actions, depth)
+        return replace(policy, greedy_depth=depth, optimal_seconds=seconds)
+
+
+def seconds_for_optimal(n_rows: int, n_bins: Ints, n_actions: int, depth: int) -> float:
+    """Return about how long one thread searches for the best tree; ``n_bins`` (d,) are the bins of each feature.
+
+    The constants were measured in ``benchmarks/optimal_trees.py``. How much of the work the bounds save depends on the data; the
+    shares are those of noisy values, of which they save the least.
+    """
+    d, cuts = len(n_bins), float(n_bins.sum())
+    pairs, cells = d * (d + 1) / 2, (cuts**2 + float(np.square(n_bins).sum())) / 2
+    adding, reading = 3e-9 * pairs * (n_actions + 2), 5e-9 * cells * n_actions  # a row, and all tables once
+    by_rows = 4e-11 * cuts * d * (n_actions + 15)  # a row
+    two = min(adding * n_rows + reading, by_rows * n_rows)
+    seconds = 1e-7 * n_rows * d + two
+    if depth >= 3:
+        sides = 0.7 * cuts
+        three = min(4 * d * adding * n_rows + sides * reading, sides * by_rows * n_rows / 2)
+        seconds += three if depth == 3 else 0.3 * cuts * three / 2
+    return seconds
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,0 +1,334 @@
+import signal
+import threading
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import naive
+from capi.errors import InvalidInput
+from capi.loss import gap_weighted_loss
+from capi.policies import Training, described
+from capi.policy_spaces import OptimalTrees, Thresholds, Trees, optimal_trees
+from capi.policy_spaces.optimal_trees import Binned, Switches
+from capi.schema import Schema
+from capi.testing import check_policy_space
+from capi.trees import _optimal
+
+PLAIN = Switches(bounds=False, caching=False, ordering=_optimal.AS_GIVEN)
+EVERY_SWITCH = [
+    Switches(bounds, caching, ordering, engine)
+    for bounds in (True, False)
+    for caching in (True, False)
+    for ordering in (_optimal.AS_GIVEN, _optimal.PROMISING, _optimal.REVERSED)
+    for engine in (_optimal.BY_TABLES, _optimal.BY_ROWS)
+]
+
+
+def problem(seed=0, n=400, d=3, n_actions=3, missing=False):
+    rng = np.random.default_rng(seed)
+    states = rng.normal(size=(n, d))
+    values = np.sin(2 * states @ rng.normal(size=(d, n_actions))) + 0.2 * rng.normal(size=(n, n_actions))
+    if missing:
+        states[rng.random((n, d)) < 0.1] = np.nan
+    return states, values
+
+
+def loss(policy, states, values, weights=None):
+    return gap_weighted_loss(values, policy.act(states), weights)
+
+
+def splits(states, rows, min_leaf):
+    """Every way to send rows left: each cut of each feature, missing values on either side or by themselves."""
+    for column in states[rows].T:
+        missing = np.isnan(column)
+        below = [column <= value for value in np.unique(column[~missing])]
+        for left in [*below, *(left | missing for left in below[:-1])]:
+            if left.sum() >= min_leaf and (~left).sum() >= min_leaf:
+                yield rows[left], rows[~left]
+
+
+def least_cost(states, lost, rows, depth, min_leaf, penalty):
+    """The cost of the best tree, by trying them all."""
+    cost = lost[rows].sum(axis=0).min() + penalty
+    if depth > 0:
+        for left, right in splits(states, rows, min_leaf):
+            both = (least_cost(states, lost, side, depth - 1, min_leaf, penalty) for side in (left, right))
+            cost = min(cost, sum(both))
+    return cost
+
+
+def tiny_problem(rng, depth):
+    n, d, n_actions = rng.integers(1, {1: 15, 2: 8, 3: 7}[depth]), rng.integers(1, 4), rng.integers(1, 4)
+    states = rng.integers(0, 5, size=(n, d)).astype(float)
+    if rng.random() < 0.5:
+        states[rng.random((n, d)) < 0.3] = np.nan
+    weights = rng.integers(0, 4, size=n).astype(float) if rng.random() < 0.5 else np.ones(n)
+    weights[0] = max(weights[0], 1)
+    return states, rng.integers(-4, 5, size=(n, n_actions)).astype(float), weights
+
+
+@pytest.mark.parametrize(("depth", "n_problems"), [(1, 1000), (2, 1000), (3, 60)])
+def test_no_tree_costs_less(depth, n_problems):
+    rng = np.random.default_rng(depth)
+    for k in range(n_problems):
+        states, values, weights = tiny_problem(rng, depth)
+        min_leaf, penalty = int(rng.integers(1, 4)), float(rng.choice([0.0, 0.0, 0.25]))
+        space = OptimalTrees(depth, min_samples_leaf=min_leaf, leaf_penalty=penalty, n_jobs=1 + k % 2)
+        policy = space._improved(states, values, None, weights, EVERY_SWITCH[k % len(EVERY_SWITCH)])
+        kept, price = np.flatnonzero(weights), penalty * weights.sum()
+        lost = (values.max(axis=1, keepdims=True) - values) * weights[:, None]
+        least = least_cost(states, lost, kept, depth, min_leaf, price)
+        cost = naive.policy_loss(values, policy.act(states), weights) + price * policy.n_leaves
+        assert cost == pytest.approx(least, abs=1e-9), k
+        assert policy.optimal
+        assert policy.remaining_gap == 0
+        assert policy.tree.counts.sum() == len(kept)
+        assert policy.tree.counts.min() >= min(min_leaf, len(kept))
+
+
+@pytest.mark.parametrize("depth", [2, 3, 4])
+@pytest.mark.parametrize("missing", [False, True], ids=["complete", "missing values"])
+@pytest.mark.parametrize("min_leaf", [1, 7])
+def test_switches_and_threads_do_not_matter(depth, missing, min_leaf):
+    states, values = problem(depth, n=150 if depth < 4 else 60, d=3 if depth < 4 else 2, missing=missing)
+    values = np.round(4 * values)  # many ties
+    space = OptimalTrees(depth, n_thresholds=8 if depth < 4 else 4, min_samples_leaf=min_leaf)
+    expected = space._improved(states, values, None, None, PLAIN)
+    for k, switches in enumerate(EVERY_SWITCH):
+        threaded = replace(space, n_jobs=1 + k % 3)
+        policy = threaded._improved(states, values, None, None, switches)
+        assert policy.rules() == expected.rules(), switches
+        assert policy.tree.nodes.tobytes() == expected.tree.nodes.tobytes(), switches
+
+
+@pytest.mark.parametrize("room", [0, 2_500, 2**22])
+def test_room_for_tables_does_not_matter(monkeypatch, room):
+    """Without any the sides of a cut are searched one by one, with little the tables move from cut to cut, else all are kept."""
+    states, values = problem(n=300, d=4)
+    space = OptimalTrees(3, n_thresholds=8)
+    expected = space._improved(states, values, None, None, PLAIN).rules()
+    monkeypatch.setattr(optimal_trees, "TABLES", room)
+    assert space._improved(states, values, None, None, Switches(engine=_optimal.BY_TABLES)).rules() == expected
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 4])
+def test_the_greedy_tree_is_never_better(depth):
+    for seed in range(5):
+        states, values = problem(seed, n={1: 200, 2: 200, 3: 60, 4: 24}[depth], missing=seed % 2 == 1)
+        ours, greedy = (space(max_depth=depth, min_samples_leaf=2) for space in (OptimalTrees, Trees))
+        losses = [loss(space.improve(states, values), states, values) for space in (ours, greedy)]
+        assert losses[0] <= losses[1] + 1e-12
+    assert losses[0] < losses[1] or depth == 1
+
+
+def test_deeper_trees_lose_less():
+    states, values = problem(n=300)
+    losses = [
+        loss(OptimalTrees(depth, n_thresholds=10).improve(states, values), states, values) for depth in range(1, 5)
+    ]
+    assert losses == sorted(losses, reverse=True)
+    assert losses[3] < 0.7 * losses[0]
+
+
+def test_depth_one_is_the_best_cut():
+    states, values = problem(n=100)
+    best = loss(Thresholds().improve(states, values), states, values)
+    assert loss(OptimalTrees(1).improve(states, values), states, values) == pytest.approx(best, abs=1e-12)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_keeps_the_contract(depth):
+    check_policy_space(OptimalTrees(depth))
+    check_policy_space(OptimalTrees(depth, n_thresholds=6, min_samples_leaf=3), n_actions=5, n_features=4, seed=3)
+
+
+def test_a_split_that_does_not_pay_is_not_grown():
+    states, values = problem(n=200)
+    sizes = [OptimalTrees(3, 16, leaf_penalty=penalty).improve(states, values).n_leaves for penalty in (0.0, 0.05, 9.0)]
+    assert sizes[0] == 8
+    assert 1 < sizes[1] < 8
+    assert sizes[2] == 1
+    twice = OptimalTrees(3, 16, leaf_penalty=0.05).improve(np.tile(states, (2, 1)), np.tile(values, (2, 1)))
+    assert twice.n_leaves == sizes[1], "the penalty does not depend on the number of states"
+
+
+def test_no_gain_no_split():
+    tenths = np.array([[0.1, 0.0], [0.2, 0.0], [0.3, 0.0], [0.0, 0.6]])
+    policy = OptimalTrees(3).improve([[0.0], [1.0], [2.0], [0.0]], tenths)
+    assert policy.n_leaves == 2
+    same = OptimalTrees(3).improve([[0.0], [0.0], [0.0], [0.0]], tenths)
+    assert same.n_leaves == 1
+    assert OptimalTrees(3).improve([[0.0], [1.0]], np.zeros((2, 3))).n_leaves == 1
+
+
+def slow_problem():
+    return problem(n=4000, d=8, n_actions=4)
+
+
+def check_stopped(policy, states, values, reason, depth):
+    """A search that was cut short gives a policy that is no worse than the greedy one, and a bound that holds."""
+    assert not policy.optimal
+    assert policy.stopped_by == reason
+    ours = loss(policy, states, values)
+    greedy = Trees(max_depth=depth).improve(Binned.of(states, 30).as_states, values)
+    assert ours <= gap_weighted_loss(values, greedy.act(Binned.of(states, 30).as_states)) + 1e-12
+    assert 0 < policy.remaining_gap <= ours + 1e-9
+    assert f"stopped by {reason}" in policy.rules()
+
+
+def test_node_limit_is_a_budget_that_can_be_reproduced():
+    states, values = problem(n=500, d=4)
+    best = loss(OptimalTrees(3, 30).improve(states, values), states, values)
+    losses = []
+    for limit in (1, 20, 60):
+        policies = [OptimalTrees(3, 30, node_limit=limit, n_jobs=jobs).improve(states, values) for jobs in (1, 2)]
+        check_stopped(policies[0], states, values, "node_limit", 3)
+        assert policies[0].rules() == policies[1].rules()
+        losses.append(loss(policies[0], states, values))
+        assert losses[-1] - policies[0].remaining_gap <= best + 1e-12
+    assert losses == sorted(losses, reverse=True)
+    assert OptimalTrees(3, 30, node_limit=10**9).improve(states, values).optimal
+
+
+@pytest.mark.parametrize("depth", [3, 4])
+def test_the_time_is_kept(depth):
+    states, values = slow_problem()
+    OptimalTrees(depth, 4).improve(states[:50], values[:50])  # compile
+    started = time.perf_counter()
+    policy = OptimalTrees(depth, n_thresholds=30, time_limit=0.1 if depth == 3 else 0.3).improve(states, values)
+    assert time.perf_counter() - started < 3
+    check_stopped(policy, states, values, "time_limit", depth)
+
+
+def test_interrupting_the_search_keeps_the_best_tree():
+    states, values = slow_problem()
+    OptimalTrees(4, 4).improve(states[:50], values[:50])  # compile
+    timer = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    started = time.perf_counter()
+    policy = OptimalTrees(4, n_thresholds=30, n_jobs=2).improve(states, values)
+    timer.join()
+    assert time.perf_counter() - started < 4
+    check_stopped(policy, states, values, "interrupt", 4)
+
+
+def test_errors_in_the_search_are_told(monkeypatch):
+    def broken(*_):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(_optimal, "one_level", broken)
+    with pytest.raises(RuntimeError, match="broken"):
+        OptimalTrees(1).improve([[0.0], [1.0]], [[0.0, 1.0], [1.0, 0.0]])
+
+
+def test_a_policy_says_which_features_have_more_values_than_cuts():
+    states, values = problem(n=400)
+    states[:, 1] = np.round(states[:, 1])
+    policy = OptimalTrees(2).improve(states, values)
+    np.testing.assert_array_equal(policy.thinned, [True, False, True])
+    assert policy.rules().endswith("(optimal: no tree of depth 2 on the chosen quantiles of x0, x2 loses less)")
+    named = described(policy, Schema.of(3, 3, ["age", "dose", "load"], ["a", "b", "c"]), Training(0.9, 1, None, {}))
+    assert "quantiles of age, load" in named.rules()
+    every = OptimalTrees(2, n_thresholds=399).improve(states, values)
+    assert not every.thinned.any()
+    assert every.rules().endswith("(optimal: no tree of depth 2 loses less)")
+    assert loss(every, states, values) <= loss(policy, states, values)
+
+
+@pytest.mark.parametrize("most", [1, 3, 7])
+def test_quantile_cuts_share_the_rows_evenly(most):
+    rng = np.random.default_rng(0)
+    states = np.column_stack([rng.permutation(80), rng.integers(0, 3, size=80), np.zeros(80)]).astype(float)
+    states[:8, 0] = np.nan
+    binned = Binned.of(states, most)
+    np.testing.assert_array_equal(binned.thinned, [True, most < 2, False])
+    assert binned.n_bins[0] == most + 2
+    sizes = np.bincount(binned.codes[8:, 0])
+    assert sizes.min() == sizes.max() == 72 // (most + 1)
+    assert (binned.codes[:8, 0] == most + 1).all()
+    assert (binned.codes[:8, 1] == 0).all(), "the second copy has missing values first"
+    np.testing.assert_array_equal(np.isnan(binned.as_states), np.isnan(states))
+
+
+def test_missing_values_go_to_the_better_side():
+    states = np.array([[1.0], [2.0], [3.0], [np.nan]])
+    for late in (0, 1):
+        values = np.eye(2)[[0, 0, 1, late]]
+        policy = OptimalTrees(1).improve(states, values)
+        assert loss(policy, states, values) == 0
+        assert policy.to_dict()["missing"] == ("then", "else")[late]
+    known = OptimalTrees(1).improve(states, np.eye(2)[[0, 0, 0, 1]])
+    assert known.rules().startswith("if x0 is known:\n  0")
+    unseen = OptimalTrees(1).improve(states[:3], np.eye(2)[[0, 0, 1]])
+    assert unseen.act([[np.nan]]) == [0], "a node that saw none sends them to its larger side"
+
+
+def test_the_cuts_are_those_of_greedy_trees():
+    for seed in range(5):
+        states, values = problem(seed, n=50, d=2)
+        ours, greedy = (space.improve(states, values) for space in (OptimalTrees(1), Trees(max_depth=1)))
+        assert ours.tree.nodes.tobytes() == greedy.tree.nodes.tobytes()
+        assert ours.rules().splitlines()[:4] == greedy.rules().splitlines()[:4]
+
+
+def test_dictionary_drawings_and_importances():
+    states, values = problem(n=300)
+    policy = OptimalTrees(3, n_thresholds=8).improve(states, values)
+    assert policy.to_dot().count("->") == 2 * (policy.n_leaves - 1)
+    assert set(policy.to_dict()) == {"feature", "at_most", "missing", "then", "else"}
+    assert policy.importances().sum() == pytest.approx(1)
+    assert policy.plot() is not None
+    assert policy.leaf_regrets.sum() == pytest.approx(300 * loss(policy, states, values))
+
+
+def test_with_masks_nothing_is_proved():
+    states, values = problem(n=300)
+    rng = np.random.default_rng(0)
+    allowed = rng.random(values.shape) < 0.6
+    allowed[np.arange(300), rng.integers(3, size=300)] = True
+    policy = OptimalTrees(2).improve(states, values, allowed=allowed)
+    actions = policy.act(states, allowed)
+    assert allowed[np.arange(300), actions].all()
+    assert not policy.optimal
+    assert policy.stopped_by is None
+    assert policy.remaining_gap == pytest.approx(gap_weighted_loss(values, actions, None, allowed))
+    assert "learned with masks" in policy.rules()
+    with pytest.raises(InvalidInput, match="pass allowed"):
+        policy.act(states)
+
+
+def test_the_order_and_the_scale_of_rows_do_not_matter():
+    states, values = problem(n=200, missing=True)
+    values = np.round(8 * values) / 8
+    plain = OptimalTrees(3, n_thresholds=12).improve(states, values)
+    order = np.random.default_rng(0).permutation(200)
+    mixed = OptimalTrees(3, n_thresholds=12).improve(states[order], values[order])
+    assert mixed.rules() == plain.rules()
+    tiny = OptimalTrees(3, n_thresholds=12).improve(states, np.ldexp(values, -1060))
+    np.testing.assert_array_equal(tiny.act(states), plain.act(states))
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: OptimalTrees(0), "max_depth must be an integer, at least 1"),
+        (lambda: OptimalTrees(5), "max_depth must be at most 4; got 5. Trees grows"),
+        (lambda: OptimalTrees(n_thresholds=0), "n_thresholds"),
+        (lambda: OptimalTrees(n_thresholds=10**6), "n_thresholds must be at most"),
+        (lambda: OptimalTrees(min_samples_leaf=0), "min_samples_leaf"),
+        (lambda: OptimalTrees(leaf_penalty=-1.0), "leaf_penalty"),
+        (lambda: OptimalTrees(time_limit=0.0), "time_limit"),
+        (lambda: OptimalTrees(node_limit=0), "node_limit"),
+        (lambda: OptimalTrees(n_jobs=0), "n_jobs"),
+        (lambda: OptimalTrees().improve([0.0], [[0.0, 1.0]]), "two dimensions"),
+        (lambda: OptimalTrees().improve([[np.inf]], [[0.0, 1.0]]), "must not be infinite"),
+        (lambda: OptimalTrees().improve([[0.0]] * 2, [[0.0, 1e308]] * 2), "finite sum"),
+        (lambda: OptimalTrees().improve(np.full((1, 9000), np.nan), [[0.0, 1.0]]), "counted twice"),
+        (lambda: OptimalTrees(1).improve([[0.0]], [[0.0, 1.0]]).act(np.zeros((1, 2))), "must have 1 columns"),
+    ],
+)
+def test_bad_input_is_named(call, words):
+    with pytest.raises(InvalidInput, match=words):
+        call()
