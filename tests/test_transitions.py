@@ -198,3 +198,23 @@ def test_whatever_comes_is_taken_or_refused_with_a_sentence(changes):
     else:
         assert np.isfinite(batch.rewards).all()
         assert ((batch.actions >= 0) & (batch.actions < batch.n_actions)).all()
+
+
+def test_folds_share_no_episode_and_hold_each_once():
+    batch = random_batch(n_episodes=23)
+    folds = list(batch.folds(5, random_state=3))
+    assert sorted(fold.n_episodes for _, fold in folds) == [4, 4, 5, 5, 5]
+    for rest, fold in folds:
+        assert not set(rest.episode) & set(fold.episode)
+        assert len(rest) + len(fold) == len(batch)
+    assert sum(len(fold) for _, fold in folds) == len(batch)
+    assert len({number for _, fold in folds for number in fold.episode}) == 23
+
+
+def test_folds_are_reproducible_and_checked_at_once():
+    batch = random_batch()
+    assert list(batch.folds(3, random_state=1)) == list(batch.folds(3, random_state=1))
+    assert list(batch.folds(3, random_state=1)) != list(batch.folds(3, random_state=2))
+    for n_folds, words in ((1, "at least 2"), (21, "at most the number of episodes, 20")):
+        with pytest.raises(InvalidInput, match=words):
+            batch.folds(n_folds)

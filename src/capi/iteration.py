@@ -170,13 +170,18 @@ class Learner:
             )
         return self
 
-    def predict(self, states: ArrayLike, allowed: ArrayLike | None = None) -> NDArray[Any]:
-        """Return the policy's action in each state (n, d), in the caller's own labels (n,).
+    def predict(self, states: Any, allowed: ArrayLike | None = None) -> NDArray[Any]:
+        """Return the policy's action in each state, in the caller's own labels (n,).
 
-        ``allowed`` (n, A) are the actions to choose from, if not all of them.
+        Parameters
+        ----------
+        states : array of shape (n, d), or table
+            A pandas, polars or Arrow table, or a mapping of columns, is read by the names of the columns that were learned from.
+        allowed : array of shape (n, A), optional
+            The actions to choose from, if not all of them.
         """
         schema = self.schema_
-        x = as_states(states, n_features=None if schema is None else len(schema.feature_names))
+        x = as_states(states) if schema is None else schema.states_of(states)
         actions = self.policy_.act(x, as_allowed(allowed, "allowed", (len(x), self.policy_.n_actions)))
         return actions if schema is None else schema.labels_of(actions)
 
