@@ -12,21 +12,29 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from capi.files.policy_file import load_policy, save_policy
     from capi.finite_mdp import FiniteMDP
     from capi.iteration import CAPI
     from capi.transitions import Transitions
 
 __version__ = "0.1.0"
 
-__all__ = ["CAPI", "FiniteMDP", "Transitions"]
+__all__ = ["CAPI", "FiniteMDP", "Transitions", "load_policy", "save_policy"]
 
-_HOMES = {"CAPI": "capi.iteration", "FiniteMDP": "capi.finite_mdp", "Transitions": "capi.transitions"}
+_HOMES = {
+    "CAPI": "capi.iteration",
+    "FiniteMDP": "capi.finite_mdp",
+    "Transitions": "capi.transitions",
+    "load_policy": "capi.files.policy_file",
+    "save_policy": "capi.files.policy_file",
+}
 _PARTS = {
     "baselines",
     "domains",
     "errors",
     "evaluators",
     "experiments",
+    "files",
     "loss",
     "policies",
     "policy_spaces",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+import capi
 from capi.errors import InvalidInput
 from capi.loss import greedy
 from capi.regions import draw_decisions
@@ -49,6 +51,10 @@ class Described:
 
     schema: Schema | None = field(default=None, repr=False)
     training: Training | None = field(default=None, repr=False)
+
+    def save(self: Any, path: str | Path) -> None:
+        """Write the policy to a file that `capi.load_policy` opens, anywhere and safely; see `capi.save_policy`."""
+        capi.save_policy(self, path)  # the package knows where that lives: files know policies, not the other way round
 
     def plot_decisions(self: Any, states: ArrayLike, features: Sequence[Any] = (0, 1)) -> Figure:
         """Return a picture of the decisions over one or two features; ``figure.savefig("decisions.png")`` keeps it.

@@ -1,0 +1,127 @@
+"""Policies for other programs: as text, JSON, Graphviz, Python, SQL and ONNX.
+
+Trees, forests, single cuts, linear policies and constant ones can be written as they are, with the pointwise rules that they keep; for
+others there is the small tree that decides most like them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+from numpy.typing import ArrayLike
+
+from capi.errors import InvalidInput
+from capi.policies import Described
+from capi.policy_spaces.imitation import Imitation, imitation
+from capi.validation import check_choice
+
+Format: TypeAlias = Literal["text", "json", "dot", "python", "sql", "onnx"]
+FORMATS = ("text", "json", "dot", "python", "sql", "onnx")
+
+
+def export_policy(
+    policy: Any,
+    to: Format,
+    *,
+    imitate: bool = False,
+    states: ArrayLike | None = None,
+    allowed: ArrayLike | None = None,
+    max_depth: int = 3,
+    table: str | None = None,
+) -> str | bytes:
+    """Return a policy in a form that other programs read; it decides as ``policy.act`` does, missing values included.
+
+    Parameters
+    ----------
+    policy : Policy
+    to : "text", "json", "dot", "python", "sql" or "onnx"
+        Rules for people; nested dictionaries; Graphviz; a module with the function ``decide``, which needs nothing but Python; one
+        SQL expression for SQLite and DuckDB, where NULL is missing; an ONNX model (bytes, 32-bit numbers, needs ``capi[onnx]``).
+    imitate : bool
+        Whether to export the small tree that decides most like the policy, with the share of equal decisions, instead.
+    states : array of shape (n, d), optional
+        Where that tree is compared with the policy. By default the states that the policy was learned from, if it keeps them.
+    allowed : array of shape (n, A), optional
+        What these states allow; needed if the policy was learned with masks.
+    max_depth : int
+        Of that tree.
+    table : str, optional
+        In SQL, the table that columns are taken from: ``"table"."column"``.
+
+    Notes
+    -----
+    Scores of linear policies are added up in another order here than there, so states in which two of them agree to the last
+    digits may be decided otherwise. Without ``table`` SQLite takes the name of a column that does not exist for text.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from capi.policy_spaces import Thresholds
+    >>> policy = Thresholds().improve(np.array([[0.0], [1.0]]), np.array([[1.0, 0.0], [0.0, 5.0]]))
+    >>> print(export_policy(policy, "sql"))
+    CASE WHEN "x0" IS NULL THEN NULL ELSE
+    CASE WHEN "x0" <= 0.5e0 THEN
+      0
+    ELSE
+      1
+    END
+    END
+    """
+    check_choice(to, "to", FORMATS)
+    note = ""
+    if imitate:
+        found = _imitation(policy, states, allowed, max_depth)
+        note = _words(found)
+        policy = found.tree
+    written = _written(policy, to, note, table)
+    if written is None:
+        raise InvalidInput(
+            f"{type(policy).__name__} cannot be exported to {to} as it is. {_offer(policy, states, allowed, max_depth)}"
+        )
+    return written
+
+
+def _written(policy: Any, to: Format, note: str, table: str | None) -> str | bytes | None:
+    """Return what was asked for, None if the policy can only be imitated."""
+    if to in ("text", "json", "dot"):
+        from capi.files.exports.shown import shown  # noqa: PLC0415  each format brings its own
+
+        return shown(policy, to, note)
+    from capi.files.exports.program import program_of  # noqa: PLC0415
+
+    program = program_of(policy)
+    if program is None:
+        return None
+    if to == "python":
+        from capi.files.exports.python import python_code  # noqa: PLC0415
+
+        return python_code(program, note)
+    if to == "sql":
+        from capi.files.exports.sql import sql_code  # noqa: PLC0415
+
+        return sql_code(program, note, table)
+    from capi.files.exports.onnx import onnx_model  # noqa: PLC0415
+
+    return onnx_model(program, note)
+
+
+def _imitation(policy: Any, states: Any, allowed: Any, max_depth: int) -> Imitation:
+    if not isinstance(policy, Described):
+        raise InvalidInput(f"{type(policy).__name__} cannot be imitated: it has no words for its decisions.")
+    asked = policy.learning_states() if states is None and hasattr(policy, "learning_states") else states
+    if asked is None:
+        raise InvalidInput("states must be given: this policy does not keep those that it was learned from.")
+    return imitation(policy, asked, allowed, max_depth=max_depth)
+
+
+def _offer(policy: Any, states: Any, allowed: Any, max_depth: int) -> str:
+    """Return what can be done instead."""
+    try:
+        return f"{_words(_imitation(policy, states, allowed, max_depth))} Pass imitate=True to export that."
+    except InvalidInput as error:
+        return f"A small tree may decide much alike: pass imitate=True and states. ({error})"
+
+
+def _words(found: Imitation) -> str:
+    leaves = found.tree.n_leaves
+    return f"A tree of {leaves} leaves decides alike in {100 * found.fidelity:.1f} % of {found.n_states} states."

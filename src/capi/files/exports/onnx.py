@@ -1,0 +1,193 @@
+"""A policy as an ONNX model: 32-bit states (n, d) in, NaN where they are missing, and the numbers of actions (n,) out.
+
+States are those of the library, features in the order of ``feature_names``, encoded as the schema says; names and labels are in the
+model's metadata. Where the policy refuses to decide, the model answers -1. Thresholds are rounded so that 32-bit numbers
+fall on the same side of them as they do in the library.
+"""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from capi import __version__
+from capi.errors import InvalidInput
+from capi.files.exports.program import Leaf, Node, Program, Scores, Split
+from capi.files.words import schema_to_json
+from capi.rules import Forbidden
+from capi.validation import Floats
+
+OPSETS = {"": 17, "ai.onnx.ml": 3}
+IR_VERSION = 8
+BARRED = -1e9  # a score below all others
+
+
+def onnx_model(program: Program, note: str = "") -> bytes:
+    """Return the bytes of the model."""
+    if find_spec("onnx") is None:
+        raise InvalidInput("exports to onnx need the package onnx: pip install capi[onnx].")
+    return _Model(program).bytes(note)
+
+
+def at_most(x: float) -> float:
+    """Return the largest 32-bit number that is not above ``x``."""
+    with np.errstate(over="ignore"):
+        near = np.float32(x)
+    return float(near if float(near) <= x else np.nextafter(near, np.float32(-np.inf)))
+
+
+class _Model:
+    """Writes one program."""
+
+    def __init__(self, program: Program) -> None:
+        self.program, self.onnx = program, import_module("onnx")
+        self.nodes: list[Any] = []
+        self.constants: list[Any] = []
+        self.columns: dict[int, str] = {}
+
+    def bytes(self, note: str) -> bytes:
+        program, helper, kinds = self.program, self.onnx.helper, self.onnx.TensorProto
+        barred = self._barred()
+        scores = self._trees(barred) if program.scores is None else self._linear(program.scores, barred)
+        self._refusing(self._add("ArgMax", [scores], axis=1, keepdims=0), barred)
+        d = len(program.schema.feature_names)
+        graph = helper.make_graph(
+            self.nodes,
+            "policy",
+            [helper.make_tensor_value_info("states", kinds.FLOAT, ["n", d])],
+            [helper.make_tensor_value_info("action", kinds.INT64, ["n"])],
+            self.constants,
+        )
+        opsets = [helper.make_opsetid(domain, version) for domain, version in OPSETS.items()]
+        model = helper.make_model(
+            graph, opset_imports=opsets, ir_version=IR_VERSION, producer_name="capi", producer_version=__version__
+        )
+        words = {"schema": json.dumps(schema_to_json(program.schema), ensure_ascii=False), "note": note}
+        words["feature_names"] = json.dumps(program.schema.feature_names, ensure_ascii=False)
+        words["action_labels"] = json.dumps([str(x) for x in program.schema.action_labels], ensure_ascii=False)
+        helper.set_model_props(model, words)
+        self.onnx.checker.check_model(model)
+        return bytes(model.SerializeToString())
+
+    def _add(self, kind: str, inputs: list[str], output: str = "", **attributes: Any) -> str:
+        name = output or f"v{len(self.nodes)}"
+        domain = "ai.onnx.ml" if kind.startswith("Tree") else ""
+        self.nodes.append(self.onnx.helper.make_node(kind, inputs, [name], domain=domain, **attributes))
+        return name
+
+    def _constant(self, value: Any, dtype: Any) -> str:
+        name = f"c{len(self.constants)}"
+        self.constants.append(self.onnx.numpy_helper.from_array(np.asarray(value, dtype=dtype), name))
+        return name
+
+    def _column(self, j: int) -> str:
+        """Return a feature (n,)."""
+        if j not in self.columns:
+            self.columns[j] = self._add("Gather", ["states", self._constant(j, np.int64)], axis=1)
+        return self.columns[j]
+
+    def _barred(self) -> str | None:
+        """Return which actions the rules forbid (n, A)."""
+        found = None
+        for rule in self.program.forbidden:
+            holds = self._add("Unsqueeze", [self._holds(rule), self._constant([1], np.int64)])
+            actions = np.isin(np.arange(self.program.n_actions), rule.actions)[None]
+            here = self._add("And", [holds, self._constant(actions, np.bool_)])
+            found = here if found is None else self._add("Or", [found, here])
+        return found
+
+    def _holds(self, rule: Forbidden) -> str:
+        """Return where the condition of a rule holds (n,)."""
+        known = self._add("IsNaN", [self._column(next(iter([*rule.box.low, *rule.box.high]), 0))])
+        found = self._add("Or", [known, self._add("Not", [known])])  # everywhere
+        for kind, sign, bounds in (("GreaterOrEqual", -1, rule.box.low), ("LessOrEqual", 1, rule.box.high)):
+            for j, bound in bounds.items():
+                limit = self._constant(sign * at_most(sign * bound), np.float32)
+                inside = self._add(kind, [self._column(j), limit])
+                if rule.rule.if_missing:
+                    inside = self._add("Or", [inside, self._add("IsNaN", [self._column(j)])])
+                found = self._add("And", [found, inside])
+        return found
+
+    def _trees(self, barred: str | None) -> str:
+        """Return the votes for each action (n, A)."""
+        n = self.program.n_actions
+        if barred is None:
+            return self._ensemble(self.program.trees, np.eye(1, n)[0])
+        votes = []
+        for tree in self.program.trees:
+            ranks = self._ensemble((tree,), np.arange(n, 0, -1.0))
+            left = self._add("Where", [barred, self._constant(BARRED, np.float32), ranks])
+            first = self._add("ArgMax", [left], axis=1, keepdims=0)
+            depth, on_off = self._constant([n], np.int64), self._constant([0, 1], np.float32)
+            votes.append(self._add("OneHot", [first, depth, on_off]))
+        return self._add("Sum", votes)
+
+    def _ensemble(self, trees: tuple[Node, ...], points: Floats) -> str:
+        """Return the sum over trees of the points (A,) of the first, second, ... action of each state's leaf (n, A)."""
+        table: dict[str, list[Any]] = {
+            f"nodes_{key}": []
+            for key in ("treeids", "nodeids", "featureids", "values", "modes", "truenodeids", "falsenodeids")
+        }
+        table["nodes_missing_value_tracks_true"] = []
+        leaves: dict[str, list[Any]] = {f"target_{key}": [] for key in ("treeids", "nodeids", "ids", "weights")}
+        for t, tree in enumerate(trees):
+            self._add_nodes(t, tree, points, table, leaves)
+        attributes: dict[str, Any] = {
+            "n_targets": self.program.n_actions,
+            "aggregate_function": "SUM",
+            **table,
+            **leaves,
+        }
+        return self._add("TreeEnsembleRegressor", ["states"], **attributes)
+
+    def _add_nodes(
+        self, t: int, tree: Node, points: Floats, table: dict[str, list[Any]], leaves: dict[str, list[Any]]
+    ) -> None:
+        waiting, count = [(tree, 0)], 1
+        while waiting:
+            node, number = waiting.pop()
+            row = (t, number, 0, 0.0, "LEAF", 0, 0, 0)
+            if isinstance(node, Split):
+                low, missing = at_most(node.at_most), int(node.missing_left)
+                row = (t, number, node.feature, low, "BRANCH_LEQ", count, count + 1, missing)
+                waiting += [(node.left, count), (node.right, count + 1)]
+                count += 2
+            for key, entry in zip(table, row, strict=True):
+                table[key].append(entry)
+            if isinstance(node, Leaf):
+                for action, weight in zip(node.actions, points, strict=True):
+                    for key, entry in zip(leaves, (t, number, action, float(weight)), strict=True):
+                        leaves[key].append(entry)
+
+    def _linear(self, scores: Scores, barred: str | None) -> str:
+        """Return the scores (n, A), in 64 bits."""
+        x = self._add("Cast", ["states"], to=self.onnx.TensorProto.DOUBLE)
+        apart = self._add("Sub", [x, self._constant(scores.origin[None], np.float64)])
+        scaled = self._add("Div", [apart, self._constant(scores.unit[None], np.float64)])
+        product = self._add("MatMul", [scaled, self._constant(scores.weights[:, :-1].T, np.float64)])
+        total = self._add("Add", [product, self._constant(scores.weights[:, -1][None], np.float64)])
+        if barred is None:
+            return total
+        return self._add("Where", [barred, self._constant(-np.inf, np.float64), total])
+
+    def _refusing(self, action: str, barred: str | None) -> None:
+        """Name the actions, -1 where the policy does not decide."""
+        refused = None
+        for j in self.program.needed:
+            missing = self._add("IsNaN", [self._column(j)])
+            refused = missing if refused is None else self._add("Or", [refused, missing])
+        if barred is not None:
+            every = self._add(
+                "ReduceMin", [self._add("Cast", [barred], to=self.onnx.TensorProto.INT32)], axes=[1], keepdims=0
+            )
+            nothing = self._add("Cast", [every], to=self.onnx.TensorProto.BOOL)
+            refused = nothing if refused is None else self._add("Or", [refused, nothing])
+        if refused is None:
+            self._add("Identity", [action], "action")
+        else:
+            self._add("Where", [refused, self._constant(-1, np.int64), action], "action")

@@ -1,0 +1,176 @@
+"""What a policy does, as trees that vote or scores that are compared, in the columns of the table: what exports are written from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from capi.errors import InvalidInput
+from capi.policies import Constant
+from capi.policy_spaces.constrained import ConstrainedPolicy
+from capi.policy_spaces.forests import ForestPolicy
+from capi.policy_spaces.linear import LinearPolicy, StatesAndConstant
+from capi.policy_spaces.thresholds import ThresholdPolicy
+from capi.policy_spaces.trees import TreePolicy
+from capi.rules import Forbidden
+from capi.schema import Schema
+from capi.tables.columns import Column
+from capi.trees.forest import Tree
+from capi.validation import Floats, Ints
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """The actions to take in turn, the first that no rule forbids."""
+
+    actions: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Split:
+    """Where a feature is at most a number one goes left; infinity is all that is known."""
+
+    feature: int
+    at_most: float
+    missing_left: bool
+    left: Node
+    right: Node
+
+
+Node: TypeAlias = Leaf | Split
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """The action with the largest sum of scaled columns times weights, and a constant."""
+
+    origin: Floats  # (d,)
+    unit: Floats  # (d,)
+    weights: Floats  # (A, d + 1)
+
+
+@dataclass(frozen=True)
+class Feature:
+    """A feature, as the column that it comes from and its place in it."""
+
+    column: Column
+    position: int
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """A policy without the library: trees that vote (one alone decides), or scores; the lowest action among equals."""
+
+    schema: Schema
+    trees: tuple[Node, ...] = ()
+    scores: Scores | None = None
+    forbidden: tuple[Forbidden, ...] = ()
+    needed: tuple[int, ...] = ()  # features without which nothing is decided
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions, A."""
+        return len(self.schema.action_labels)
+
+    @cached_property
+    def features(self) -> tuple[Feature, ...]:
+        """Where the features come from."""
+        return tuple(Feature(column, i) for column in self.schema.columns for i in range(len(column.feature_names)))
+
+    @cached_property
+    def used(self) -> list[int]:
+        """The features that matter."""
+        found = set(self.needed)
+        for rule in self.forbidden:
+            found |= {*rule.box.low, *rule.box.high}
+        waiting = list(self.trees)
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, Split):
+                found.add(node.feature)
+                waiting += [node.left, node.right]
+        return sorted(found)
+
+    @cached_property
+    def depth(self) -> int:
+        """The most splits on any way down."""
+        deepest, waiting = 0, [(tree, 0) for tree in self.trees]
+        while waiting:
+            node, depth = waiting.pop()
+            deepest = max(deepest, depth)
+            if isinstance(node, Split):
+                waiting += [(node.left, depth + 1), (node.right, depth + 1)]
+        return deepest
+
+    def options(self, leaf: Leaf) -> tuple[int, ...]:
+        """Return the actions of a leaf up to the first that no rule ever forbids."""
+        barred = {a for rule in self.forbidden for a in rule.actions}
+        for i, action in enumerate(leaf.actions):
+            if action not in barred:
+                return leaf.actions[: i + 1]
+        return leaf.actions
+
+
+def program_of(policy: Any) -> Program | None:
+    """Return what a policy does, None if it can only be imitated."""
+    rules: tuple[Forbidden, ...] = ()
+    inner, schema = policy, getattr(policy, "schema", None)
+    if isinstance(policy, ConstrainedPolicy):
+        inner, rules = policy.policy, policy.compiled.forbidden
+    elif getattr(policy, "masked", False):
+        raise InvalidInput(
+            "this policy was learned with masks of allowed actions, which code does not know. "
+            "Export it to text, json or dot, or state what is allowed as rules (Constrained)."
+        )
+    found = _plain(inner)
+    if found is None:
+        return None
+    n_features, n_actions, make = found
+    program = make(schema or Schema.of(n_features, n_actions))
+    return replace(program, forbidden=rules)
+
+
+def _plain(policy: Any) -> tuple[int, int, Any] | None:
+    """Return the number of features and actions, and what makes the program of a policy without rules."""
+    kind = type(policy)
+    if kind is Constant:
+        n_features = len(policy.schema.feature_names) if policy.schema else 1
+        leaf = _ranked(np.argsort(np.arange(policy.n_actions) != policy.action, kind="stable"))
+        return n_features, policy.n_actions, lambda schema: Program(schema, (leaf,))
+    if isinstance(policy, TreePolicy):
+        tree = nodes_of(policy.tree, policy.ranking)
+        return policy.n_features, policy.n_actions, lambda schema: Program(schema, (tree,))
+    if kind is ForestPolicy:
+        rankings = [np.argsort(tree.sums, axis=1, kind="stable") for tree in policy.forest.trees]
+        trees = tuple(map(nodes_of, policy.forest.trees, rankings))
+        return policy.n_features, policy.n_actions, lambda schema: Program(schema, trees)
+    if kind is ThresholdPolicy:
+        low, high = (_ranked(row) for row in policy.ranking)
+        tree = low if policy.cut == np.inf else Split(policy.feature, policy.cut, False, low, high)
+        return policy.n_features, policy.n_actions, lambda s: Program(s, (tree,), needed=(policy.feature,))
+    if kind is LinearPolicy and isinstance(policy.features.transform, StatesAndConstant):
+        scaling, d = policy.features.transform.scaling, policy.n_features
+        scores = Scores(scaling.origin, scaling.unit, policy.weights)
+        return d, policy.n_actions, lambda s: Program(s, scores=scores, needed=tuple(range(d)))
+    return None
+
+
+def nodes_of(tree: Tree, ranking: Ints) -> Node:
+    """Return a tree with its leaves' rankings (l, A)."""
+    made: list[Node] = [Leaf(())] * len(tree.nodes)
+    for i in range(len(tree.nodes) - 1, -1, -1):  # children stand behind their parents
+        node = tree.nodes[i]
+        left = int(node["left"])
+        if left < 0:
+            made[i] = _ranked(ranking[-1 - left])
+        else:
+            threshold, missing_left = float(node["threshold"]), bool(node["missing_left"])
+            made[i] = Split(int(node["feature"]), threshold, missing_left, made[left], made[left + 1])
+    return made[0]
+
+
+def _ranked(actions: Any) -> Leaf:
+    return Leaf(tuple(int(a) for a in actions))

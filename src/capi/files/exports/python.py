@@ -1,0 +1,220 @@
+"""A policy as a Python function that needs nothing but Python.
+
+What comes from the table (names, labels, categories) enters the code only as literals, so that no name can become code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+
+from capi.errors import InvalidInput
+from capi.files.exports.program import Leaf, Node, Program, Split
+from capi.rules import Forbidden
+
+DEEPEST = 40  # splits that are written as nested ifs; Python allows a hundred
+HEAD = '''"""A policy: ``decide`` returns the action for one row. It needs nothing but Python."""
+
+COLUMNS = {columns}
+ACTIONS = {actions}
+
+
+def decide(row=None, /, **columns):
+    """Return the action for one row, given as a mapping or by keywords; None or NaN is missing."""
+    row = {{**(row or {{}}), **columns}}
+'''
+HELPERS = {
+    "_number": """
+def _number(value):
+    value = None if value is None else float(value)
+    return None if value != value else value
+""",
+    "_place": """
+def _place(value, places):
+    return places.get(value) if value == value else None
+""",
+    "_is": """
+def _is(value, places, place):
+    found = places.get(value) if value == value else None
+    return None if found is None else float(found == place)
+""",
+    "_days": """
+def _days(value, origin):
+    if value is None or value != value:
+        return None
+    if isinstance(value, str):
+        value = datetime.fromisoformat(value)
+    if not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day)
+    if value.tzinfo is not None:
+        value = value.astimezone(timezone.utc).replace(tzinfo=None)
+    days, rest = divmod((value - datetime.fromisoformat(origin)) // timedelta(microseconds=1), 86400000000)
+    return days + rest / 86400000000
+""",
+    "_first": """
+def _first(actions, barred):
+    for action in actions:
+        if action not in barred:
+            return action
+    raise ValueError("the rules leave no action in this state")
+""",
+    "_vote": """
+def _vote(nodes, x):
+    node = nodes[0]
+    while len(node) == 4:
+        feature, at_most, missing_left, left = node
+        goes_left = missing_left if x[feature] is None else x[feature] <= at_most
+        node = nodes[left if goes_left else left + 1]
+    return node[0]
+""",
+}
+
+
+def python_code(program: Program, note: str = "") -> str:
+    """Return the code of a module with the function ``decide``."""
+    columns = tuple(dict.fromkeys(program.features[j].column.name for j in program.used))
+    head = HEAD.format(columns=repr(columns), actions=_labels(program))
+    lines = [f"    x{j} = {_feature(program, j)}" for j in program.used]
+    if program.needed:
+        known = ", ".join(f"x{j}" for j in program.needed)
+        lines += [
+            f"    if None in ({known},):",
+            '        raise ValueError("a column that the policy needs is missing")',
+        ]
+    lines += _barred(program)
+    tables: list[str] = []
+    if program.scores is not None:
+        lines += _scored(program)
+    elif len(program.trees) == 1 and program.depth <= DEEPEST:
+        lines += _nested(program, program.trees[0], "    ")
+    else:
+        tables = ["", "", "_TREES = (", *(f"    {_table(program, tree)}," for tree in program.trees), ")"]
+        lines += _voted(program)
+    body = "\n".join(lines)
+    helpers = [code for name, code in HELPERS.items() if f"{name}(" in body]
+    imports = "\nfrom datetime import datetime, timedelta, timezone\n" if "_days(" in body else ""
+    remark = "".join(f"# {line}\n" for line in note.splitlines())
+    opening, rest = head.split("\n", 1)
+    return "\n".join(
+        [f"{remark}{opening}\n{imports}{rest}{body}", *tables, *(f"\n{code.rstrip()}" for code in helpers), ""]
+    )
+
+
+def literal(value: Any) -> str:
+    """Return a label or a category as Python has it."""
+    plain = value is None or type(value) in (bool, int, str) or (type(value) is float and np.isfinite(value))
+    if plain:
+        return ascii(value)
+    if type(value) is tuple:
+        return f"({''.join(literal(item) + ', ' for item in value)})"
+    raise InvalidInput(f"labels must be text, numbers, booleans or None to be written as code; got {value!r}.")
+
+
+def _labels(program: Program) -> str:
+    return literal(tuple(program.schema.action_labels))
+
+
+def _feature(program: Program, j: int) -> str:
+    """Return the expression of a feature, None where it is missing."""
+    column, position = program.features[j].column, program.features[j].position
+    value = f"row[{column.name!a}]"
+    if column.kind == "date":
+        return f"_days({value}, {datetime.fromisoformat(str(column.origin)).isoformat()!a})"
+    if not column.values:
+        return f"_number({value})"
+    places = "{" + ", ".join(f"{literal(v)}: {i}" for i, v in enumerate(column.values)) + "}"
+    if column.kind == "codes":
+        return f"_place({value}, {places})"
+    return f"_is({value}, {places}, {position})"
+
+
+def _number(value: float) -> str:
+    return repr(float(value)) if np.isfinite(value) else f"float('{float(value)}')"
+
+
+def _barred(program: Program) -> Iterator[str]:
+    """Yield the lines that find out which actions the rules forbid."""
+    if program.forbidden:
+        yield "    barred = set()"
+    for rule in program.forbidden:
+        yield f"    if {_holds(rule)}:"
+        yield f"        barred.update({rule.actions!r})"
+
+
+def _holds(rule: Forbidden) -> str:
+    parts = []
+    for sign, bounds in ((">=", rule.box.low), ("<=", rule.box.high)):
+        for j, bound in sorted(bounds.items()):
+            compared = f"x{j} {sign} {_number(bound)}"
+            missing = f"x{j} is None or " if rule.rule.if_missing else f"x{j} is not None and "
+            parts.append(f"({missing}{compared})")
+    return " and ".join(parts) or "True"
+
+
+def _nested(program: Program, node: Node, indent: str) -> Iterator[str]:
+    """Yield a tree as nested ifs."""
+    if isinstance(node, Leaf):
+        yield f"{indent}return {_decision(program, node)}"
+        return
+    x = f"x{node.feature}"
+    compared = f"{x} <= {_number(node.at_most)}"
+    yield (
+        f"{indent}if {x} is None or {compared}:" if node.missing_left else f"{indent}if {x} is not None and {compared}:"
+    )
+    yield from _nested(program, node.left, indent + "    ")
+    yield f"{indent}else:"
+    yield from _nested(program, node.right, indent + "    ")
+
+
+def _decision(program: Program, leaf: Leaf) -> str:
+    options = program.options(leaf)
+    if not program.forbidden or (len(options) == 1 and options[0] not in _ever_barred(program)):
+        return literal(program.schema.action_labels[options[0]])
+    return f"ACTIONS[_first({options!r}, barred)]"
+
+
+def _ever_barred(program: Program) -> set[int]:
+    return {a for rule in program.forbidden for a in rule.actions}
+
+
+def _table(program: Program, tree: Node) -> str:
+    """Return a tree as a tuple of nodes: (feature, at_most, missing_left, left child) or (actions,)."""
+    rows: list[str] = [""]
+    waiting: list[tuple[Node, int]] = [(tree, 0)]
+    while waiting:
+        node, place = waiting.pop()
+        if isinstance(node, Split):
+            feature = program.used.index(node.feature)
+            rows[place] = f"({feature}, {_number(node.at_most)}, {node.missing_left}, {len(rows)})"
+            waiting += [(node.left, len(rows)), (node.right, len(rows) + 1)]
+            rows += ["", ""]
+        else:
+            rows[place] = f"({program.options(node)!r},)"
+    return f"({', '.join(rows)},)"
+
+
+def _voted(program: Program) -> Iterator[str]:
+    yield f"    x = ({''.join(f'x{j}, ' for j in program.used)})"
+    yield f"    votes = [0] * {program.n_actions}"
+    yield "    for tree in _TREES:"
+    barred = "barred" if program.forbidden else "()"
+    yield f"        votes[_first(_vote(tree, x), {barred})] += 1"
+    yield "    return ACTIONS[votes.index(max(votes))]"
+
+
+def _scored(program: Program) -> Iterator[str]:
+    scores = program.scores
+    if scores is None:
+        return
+    for j, (origin, unit) in enumerate(zip(scores.origin, scores.unit, strict=True)):
+        yield f"    z{j} = (x{j} - {_number(origin)}) / {_number(unit)}"
+    yield "    scores = ("
+    for row in scores.weights:
+        terms = [*(f"z{j} * {_number(w)}" for j, w in enumerate(row[:-1])), _number(row[-1])]
+        yield f"        {' + '.join(terms)},"
+    yield "    )"
+    yield "    order = sorted(range(len(scores)), key=lambda a: -scores[a])"
+    yield f"    return ACTIONS[_first(order, {'barred' if program.forbidden else '()'})]"
