@@ -1,4 +1,4 @@
-"""The command line: ``capi reproduce NAME --out DIR``."""
+"""The command line: from a table to a policy, and the paper's experiments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.progress import track
 from rich.table import Table
 
 from capi import __version__
-from capi.errors import CapiError
+from capi.errors import CapiError, InvalidInput
 from capi.experiments import NAMES
 
 MIN_WIDTH = 130  # of tables that go to a file or a pipe
@@ -74,6 +74,169 @@ def reproduce(
     for picture in result.figures:
         typer.echo(f"picture  {picture}")
     typer.echo(f"numbers  {result.folder / 'table.csv'}, claims.json, records.jsonl")
+
+
+def _roles(**columns: Any) -> dict[str, Any]:
+    """Return the roles that were named."""
+    return {role: list(names) if role == "state" else names for role, names in columns.items() if names}
+
+
+@app.command(
+    epilog="Example: capi describe patients.csv --episode patient --time day --state age --state cd4 --action drug --reward gain"
+)
+def describe(
+    table: Annotated[str, typer.Argument(help="A CSV or Parquet file of decisions.")],
+    action: Annotated[str, typer.Option(metavar="COL", help="The action that was taken.")],
+    reward: Annotated[str, typer.Option(metavar="COL", help="The reward of that action.")],
+    state: Annotated[list[str], typer.Option(metavar="COL", help="A column of the state; repeat it for each.")],
+    episode: Annotated[str | None, typer.Option(metavar="COL", help="Which episode a row belongs to.")] = None,
+    time: Annotated[str | None, typer.Option(metavar="COL", help="When in its episode.")] = None,
+    terminated: Annotated[str | None, typer.Option(metavar="COL", help="Whether the process ended.")] = None,
+    truncated: Annotated[str | None, typer.Option(metavar="COL", help="Whether only the recording ended.")] = None,
+    propensity: Annotated[str | None, typer.Option(metavar="COL", help="Probability of the action taken.")] = None,
+    weight: Annotated[str | None, typer.Option(metavar="COL", help="How much a row counts.")] = None,
+    discount: Annotated[float, typer.Option(help="0 for decisions without consequences beyond their reward.")] = 0.99,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Say what was understood of a table: episodes, actions, missing values, coverage, and what looks wrong."""
+    from capi.runs.settings import RunSettings  # noqa: PLC0415  keeps --help quick
+    from capi.tables import describe as described  # noqa: PLC0415
+
+    roles = _roles(
+        episode=episode,
+        time=time,
+        state=state,
+        action=action,
+        reward=reward,
+        terminated=terminated,
+        truncated=truncated,
+        propensity=propensity,
+        weight=weight,
+    )
+    found = described(RunSettings(table, roles, discount).batch())
+    typer.echo(json.dumps(found.to_dict(), default=str) if as_json else str(found))
+
+
+@app.command(
+    epilog="Example: capi fit patients.csv --out run --episode patient --time day --state age --state cd4 --action drug --reward gain"
+)
+def fit(
+    table: Annotated[str | None, typer.Argument(help="A CSV or Parquet file of decisions.")] = None,
+    out: Annotated[str, typer.Option(metavar="RUN", help="Folder of the run.")] = "run",
+    settings: Annotated[
+        str | None, typer.Option(metavar="TOML", help="All settings from a file, as fit writes it.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
+    action: Annotated[str | None, typer.Option(metavar="COL", help="The action that was taken.")] = None,
+    reward: Annotated[str | None, typer.Option(metavar="COL", help="The reward of that action.")] = None,
+    state: Annotated[list[str] | None, typer.Option(metavar="COL", help="A column of the state; repeat it.")] = None,
+    episode: Annotated[str | None, typer.Option(metavar="COL", help="Which episode a row belongs to.")] = None,
+    time: Annotated[str | None, typer.Option(metavar="COL", help="When in its episode.")] = None,
+    terminated: Annotated[str | None, typer.Option(metavar="COL", help="Whether the process ended.")] = None,
+    truncated: Annotated[str | None, typer.Option(metavar="COL", help="Whether only the recording ended.")] = None,
+    propensity: Annotated[str | None, typer.Option(metavar="COL", help="Probability of the action taken.")] = None,
+    weight: Annotated[str | None, typer.Option(metavar="COL", help="How much a row counts.")] = None,
+    discount: Annotated[float, typer.Option(help="What a reward is worth one step later.")] = 0.99,
+    iterations: Annotated[int, typer.Option(help="Rounds of evaluation and improvement.")] = 50,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same policy.")] = 0,
+    evaluator: Annotated[str, typer.Option(help="fitted-q or kernel-fitted-q.")] = "fitted-q",
+    sweeps: Annotated[int, typer.Option(help="Sweeps of the evaluator a round.")] = 5,
+    space: Annotated[
+        str, typer.Option(help="optimal-trees, trees, forests, thresholds, linear or neighbors.")
+    ] = "optimal-trees",
+    max_depth: Annotated[int | None, typer.Option(help="Of trees.", show_default="3")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Learn a policy from a table of decisions, and keep it with everything that it depends on.
+
+    After Ctrl-C or a crash `capi fit --resume --out RUN` goes on to the same policy.
+    """
+    from capi.runs import RunSettings, fit_run  # noqa: PLC0415  keeps --help quick
+
+    chosen: RunSettings | None = None
+    if settings is not None:
+        chosen = RunSettings.from_toml(settings)
+    elif not resume:
+        if table is None:
+            raise InvalidInput("a TABLE must be given, or --settings, or --resume.")
+        roles = _roles(
+            episode=episode,
+            time=time,
+            state=state,
+            action=action,
+            reward=reward,
+            terminated=terminated,
+            truncated=truncated,
+            propensity=propensity,
+            weight=weight,
+        )
+        depth = {} if max_depth is None else {"max_depth": max_depth}
+        chosen = RunSettings(table, roles, discount, iterations, seed, evaluator, space, {"sweeps": sweeps}, depth)
+    try:
+        result = fit_run(chosen, out, resume=resume, shown=_shown_rounds)
+    except KeyboardInterrupt:
+        Console(stderr=True).print(f"stopped; capi fit --resume --out {escape(out)} goes on from here.")
+        raise typer.Exit(130) from None
+    if as_json:
+        typer.echo(
+            json.dumps(
+                {"run": str(result.folder), "history": result.history, "policy": _to_dict(result.policy)}, default=str
+            )
+        )
+        return
+    typer.echo(result.policy.rules() if hasattr(result.policy, "rules") else str(result.policy))
+    typer.echo(f"policy  {result.folder / 'policy.capi'}")
+
+
+@app.command(epilog="Example: capi predict run new_patients.csv --out decisions.csv")
+def predict(
+    run: Annotated[str, typer.Argument(help="Folder of a finished run, or a policy file.")],
+    table: Annotated[str, typer.Argument(help="A CSV or Parquet file with the columns of the state.")],
+    out: Annotated[str, typer.Option(metavar="FILE", help="Where to write the decisions: .csv or .parquet.")],
+) -> None:
+    """Decide for each row of a table, and write the table with a column `decision`."""
+    from capi.runs.predicting import predict_table  # noqa: PLC0415  keeps --help quick
+
+    n = predict_table(run, table, out)
+    typer.echo(f"{n} decisions  {out}")
+
+
+@app.command(epilog="Example: capi export run --to sql")
+def export(
+    run: Annotated[str, typer.Argument(help="Folder of a finished run, or a policy file.")],
+    to: Annotated[str, typer.Option(help="text, json, dot, python, sql or onnx.")],
+    out: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Where to write it.", show_default="standard output")
+    ] = None,
+    imitate: Annotated[bool, typer.Option("--imitate", help="The small tree that decides most like it.")] = False,
+) -> None:
+    """Print a policy for people or for other programs."""
+    from capi.files.exports import export_policy  # noqa: PLC0415  keeps --help quick
+    from capi.runs.predicting import policy_of, written  # noqa: PLC0415
+
+    text = export_policy(policy_of(run), to, imitate=imitate)  # type: ignore[arg-type]  # what is unknown it refuses
+    if out is not None:
+        written(out, text)
+    elif isinstance(text, bytes):
+        sys.stdout.buffer.write(text)
+    else:
+        typer.echo(text)
+
+
+def _to_dict(policy: Any) -> Any:
+    return policy.to_dict() if hasattr(policy, "to_dict") else str(policy)
+
+
+def _shown_rounds(rounds: Any, done: int, total: int) -> Any:
+    """Yield the rounds under a progress bar with the time left and the loss, on standard error."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total, completed=done)
+        for iteration in rounds:
+            bar.update(task, completed=iteration.k + 1, description=f"loss {iteration.loss:.4g}")
+            yield iteration
 
 
 def _console() -> Console:

@@ -1,0 +1,63 @@
+"""An iteration of the loop as JSON and arrays, from which the loop goes on to the same bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from capi.errors import InvalidInput
+from capi.evaluators.fitted import FittedQ, FittedValues
+from capi.files import written_together
+from capi.files.archive import read_archive, write_archive
+from capi.files.kinds import from_arrays, to_arrays
+from capi.files.packing import Packed
+from capi.iteration import versions
+from capi.loop import Iteration
+from capi.randomness import seed_sequence
+from capi.transitions import Transitions
+
+FORMAT = "capi checkpoint"
+MOST_BYTES = 2**36  # our own files, of any size that a forest may have
+NUMBERS = ("k", "loss", "changed", "seconds", "n_unchanged")
+
+
+def write_checkpoint(path: Path, iteration: Iteration, history: list[dict[str, float]], origin: str) -> None:
+    """Write what the loop needs to go on behind ``iteration``; ``origin`` says what it came from."""
+    policy, policy_arrays = to_arrays(iteration.policy).flat("policy.")
+    q, q_arrays = to_arrays(iteration.q).flat("q.")
+    header = {
+        "format": FORMAT,
+        "origin": origin,
+        "versions": versions(),
+        "numbers": {name: getattr(iteration, name) for name in NUMBERS},
+        "age": getattr(iteration.q, "age", 0),
+        "history": history,
+        "policy": policy,
+        "q": q,
+    }
+    with written_together(path.parent, [path.name]) as places:
+        write_archive(places[path.name], header, {**policy_arrays, **q_arrays}, compressed=False)
+
+
+def read_checkpoint(
+    path: Path, origin: str, batch: Transitions, evaluator: Any, seed: int
+) -> tuple[Iteration, list[dict[str, float]]]:
+    """Return the iteration and the history of a checkpoint, if it comes from the same settings, table and versions."""
+    try:
+        header, arrays = read_archive(path, MOST_BYTES)
+        if header.get("format") != FORMAT:
+            raise InvalidInput("it is no checkpoint.")
+        for what, found, wanted in (
+            ("settings or table", header["origin"], origin),
+            ("versions of libraries", header["versions"], versions()),
+        ):
+            if found != wanted:
+                raise InvalidInput(f"it comes from other {what}. Start a new run.")
+        policy = from_arrays(Packed.from_flat(header["policy"], arrays, "policy."))
+        q = from_arrays(Packed.from_flat(header["q"], arrays, "q."), decides=False)
+        numbers = {name: header["numbers"][name] for name in NUMBERS}
+    except (InvalidInput, KeyError, TypeError) as error:
+        raise InvalidInput(f"{path} cannot be continued: {error}") from error
+    if isinstance(q, FittedValues) and isinstance(evaluator, FittedQ):
+        q = evaluator.restored(q, batch, int(header["age"]))
+    return Iteration(q=q, policy=policy, seeds=seed_sequence(seed), schema=batch.schema, **numbers), header["history"]

@@ -1,0 +1,168 @@
+"""Run a learner on a table, keep what is done, and go on after whatever happens."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from capi.errors import InvalidInput
+from capi.files import result_folder, written_together
+from capi.files.policy_file import load_policy, save_policy
+from capi.iteration import versions
+from capi.loop import Iteration
+from capi.policies import Training, described
+from capi.runs.checkpoint import read_checkpoint, write_checkpoint
+from capi.runs.settings import RunSettings
+from capi.transitions import Transitions
+from capi.types import Policy
+
+try:
+    import fcntl
+except ImportError:  # not on Windows, where nobody is kept from a second process
+    fcntl = None  # type: ignore[assignment]
+
+SETTINGS, POLICY, HISTORY, CHECKPOINT, LOCK = (
+    "settings.toml",
+    "policy.capi",
+    "history.csv",
+    "checkpoint.zip",
+    ".lock",
+)
+HISTORY_COLUMNS = ("k", "loss", "changed")  # what does not depend on the machine
+SHARE = 0.05  # of the time that checkpoints may take
+READ_AT_ONCE = 2**20
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A finished run."""
+
+    folder: Path
+    settings: RunSettings
+    policy: Policy
+    history: list[dict[str, float]]
+
+
+def fit_run(
+    settings: RunSettings | None,
+    out: str | Path,
+    *,
+    resume: bool = False,
+    shown: Callable[[Iterator[Iteration], int, int], Iterator[Iteration]] = lambda rounds, done, total: rounds,  # noqa: ARG005
+) -> RunResult:
+    """Learn as ``settings`` say and write the run to the folder ``out``.
+
+    Parameters
+    ----------
+    settings : RunSettings, optional
+        None with ``resume``: those of the folder.
+    out : str or Path
+    resume : bool
+        Go on with the run in the folder, to the same policy as if it had not been interrupted.
+    shown : callable
+        Wraps the iterations, for a progress bar: (iterations, how many are done, how many there are) -> iterations.
+    """
+    folder = result_folder(out)
+    with _alone(folder):
+        if resume:
+            settings = _settings_of(folder)
+        elif settings is None:
+            raise InvalidInput("settings must be given for a new run.")
+        elif (folder / SETTINGS).exists():
+            raise InvalidInput(f"{folder} already has a run. Continue it with --resume, or choose another folder.")
+        if (folder / POLICY).is_file():
+            return load_run(folder)
+        batch = settings.batch()  # before anything is written: a table that cannot be read makes no run
+        if not resume:
+            with written_together(folder, [SETTINGS]) as places:
+                places[SETTINGS].write_text(settings.to_toml(), encoding="utf-8", newline="\n")
+        return _run(settings, batch, folder, shown)
+
+
+def load_run(folder: str | Path) -> RunResult:
+    """Return a finished run."""
+    path = Path(folder)
+    if not (path / POLICY).is_file():
+        hint = " It is not finished: capi fit --resume goes on with it." if (path / SETTINGS).is_file() else ""
+        raise InvalidInput(f"{path} has no {POLICY}.{hint}")
+    with (path / HISTORY).open(encoding="utf-8", newline="") as file:
+        history = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+    return RunResult(path, _settings_of(path), load_policy(path / POLICY), history)
+
+
+def _run(settings: RunSettings, batch: Transitions, folder: Path, shown: Any) -> RunResult:
+    learner = settings.learner()
+    origin = hashlib.sha256(settings.to_toml().encode() + _digest(Path(settings.table))).hexdigest()
+    after: Iteration | None = None
+    history: list[dict[str, float]] = []
+    if (folder / CHECKPOINT).is_file():
+        after, history = read_checkpoint(folder / CHECKPOINT, origin, batch, learner.evaluator, settings.seed)
+    done, kept, cost = 0 if after is None else after.k + 1, perf_counter(), 0.0
+    for iteration in shown(learner.iterate(batch, after=after), done, settings.iterations):
+        after = iteration
+        history.append(iteration.numbers())
+        if perf_counter() - kept >= cost / SHARE and iteration.k + 1 < settings.iterations:
+            started = perf_counter()
+            write_checkpoint(folder / CHECKPOINT, iteration, history, origin)
+            kept, cost = perf_counter(), perf_counter() - started
+    if after is None:
+        raise InvalidInput("the run has no iterations.")
+    training = Training(settings.discount, after.k + 1, len(batch), versions())
+    policy = described(after.policy, batch.schema, training)
+    with written_together(folder, [HISTORY]) as places:
+        places[HISTORY].write_text(_csv(history), encoding="utf-8", newline="\n")
+    save_policy(policy, folder / POLICY)
+    (folder / CHECKPOINT).unlink(missing_ok=True)
+    return RunResult(folder, settings, policy, history)
+
+
+def _settings_of(folder: Path) -> RunSettings:
+    if not (folder / SETTINGS).is_file():
+        raise InvalidInput(f"{folder} has no run: {SETTINGS} is missing.")
+    return RunSettings.from_toml(folder / SETTINGS)
+
+
+def _csv(history: list[dict[str, float]]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=HISTORY_COLUMNS, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(history)
+    return text.getvalue()
+
+
+def _digest(path: Path) -> bytes:
+    """Return a fingerprint of a file's bytes."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(READ_AT_ONCE):
+            digest.update(block)
+    return digest.digest()
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep other processes out of the folder; the lock goes with the process, however it ends."""
+    with (folder / LOCK).open("a") as file:
+        if fcntl is not None:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise InvalidInput(
+                    f"another process (id {_holder(folder)}) is at work in {folder}. Wait for it."
+                ) from error
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def _holder(folder: Path) -> str:
+    return (folder / LOCK).read_text().strip() or "unknown"

@@ -1,0 +1,160 @@
+"""What a run depends on, as one TOML file."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from capi.errors import InvalidInput
+from capi.iteration import CAPI
+from capi.transitions import Transitions
+from capi.validation import as_discount, as_int, check_choice
+
+EVALUATORS = {"fitted-q": ("fitted", "FittedQ"), "kernel-fitted-q": ("kernel", "KernelFittedQ")}
+SPACES = {
+    "optimal-trees": ("optimal_trees", "OptimalTrees"),
+    "trees": ("trees", "Trees"),
+    "forests": ("forests", "Forests"),
+    "thresholds": ("thresholds", "Thresholds"),
+    "linear": ("linear", "Linear"),
+    "neighbors": ("neighbors", "Neighbors"),
+}
+NOT_IN_FILES = {"regressor", "kernel", "features", "metric_params", "monotone", "refresh_every_policy"}
+ROLES = ("episode", "time", "state", "action", "reward", "terminated", "truncated", "propensity", "weight")
+READERS = {".csv": "from_csv", ".parquet": "from_parquet", ".pq": "from_parquet"}
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """Table, roles of its columns, and how to learn from it.
+
+    Parameters
+    ----------
+    table : str
+        A CSV or Parquet file.
+    roles : mapping
+        From episode, time, state (a list), action, reward, terminated, truncated, propensity, weight to names of columns.
+    discount : float in [0, 1)
+    iterations : int
+    seed : int
+    evaluator, space : str
+        Their kinds: see `EVALUATORS` and `SPACES`.
+    evaluator_options, space_options : mapping
+        Their parameters; what is not there has its default.
+    """
+
+    table: str
+    roles: Mapping[str, Any]
+    discount: float = 0.99
+    iterations: int = 50
+    seed: int = 0
+    evaluator: str = "fitted-q"
+    space: str = "optimal-trees"
+    evaluator_options: Mapping[str, Any] = field(default_factory=lambda: {"sweeps": 5})
+    space_options: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        as_discount(self.discount)
+        as_int(self.iterations, "iterations", minimum=1)
+        as_int(self.seed, "seed", minimum=0)
+        check_choice(self.evaluator, "evaluator", EVALUATORS)
+        check_choice(self.space, "space", SPACES)
+        for role in self.roles:
+            check_choice(role, "a role", ROLES)
+        for role in ("state", "action", "reward"):
+            if not self.roles.get(role):
+                raise InvalidInput(f"the {role} column{'s' if role == 'state' else ''} must be named: --{role} COL.")
+        if Path(self.table).suffix.lower() not in READERS:
+            raise InvalidInput(f"table must be a .csv or .parquet file; got {self.table!r}.")
+        self.learner()
+
+    def learner(self) -> CAPI:
+        """Return the learner that these settings describe."""
+        return CAPI(
+            evaluator=_made("capi.evaluators", EVALUATORS[self.evaluator], self.evaluator_options, "evaluator"),
+            space=_made("capi.policy_spaces", SPACES[self.space], self.space_options, "space"),
+            discount=self.discount,
+            n_iterations=self.iterations,
+            random_state=self.seed,
+        )
+
+    def batch(self) -> Transitions:
+        """Return the table as transitions."""
+        reader = getattr(Transitions, READERS[Path(self.table).suffix.lower()])
+        roles = {role: list(name) if role == "state" else name for role, name in self.roles.items()}
+        batch: Transitions = reader(self.table, **roles, discount=self.discount)
+        return batch
+
+    def to_toml(self) -> str:
+        """Return the settings as text, complete: defaults of today are written down, so that tomorrow's change nothing."""
+        learner = self.learner()
+        parts = {
+            "data": {"table": self.table, **self.roles},
+            "learning": {"discount": self.discount, "iterations": self.iterations, "seed": self.seed},
+            "evaluator": {"kind": self.evaluator, **_options(learner.evaluator)},
+            "space": {"kind": self.space, **_options(learner.space)},
+        }
+        return "\n".join(line for name, values in parts.items() for line in _section(name, values)).strip() + "\n"
+
+    @classmethod
+    def from_toml(cls, path: str | Path) -> RunSettings:
+        """Return the settings of a file."""
+        try:
+            found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise InvalidInput(f"{path} cannot be read as settings: {error}.") from error
+        unknown = set(found) - {"data", "learning", "evaluator", "space"}
+        if unknown or not all(isinstance(part, dict) for part in found.values()):
+            raise InvalidInput(
+                f"{path} must have the sections data, learning, evaluator and space; got {sorted(found)}."
+            )
+        data, learning = dict(found.get("data", {})), dict(found.get("learning", {}))
+        evaluator, space = dict(found.get("evaluator", {})), dict(found.get("space", {}))
+        kinds: dict[str, Any] = {}
+        if "kind" in evaluator:
+            kinds |= {"evaluator": evaluator.pop("kind"), "evaluator_options": evaluator}
+        if "kind" in space:
+            kinds |= {"space": space.pop("kind"), "space_options": space}
+        if set(learning) - {"discount", "iterations", "seed"}:
+            raise InvalidInput(f"{path}: learning has discount, iterations and seed; got {sorted(learning)}.")
+        return cls(str(data.pop("table", "")), data, **learning, **kinds)
+
+
+def _made(package: str, home: tuple[str, str], options: Mapping[str, Any], what: str) -> Any:
+    """Return an evaluator or a space with ``options``."""
+    made = getattr(import_module(f"{package}.{home[0]}"), home[1])
+    known = {f.name for f in fields(made)} - NOT_IN_FILES
+    unknown = set(options) - known
+    if unknown:
+        raise InvalidInput(
+            f"{home[1]} has no option {min(unknown)!r} in a file; the {what} takes {', '.join(sorted(known))}."
+        )
+    return made(**{name: tuple(map(tuple, v)) if isinstance(v, list) else v for name, v in options.items()})
+
+
+def _options(part: Any) -> dict[str, Any]:
+    """Return the settings of an evaluator or space that a file can hold; None is left out, it is the default."""
+    values = {f.name: getattr(part, f.name) for f in fields(part) if f.name not in NOT_IN_FILES}
+    return {name: value for name, value in values.items() if isinstance(value, bool | int | float | str | tuple)}
+
+
+def _section(name: str, values: Mapping[str, Any]) -> list[str]:
+    return [f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in values.items() if value is not None), ""]
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    escaped = "".join(
+        c if c.isprintable() and c not in '"\\' else f"\\u{ord(c):04x}" if ord(c) < 2**16 else f"\\U{ord(c):08x}"
+        for c in str(value)
+    )
+    return f'"{escaped}"'

@@ -1,0 +1,216 @@
+"""From a table to a policy file: settings, runs that survive, and the command line around them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from capi.cli import app
+from capi.errors import InvalidInput
+from capi.files.policy_file import load_policy
+from capi.runs import RunSettings, fit_run, load_run, running
+from capi.testing import random_batch
+
+ROLES = {"episode": "id", "state": ["age", "dose"], "action": "drug", "reward": "gain", "terminated": "dead"}
+OPTIONS = [f"--{role}={name}" for role, names in ROLES.items() for name in (names if role == "state" else [names])]
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    batch = random_batch(3, n_episodes=60)
+    frame = pd.DataFrame(batch.states, columns=["age", "dose"])
+    frame["drug"], frame["gain"] = np.array(["none", "low", "high"])[batch.actions], batch.rewards
+    frame["id"], frame["dead"] = batch.episode, batch.terminated
+    path = tmp_path_factory.mktemp("data") / "table.csv"
+    frame.to_csv(path, index=False)
+    return str(path)
+
+
+def settings_for(table, space="trees", evaluator="fitted-q", **options):
+    evaluators = {"fitted-q": {"n_trees": 4, "sweeps": 2}, "kernel-fitted-q": {"ridge": 1.0}}
+    spaces = {"trees": {"max_depth": 2}, "forests": {"n_trees": 3}, "optimal-trees": {"max_depth": 1}}
+    common = {"discount": 0.8, "iterations": 6, **options}
+    return RunSettings(
+        table, ROLES, **common, evaluator=evaluator, space=space,
+        evaluator_options=evaluators[evaluator], space_options=spaces.get(space, {}),
+    )  # fmt: skip
+
+
+def test_settings_survive_their_file(table, tmp_path):
+    settings = settings_for(table, seed=7)
+    (tmp_path / "s.toml").write_text(settings.to_toml())
+    again = RunSettings.from_toml(tmp_path / "s.toml")
+    assert again.to_toml() == settings.to_toml()
+    assert "refresh_every = 10" in settings.to_toml()  # today's defaults are written down
+    assert repr(again.learner()) == repr(settings.learner())
+
+
+def test_hostile_names_survive_their_file(tmp_path):
+    names = ['a"b', "back\\slash", "new\nline", "ümläut", "tab\t", "#[x]"]
+    settings = RunSettings("t.csv", {"state": names, "action": "a", "reward": "r"})
+    (tmp_path / "s.toml").write_text(settings.to_toml(), encoding="utf-8")
+    assert RunSettings.from_toml(tmp_path / "s.toml").roles["state"] == names
+
+
+def interrupted(after):
+    def shown(rounds, done, total):
+        for iteration in rounds:
+            yield iteration
+            if iteration.k == after:
+                raise KeyboardInterrupt
+
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("space", "evaluator"),
+    [(space, "fitted-q") for space in ("trees", "forests", "optimal-trees", "thresholds", "linear", "neighbors")]
+    + [("trees", "kernel-fitted-q")],
+)
+def test_an_interrupted_run_goes_on_to_the_same_bytes(table, tmp_path, monkeypatch, space, evaluator):
+    monkeypatch.setattr(running, "SHARE", np.inf)  # a checkpoint each iteration
+    settings = settings_for(table, space, evaluator)
+    whole = fit_run(settings, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        fit_run(settings, tmp_path / "cut", shown=interrupted(2))
+    assert not (tmp_path / "cut" / "policy.capi").exists()
+    seen = []
+    fit_run(None, tmp_path / "cut", resume=True, shown=lambda rounds, done, total: (seen.append(done), rounds)[1])
+    assert seen == [3]
+    for name in ("policy.capi", "history.csv", "settings.toml"):
+        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    assert not (tmp_path / "cut" / "checkpoint.zip").exists()
+    assert len(whole.history) == 6
+
+
+def test_a_finished_run_is_opened_and_not_run_again(table, tmp_path):
+    result = fit_run(settings_for(table), tmp_path / "run")
+    again = fit_run(None, tmp_path / "run", resume=True)
+    states = settings_for(table).batch().states
+    np.testing.assert_array_equal(again.policy.act(states), result.policy.act(states))
+    assert again.policy.training.discount == 0.8
+    assert load_run(tmp_path / "run").history[-1]["k"] == 5
+    with pytest.raises(InvalidInput, match="already has a run"):
+        fit_run(settings_for(table), tmp_path / "run")
+
+
+def test_a_changed_table_or_checkpoint_is_not_continued(table, tmp_path):
+    copy = tmp_path / "copy.csv"
+    copy.write_text(Path(table).read_text())
+    with pytest.raises(KeyboardInterrupt):
+        fit_run(settings_for(str(copy)), tmp_path / "run", shown=interrupted(2))
+    text = copy.read_text()
+    copy.write_text(text.replace("none", "nothing"))
+    with pytest.raises(InvalidInput, match="other settings or table"):
+        fit_run(None, tmp_path / "run", resume=True)
+    copy.write_text(text)
+    checkpoint = tmp_path / "run" / "checkpoint.zip"
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
+    with pytest.raises(InvalidInput, match="cannot be continued"):
+        fit_run(None, tmp_path / "run", resume=True)
+
+
+def test_a_table_that_cannot_be_read_makes_no_run(table, tmp_path):
+    bad = RunSettings(table, {**ROLES, "state": ["height"]})
+    with pytest.raises(InvalidInput, match="height"):
+        fit_run(bad, tmp_path / "run")
+    assert not (tmp_path / "run" / "settings.toml").exists()
+
+
+def command(*arguments):
+    return [sys.executable, "-m", "capi.cli", *map(str, arguments)]
+
+
+def test_a_killed_process_loses_nothing_and_a_second_one_is_told(table, tmp_path):
+    (tmp_path / "s.toml").write_text(settings_for(table, iterations=4000).to_toml())
+    first = subprocess.Popen(
+        command("fit", "--settings", tmp_path / "s.toml", "--out", tmp_path / "run"), stderr=subprocess.DEVNULL
+    )
+    checkpoint = tmp_path / "run" / "checkpoint.zip"
+    for _ in range(600):
+        if checkpoint.exists():
+            break
+        time.sleep(0.1)
+    second = subprocess.run(
+        command("fit", "--resume", "--out", tmp_path / "run"), capture_output=True, text=True, check=False
+    )
+    assert second.returncode == 1
+    assert f"another process (id {first.pid}) is at work" in " ".join(second.stderr.split())
+    os.kill(first.pid, signal.SIGKILL)
+    first.wait()
+    assert not (tmp_path / "run" / "policy.capi").exists()
+    done = []
+
+    def few_more(rounds, already, total):
+        done.append(already)
+        for iteration in rounds:
+            yield iteration
+            if iteration.k >= already + 3:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit_run(None, tmp_path / "run", resume=True, shown=few_more)
+    assert done[0] >= 1
+
+
+def test_the_command_line_from_table_to_sql(table, tmp_path):
+    runner = CliRunner()
+    run = str(tmp_path / "run")
+    described = runner.invoke(app, ["describe", table, *OPTIONS, "--json"])
+    assert described.exit_code == 0, described.output
+    assert json.loads(described.stdout)["n_rows"] > 100
+    fitted = runner.invoke(
+        app, ["fit", table, "--out", run, *OPTIONS, "--iterations", "3", "--space", "trees", "--max-depth", "2"]
+    )
+    assert fitted.exit_code == 0, fitted.output
+    assert "policy.capi" in fitted.stdout
+    out = str(tmp_path / "decisions.parquet")
+    predicted = runner.invoke(app, ["predict", run, table, "--out", out])
+    assert predicted.exit_code == 0, predicted.output
+    decisions, frame = pd.read_parquet(out), pd.read_csv(table)
+    policy = load_policy(f"{run}/policy.capi")
+    labels = policy.schema.labels_of(policy.act(policy.schema.encode(frame)))
+    assert decisions["decision"].tolist() == labels.tolist()
+    for to, words in {
+        "text": "states, regret",
+        "sql": "CASE WHEN",
+        "python": "def decide",
+        "dot": "digraph",
+        "json": "{",
+    }.items():
+        exported = runner.invoke(app, ["export", run, "--to", to])
+        assert exported.exit_code == 0, exported.output
+        assert words in exported.stdout or to == "text"
+    runner.invoke(app, ["export", run, "--to", "python", "--out", str(tmp_path / "policy.py")])
+    namespace = {}
+    exec((tmp_path / "policy.py").read_text(), namespace)
+    by_code = [namespace["decide"](row) for row in frame[["age", "dose"]].to_dict("records")]
+    assert by_code == labels.tolist()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: RunSettings("t.xls", ROLES), "must be a .csv or .parquet file"),
+        (lambda: RunSettings("t.csv", {"state": ["a"], "reward": "r"}), "the action column must be named"),
+        (lambda: RunSettings("t.csv", {**ROLES, "colour": "x"}), "a role must be one of"),
+        (lambda: RunSettings("t.csv", ROLES, space="magic"), "space must be one of"),
+        (lambda: RunSettings("t.csv", ROLES, space_options={"depth": 3}), "OptimalTrees has no option 'depth'"),
+        (lambda: RunSettings("t.csv", ROLES, space_options={"max_depth": 9}), "max_depth must be at most 4"),
+        (lambda: RunSettings("t.csv", ROLES, discount=1.0), "discount must lie in"),
+        (lambda: RunSettings.from_toml("nowhere.toml"), "cannot be read as settings"),
+        (lambda: fit_run(None, "somewhere-else-entirely", resume=True), "has no run"),
+    ],
+)
+def test_bad_settings_are_named(make, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInput, match=message):
+        make()
