@@ -1,5 +1,7 @@
 """A small policy of every kind that files hold, and states to ask them about."""
 
+from functools import cache
+
 import numpy as np
 
 from capi.evaluators import LSTDQ, FittedQ, KernelFittedQ
@@ -61,6 +63,7 @@ def _greedy(evaluator):
     return Unrestricted().improve(batch.states, q.values(batch.states), q=q), questions(batch.n_features)
 
 
+@cache
 def policies():
     """Return, by name, policies and the states to ask them about."""
     states, values = sample()

@@ -3,7 +3,6 @@
 import json
 import sqlite3
 from datetime import date, datetime, timedelta
-from functools import cache
 
 import numpy as np
 import pytest
@@ -48,11 +47,6 @@ HOSTILE = [
     "%s",
     "n -> n",
 ]
-
-
-@cache
-def examples():
-    return policies()
 
 
 def rows_of(names, states):
@@ -109,7 +103,7 @@ def as_text_if_mixed(policy, expected):
 
 @pytest.mark.parametrize("name", EXACT)
 def test_python_decides_as_the_policy_does(name):
-    policy, states = examples()[name]
+    policy, states = policies()[name]
     decide = decide_of(export_policy(policy, "python"))
     found = [decide(row) for row in rows_of(names_of(policy, states), states)]
     assert found == labels_of(policy, policy.act(states))
@@ -118,7 +112,7 @@ def test_python_decides_as_the_policy_does(name):
 @pytest.mark.parametrize("engine", [by_sqlite, by_duckdb])
 @pytest.mark.parametrize("name", EXACT)
 def test_sql_decides_as_the_policy_does(name, engine):
-    policy, states = examples()[name]
+    policy, states = policies()[name]
     expected = as_text_if_mixed(policy, labels_of(policy, policy.act(states)))
     names = names_of(policy, states)
     assert engine(export_policy(policy, "sql"), names, rows_of(names, states)) == expected
@@ -126,7 +120,7 @@ def test_sql_decides_as_the_policy_does(name, engine):
 
 
 def test_python_takes_keywords_nan_and_more_columns():
-    policy = examples()["tree"][0]
+    policy = policies()["tree"][0]
     decide = decide_of(export_policy(policy, "python"))
     row = dict.fromkeys(policy.schema.feature_names, float("nan"))
     missing = labels_of(policy, policy.act(np.full((1, 3), np.nan)))[0]
@@ -138,7 +132,7 @@ def test_python_takes_keywords_nan_and_more_columns():
 @pytest.mark.parametrize("name", ["threshold", "linear"])
 def test_what_the_policy_refuses_is_refused(name):
     """Single cuts and linear policies have no place for missing values: Python says so, SQL answers NULL."""
-    policy = examples()[name][0]
+    policy = policies()[name][0]
     rows = rows_of(policy.schema.feature_names, np.full((1, 3), np.nan))
     with pytest.raises(ValueError, match="missing"):
         decide_of(export_policy(policy, "python"))(rows[0])
@@ -191,27 +185,27 @@ def check_dot(text):
 
 @pytest.mark.parametrize("name", [*EXACT, *MASKED])
 def test_text_json_and_dot_show_all_of_it(name):
-    policy = examples()[name][0]
+    policy = policies()[name][0]
     assert export_policy(policy, "text")
     assert json.loads(export_policy(policy, "json"))
     check_dot(export_policy(policy, "dot"))
 
 
 def test_forests_are_shown_tree_by_tree():
-    policy = examples()["forest"][0]
+    policy = policies()["forest"][0]
     assert export_policy(policy, "text").count("tree ") == 7
     assert len(json.loads(export_policy(policy, "json"))["trees"]) == 7
     assert export_policy(policy, "dot").count("subgraph") == 7
 
 
 def test_text_and_json_of_a_tree_are_its_own():
-    policy = examples()["tree"][0]
+    policy = policies()["tree"][0]
     assert export_policy(policy, "text") == policy.rules()
     assert json.loads(export_policy(policy, "json")) == policy.to_dict()
 
 
 def test_rules_are_told():
-    policy = examples()["constrained-tree"][0]
+    policy = policies()["constrained-tree"][0]
     assert export_policy(policy, "text") == policy.rules()
     assert json.loads(export_policy(policy, "json"))["rules"] == [str(rule) for rule in policy.kept_rules]
     assert "never 2.5 when age > 1" in export_policy(policy, "dot")
@@ -221,13 +215,13 @@ def test_rules_are_told():
 @pytest.mark.parametrize("to", ["python", "sql"])
 def test_masks_are_unknown_to_code(name, to):
     with pytest.raises(InvalidInput, match="learned with masks"):
-        export_policy(examples()[name][0], to)
+        export_policy(policies()[name][0], to)
 
 
 @pytest.mark.parametrize("to", ["text", "json", "dot", "python", "sql"])
 @pytest.mark.parametrize("name", OTHERS)
 def test_others_offer_the_tree_that_decides_most_alike(name, to):
-    policy, states = examples()[name]
+    policy, states = policies()[name]
     with pytest.raises(InvalidInput, match=r"cannot be exported to .* decides alike in [\d.]+ % of 300 states"):
         export_policy(policy, to, states=states)
     written = export_policy(policy, to, imitate=True, states=states)
@@ -240,9 +234,9 @@ def test_others_offer_the_tree_that_decides_most_alike(name, to):
 
 def test_policies_that_keep_their_states_need_none():
     with pytest.raises(InvalidInput, match=r"decides alike in [\d.]+ % of 60 states. Pass imitate=True"):
-        export_policy(examples()["neighbors"][0], "python")
+        export_policy(policies()["neighbors"][0], "python")
     with pytest.raises(InvalidInput, match="pass imitate=True and states"):
-        export_policy(examples()["kernel"][0], "python")
+        export_policy(policies()["kernel"][0], "python")
     with pytest.raises(InvalidInput, match="cannot be exported"):
         export_policy(Uniform(2), "sql")
     with pytest.raises(InvalidInput, match="to must be one of 'text'"):
@@ -260,14 +254,14 @@ def by_onnx(policy, states):
 
 @pytest.mark.parametrize("name", EXACT)
 def test_onnx_decides_as_the_policy_does(name):
-    policy, states = examples()[name]
+    policy, states = policies()[name]
     states = states.astype(np.float32).astype(np.float64)
     np.testing.assert_array_equal(by_onnx(policy, states), policy.act(states))
 
 
 def test_onnx_answers_minus_one_where_the_policy_refuses():
     for name in ("threshold", "linear"):
-        np.testing.assert_array_equal(by_onnx(examples()[name][0], np.full((2, 3), np.nan)), [-1, -1])
+        np.testing.assert_array_equal(by_onnx(policies()[name][0], np.full((2, 3), np.nan)), [-1, -1])
     states, values = sample()
     rules = [Never(0, when="x0 > 0", if_missing=True), Only(0, when="x0 <= 0", if_missing=True)]
     policy = Constrained(Trees(max_depth=2), rules).improve(states, values)
@@ -276,9 +270,9 @@ def test_onnx_answers_minus_one_where_the_policy_refuses():
 
 def test_onnx_models_tell_their_words():
     onnx = pytest.importorskip("onnx")
-    model = onnx.load_from_string(export_policy(examples()["tree"][0], "onnx"))
+    model = onnx.load_from_string(export_policy(policies()["tree"][0], "onnx"))
     words = {entry.key: entry.value for entry in model.metadata_props}
-    assert json.loads(words["feature_names"]) == list(examples()["tree"][0].schema.feature_names)
+    assert json.loads(words["feature_names"]) == list(policies()["tree"][0].schema.feature_names)
 
 
 # Encoded columns: code takes the original ones
@@ -444,7 +438,7 @@ def test_states_without_an_action_left_are_refused():
 
 
 def test_forests_of_random_states_agree_with_duckdb_and_sqlite():
-    policy = examples()["forest"][0]
+    policy = policies()["forest"][0]
     states = questions(missing=True, n=500)
     expected = as_text_if_mixed(policy, labels_of(policy, policy.act(states)))
     rows = rows_of(policy.schema.feature_names, states)

@@ -31,15 +31,10 @@ FUZZED = settings(max_examples=250, derandomize=True, deadline=None)
 
 
 @cache
-def examples():
-    return policies()
-
-
-@cache
 def contents_of(name):
     """Return the bytes of a kind's file."""
     place = Path(os.environ["CAPI_TEST_FOLDER"]) / "example.capi"
-    save_policy(examples()[name][0], place)
+    save_policy(policies()[name][0], place)
     return place.read_bytes()
 
 
@@ -74,7 +69,7 @@ def opens_or_is_refused(place, name):
         if str(place) not in str(error):
             raise AssertionError("the error must name the file") from error
         return False
-    asked = examples()[name][1][:70]
+    asked = policies()[name][1][:70]
     asked = asked[:, : policy.n_features] if getattr(policy, "n_features", 9) < asked.shape[1] else asked
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -89,7 +84,7 @@ def opens_or_is_refused(place, name):
 
 @pytest.mark.parametrize("name", policies())
 def test_a_policy_comes_back_bit_for_bit(name, tmp_path):
-    policy, asked = examples()[name]
+    policy, asked = policies()[name]
     save_policy(policy, tmp_path / "policy.capi")
     loaded = load_policy(tmp_path / "policy.capi")
     allowed = masks(policy, asked)
@@ -140,7 +135,7 @@ def check_same(one, other, path):
 
 @pytest.mark.parametrize("name", policies())
 def test_everything_comes_back_that_is_not_left_out_on_purpose(name, tmp_path):
-    policy = examples()[name][0]
+    policy = policies()[name][0]
     save_policy(policy, tmp_path / "policy.capi")
     check_same(policy, load_policy(tmp_path / "policy.capi"), name)
 
@@ -149,7 +144,7 @@ def test_everything_comes_back_that_is_not_left_out_on_purpose(name, tmp_path):
     "name", ["tree", "optimal-tree", "threshold", "linear", "constrained-tree", "constrained-linear"]
 )
 def test_a_policy_tells_its_rules_after_loading(name, tmp_path):
-    policy = examples()[name][0]
+    policy = policies()[name][0]
     policy.save(tmp_path / "policy.capi")
     loaded = load_policy(tmp_path / "policy.capi")
     assert loaded.rules() == policy.rules()
@@ -157,7 +152,7 @@ def test_a_policy_tells_its_rules_after_loading(name, tmp_path):
 
 
 def test_words_and_origin_travel_in_the_file(tmp_path):
-    policy = examples()["tree"][0]
+    policy = policies()["tree"][0]
     policy.save(tmp_path / "policy.capi")
     loaded = load_policy(tmp_path / "policy.capi")
     assert loaded.schema == SCHEMA
@@ -166,7 +161,7 @@ def test_words_and_origin_travel_in_the_file(tmp_path):
 
 
 def test_neighbors_keep_the_states_that_explain_them(tmp_path):
-    policy = examples()["neighbors"][0]
+    policy = policies()["neighbors"][0]
     policy.save(tmp_path / "policy.capi")
     assert load_policy(tmp_path / "policy.capi").rules() == policy.rules()
 
@@ -180,7 +175,7 @@ def test_golden_files_open_for_ever(place):
 
 
 def test_every_kind_has_a_golden_file():
-    assert {place.stem for place in GOLDEN} >= {f"v1-{name}" for name in examples()}
+    assert {place.stem for place in GOLDEN} >= {f"v1-{name}" for name in policies()}
 
 
 def test_settings_can_be_read_without_the_policy(tmp_path):

@@ -46,13 +46,13 @@ class ThresholdPolicy(Deterministic):
 
     def rules(self) -> str:
         """Return the policy as text, in the words of the table if it has them."""
-        features = self.schema.feature_names if self.schema else tuple(f"x{j}" for j in range(self.n_features))
         labels = self.schema.action_labels if self.schema else tuple(range(self.n_actions))
         sides = [[labels[a] for a in (ranking if self.masked else ranking[:1])] for ranking in self.ranking]
         low, high = (", else ".join(map(str, side)) for side in sides)
         if self.cut == np.inf:
             return f"always {low}"
-        return f"if {features[self.feature]} <= {self.cut!r}: {low}\nelse: {high}"
+        where = self.schema.condition(self.feature, self.cut) if self.schema else f"x{self.feature} <= {self.cut!r}"
+        return f"if {where}: {low}\nelse: {high}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the cut and the actions of both sides, in the words of the table."""

@@ -100,7 +100,7 @@ class TreePolicy(Deterministic):
 
     def plot(self) -> Figure:
         """Return a drawing of the tree, in the words of the table; ``figure.savefig("tree.png")`` keeps it."""
-        return draw_tree(self.to_dict(), _condition, _decision)
+        return draw_tree(self.to_dict(), self._condition, _decision)
 
     def importances(self) -> Floats:
         """Return the share of each feature in the reduction of regret (d,); zeros if there is none."""
@@ -130,11 +130,20 @@ class TreePolicy(Deterministic):
             "else": self._described(left + 1),
         }
 
+    def _condition(self, node: dict[str, Any]) -> str:
+        """Return the condition of an inner node of `to_dict`, in the words of the table's own columns."""
+        missing_too = node["missing"] == "then"
+        if self.schema is not None:
+            return self.schema.condition(node["feature"], node["at_most"], missing_too)
+        if node["at_most"] is None:
+            return f"{node['feature']} is known"
+        return f"{node['feature']} <= {node['at_most']!r}{' or is missing' if missing_too else ''}"
+
     def _lines(self, node: dict[str, Any], indent: str) -> Iterator[str]:
         if "action" in node:
             yield f"{indent}{_decision(node)}  ({states_of(node)}, regret {node['regret']:.4g})"
             return
-        yield f"{indent}if {_condition(node)}:"
+        yield f"{indent}if {self._condition(node)}:"
         yield from self._lines(node["then"], indent + "  ")
         yield f"{indent}else:"
         yield from self._lines(node["else"], indent + "  ")
@@ -144,7 +153,7 @@ class TreePolicy(Deterministic):
             text = f"{_decision(node)}\n{states_of(node)}, regret {node['regret']:.4g}"
             lines.append(f"  {name} [label={_quoted(text)}, style=rounded];")
             return
-        lines.append(f"  {name} [label={_quoted(_condition(node))}];")
+        lines.append(f"  {name} [label={_quoted(self._condition(node))}];")
         for branch, label in (("then", "yes"), ("else", "no")):
             child = f"{name}{branch[0]}"
             self._add_dot(node[branch], lines, child)
@@ -389,13 +398,6 @@ def with_readable_cuts(tree: Tree) -> Tree:
 
 def _decision(node: dict[str, Any]) -> str:
     return ", else ".join(str(action) for action in (node["action"], *node.get("otherwise", ())))
-
-
-def _condition(node: dict[str, Any]) -> str:
-    if node["at_most"] is None:
-        return f"{node['feature']} is known"
-    missing = " or is missing" if node["missing"] == "then" else ""
-    return f"{node['feature']} <= {node['at_most']!r}{missing}"
 
 
 def _quoted(text: str) -> str:
