@@ -160,7 +160,7 @@ class _Model:
             for key, entry in zip(table, row, strict=True):
                 table[key].append(entry)
             if isinstance(node, Leaf):
-                for action, weight in zip(node.actions, points, strict=True):
+                for action, weight in zip(node.actions, points, strict=False):
                     for key, entry in zip(leaves, (t, number, action, float(weight)), strict=True):
                         leaves[key].append(entry)
 

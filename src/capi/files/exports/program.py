@@ -24,7 +24,7 @@ from capi.validation import Floats, Ints
 
 @dataclass(frozen=True)
 class Leaf:
-    """The actions to take in turn, the first that no rule forbids."""
+    """The actions to take in turn, the first that no rule forbids; the last is one that none ever does, if there is one."""
 
     actions: tuple[int, ...]
 
@@ -105,13 +105,10 @@ class Program:
                 waiting += [(node.left, depth + 1), (node.right, depth + 1)]
         return deepest
 
-    def options(self, leaf: Leaf) -> tuple[int, ...]:
-        """Return the actions of a leaf up to the first that no rule ever forbids."""
-        barred = {a for rule in self.forbidden for a in rule.actions}
-        for i, action in enumerate(leaf.actions):
-            if action not in barred:
-                return leaf.actions[: i + 1]
-        return leaf.actions
+    @cached_property
+    def barred(self) -> frozenset[int]:
+        """The actions that a rule forbids somewhere."""
+        return _barred(self.forbidden)
 
 
 def program_of(policy: Any) -> Program | None:
@@ -125,7 +122,7 @@ def program_of(policy: Any) -> Program | None:
             "this policy was learned with masks of allowed actions, which code does not know. "
             "Export it to text, json or dot, or state what is allowed as rules (Constrained)."
         )
-    found = _plain(inner)
+    found = _plain(inner, _barred(rules))
     if found is None:
         return None
     n_features, n_actions, make = found
@@ -133,22 +130,22 @@ def program_of(policy: Any) -> Program | None:
     return replace(program, forbidden=rules)
 
 
-def _plain(policy: Any) -> tuple[int, int, Any] | None:
+def _plain(policy: Any, barred: frozenset[int]) -> tuple[int, int, Any] | None:
     """Return the number of features and actions, and what makes the program of a policy without rules."""
     kind = type(policy)
     if kind is Constant:
         n_features = len(policy.schema.feature_names) if policy.schema else 1
-        leaf = _ranked(np.argsort(np.arange(policy.n_actions) != policy.action, kind="stable"))
+        leaf = _ranked(np.argsort(np.arange(policy.n_actions) != policy.action, kind="stable"), barred)
         return n_features, policy.n_actions, lambda schema: Program(schema, (leaf,))
     if isinstance(policy, TreePolicy):
-        tree = nodes_of(policy.tree, policy.ranking)
+        tree = nodes_of(policy.tree, policy.ranking, barred)
         return policy.n_features, policy.n_actions, lambda schema: Program(schema, (tree,))
     if kind is ForestPolicy:
         rankings = [np.argsort(tree.sums, axis=1, kind="stable") for tree in policy.forest.trees]
-        trees = tuple(map(nodes_of, policy.forest.trees, rankings))
+        trees = tuple(nodes_of(*pair, barred) for pair in zip(policy.forest.trees, rankings, strict=True))
         return policy.n_features, policy.n_actions, lambda schema: Program(schema, trees)
     if kind is ThresholdPolicy:
-        low, high = (_ranked(row) for row in policy.ranking)
+        low, high = (_ranked(row, barred) for row in policy.ranking)
         tree = low if policy.cut == np.inf else Split(policy.feature, policy.cut, False, low, high)
         return policy.n_features, policy.n_actions, lambda s: Program(s, (tree,), needed=(policy.feature,))
     if kind is LinearPolicy and isinstance(policy.features.transform, StatesAndConstant):
@@ -158,19 +155,28 @@ def _plain(policy: Any) -> tuple[int, int, Any] | None:
     return None
 
 
-def nodes_of(tree: Tree, ranking: Ints) -> Node:
-    """Return a tree with its leaves' rankings (l, A)."""
+def nodes_of(tree: Tree, ranking: Ints, barred: frozenset[int]) -> Node:
+    """Return a tree with its leaves' rankings (l, A), without splits that change nothing."""
     made: list[Node] = [Leaf(())] * len(tree.nodes)
     for i in range(len(tree.nodes) - 1, -1, -1):  # children stand behind their parents
         node = tree.nodes[i]
         left = int(node["left"])
         if left < 0:
-            made[i] = _ranked(ranking[-1 - left])
+            made[i] = _ranked(ranking[-1 - left], barred)
+        elif isinstance(made[left], Leaf) and made[left] == made[left + 1]:
+            made[i] = made[left]
         else:
             threshold, missing_left = float(node["threshold"]), bool(node["missing_left"])
             made[i] = Split(int(node["feature"]), threshold, missing_left, made[left], made[left + 1])
     return made[0]
 
 
-def _ranked(actions: Any) -> Leaf:
-    return Leaf(tuple(int(a) for a in actions))
+def _barred(rules: tuple[Forbidden, ...]) -> frozenset[int]:
+    return frozenset(a for rule in rules for a in rule.actions)
+
+
+def _ranked(actions: Any, barred: frozenset[int]) -> Leaf:
+    """Return the leaf with these actions up to the first that no rule ever forbids."""
+    known = [int(a) for a in actions]
+    sure = next((i for i, a in enumerate(known) if a not in barred), len(known) - 1)
+    return Leaf(tuple(known[: sure + 1]))

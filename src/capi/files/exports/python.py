@@ -76,7 +76,7 @@ def _vote(nodes, x):
 def python_code(program: Program, note: str = "") -> str:
     """Return the code of a module with the function ``decide``."""
     columns = tuple(dict.fromkeys(program.features[j].column.name for j in program.used))
-    head = HEAD.format(columns=repr(columns), actions=_labels(program))
+    head = HEAD.format(columns=literal(columns), actions=literal(tuple(program.schema.action_labels)))
     lines = [f"    x{j} = {_feature(program, j)}" for j in program.used]
     if program.needed:
         known = ", ".join(f"x{j}" for j in program.needed)
@@ -109,12 +109,12 @@ def literal(value: Any) -> str:
     if plain:
         return ascii(value)
     if type(value) is tuple:
-        return f"({''.join(literal(item) + ', ' for item in value)})"
+        return _tuple([literal(item) for item in value])
     raise InvalidInput(f"labels must be text, numbers, booleans or None to be written as code; got {value!r}.")
 
 
-def _labels(program: Program) -> str:
-    return literal(tuple(program.schema.action_labels))
+def _tuple(items: list[str]) -> str:
+    return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
 
 
 def _feature(program: Program, j: int) -> str:
@@ -170,18 +170,13 @@ def _nested(program: Program, node: Node, indent: str) -> Iterator[str]:
 
 
 def _decision(program: Program, leaf: Leaf) -> str:
-    options = program.options(leaf)
-    if not program.forbidden or (len(options) == 1 and options[0] not in _ever_barred(program)):
-        return literal(program.schema.action_labels[options[0]])
-    return f"ACTIONS[_first({options!r}, barred)]"
-
-
-def _ever_barred(program: Program) -> set[int]:
-    return {a for rule in program.forbidden for a in rule.actions}
+    if leaf.actions[0] not in program.barred:
+        return literal(program.schema.action_labels[leaf.actions[0]])
+    return f"ACTIONS[_first({leaf.actions!r}, barred)]"
 
 
 def _table(program: Program, tree: Node) -> str:
-    """Return a tree as a tuple of nodes: (feature, at_most, missing_left, left child) or (actions,)."""
+    """Return a tree as a tuple of nodes: (feature, at_most, missing_left, left child) or (actions,), without rules (action,)."""
     rows: list[str] = [""]
     waiting: list[tuple[Node, int]] = [(tree, 0)]
     while waiting:
@@ -192,16 +187,16 @@ def _table(program: Program, tree: Node) -> str:
             waiting += [(node.left, len(rows)), (node.right, len(rows) + 1)]
             rows += ["", ""]
         else:
-            rows[place] = f"({program.options(node)!r},)"
-    return f"({', '.join(rows)},)"
+            rows[place] = f"({node.actions!r},)" if program.forbidden else f"({node.actions[0]},)"
+    return _tuple(rows)
 
 
 def _voted(program: Program) -> Iterator[str]:
-    yield f"    x = ({''.join(f'x{j}, ' for j in program.used)})"
+    yield f"    x = {_tuple([f'x{j}' for j in program.used])}"
     yield f"    votes = [0] * {program.n_actions}"
     yield "    for tree in _TREES:"
-    barred = "barred" if program.forbidden else "()"
-    yield f"        votes[_first(_vote(tree, x), {barred})] += 1"
+    vote = "_first(_vote(tree, x), barred)" if program.forbidden else "_vote(tree, x)"
+    yield f"        votes[{vote}] += 1"
     yield "    return ACTIONS[votes.index(max(votes))]"
 
 
@@ -216,5 +211,8 @@ def _scored(program: Program) -> Iterator[str]:
         terms = [*(f"z{j} * {_number(w)}" for j, w in enumerate(row[:-1])), _number(row[-1])]
         yield f"        {' + '.join(terms)},"
     yield "    )"
-    yield "    order = sorted(range(len(scores)), key=lambda a: -scores[a])"
-    yield f"    return ACTIONS[_first(order, {'barred' if program.forbidden else '()'})]"
+    if program.forbidden:
+        yield "    order = sorted(range(len(scores)), key=lambda a: -scores[a])"
+        yield "    return ACTIONS[_first(order, barred)]"
+    else:
+        yield "    return ACTIONS[scores.index(max(scores))]"

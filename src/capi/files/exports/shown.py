@@ -20,7 +20,7 @@ from capi.policy_spaces.trees import TreePolicy
 from capi.validation import Ints
 
 DEEPEST = 200  # splits; deeper trees are nothing to look at
-DOT_NAMES = re.compile(r"^  n[te]*( -> n[te]*)?")  # at the beginning of a line
+DOT_NAMES = re.compile(r"^  n\w*( -> n\w*)?")  # at the beginning of a line
 NODE_STYLE = 'node [shape=box, fontname="sans-serif"];'
 
 
@@ -149,7 +149,8 @@ def _small_dot(policy: Any) -> Iterator[str]:
         if "action" in record:
             yield f"  n [label={quoted(str(record['action']))}, style=rounded];"
             return
-        condition = f"{record['feature']} <= {record['at_most']!r}"
+        plain = f"x{policy.feature} <= {policy.cut!r}"
+        condition = policy.schema.condition(policy.feature, policy.cut) if policy.schema else plain
         yield f"  n [label={quoted(condition)}];"
         for branch, word in (("then", "yes"), ("else", "no")):
             yield f"  n{branch[0]} [label={quoted(str(record[branch]['action']))}, style=rounded];"

@@ -126,7 +126,7 @@ class _Code:
 
     def _decision(self, leaf: Leaf, words: Sequence[str]) -> str:
         code = "NULL"
-        for action in reversed(self.program.options(leaf)):
+        for action in reversed(leaf.actions):
             rules = [rule for rule in self.program.forbidden if action in rule.actions]
             barred = " OR ".join(self._holds(rule) for rule in rules)
             code = f"CASE WHEN {barred} THEN {code} ELSE {words[action]} END" if rules else words[action]
@@ -166,7 +166,7 @@ class _Code:
             f"({self._feature(j)} - {number(o)}) / {number(u)} AS {self.own}z{j}"
             for j, (o, u) in enumerate(zip(scores.origin, scores.unit, strict=True))
         ]
-        barred = sorted({a for rule in self.program.forbidden for a in rule.actions})
+        barred = sorted(self.program.barred)
         for a in barred:
             rules = " OR ".join(self._holds(rule) for rule in self.program.forbidden if a in rule.actions)
             columns.append(f"CASE WHEN {rules} THEN 1 ELSE 0 END AS {self.own}b{a}")
