@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,10 @@ def predict_table(run: str | Path, table: str | Path, out: str | Path) -> int:
     if policy.schema is None:
         raise InvalidInput(f"the policy of {run} does not know the names of its columns, so it cannot read a table.")
     frame = _frame(Path(table))
-    labels = policy.schema.labels_of(policy.act(policy.schema.encode(frame)))
-    written(out, frame.append_column(DECISION, [labels.tolist()]))
+    if DECISION in frame.column_names:
+        raise InvalidInput(f"{table} already has a column {DECISION!r}. Rename it first.")
+    actions = policy.act(policy.schema.encode(frame))
+    written(out, frame.append_column(DECISION, _labels(policy.schema.action_labels).take(_arrow(actions))))
     return int(frame.num_rows)
 
 
@@ -52,6 +55,18 @@ def written(out: str | Path, content: Any) -> None:
             from pyarrow import parquet  # noqa: PLC0415
 
             parquet.write_table(content, place)
+
+
+def _labels(labels: Sequence[Any]) -> Any:
+    """Return the labels as an Arrow array; as text if they are of several kinds."""
+    kinds = {type(label) for label in labels}
+    return _arrow(list(labels) if len(kinds) == 1 else [str(label) for label in labels])
+
+
+def _arrow(values: Any) -> Any:
+    from pyarrow import array  # noqa: PLC0415  only those who have tables pay for Arrow
+
+    return array(values)
 
 
 def _frame(path: Path) -> Any:
