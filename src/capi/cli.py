@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -221,6 +223,28 @@ def export(
         sys.stdout.buffer.write(text)
     else:
         typer.echo(text)
+
+
+@app.command(epilog="Example: capi bench optimal_trees")
+def bench(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Which benchmarks; by default all.", show_default=False)
+    ] = None,
+    listed: Annotated[bool, typer.Option("--list", help="Only say which there are.")] = False,
+) -> None:
+    """Run benchmarks beside the libraries that they are compared with; they come with the sources."""
+    folder = Path(__file__).parents[2] / "benchmarks"
+    known = sorted(path.stem for path in folder.glob("*.py") if path.stem != "timing")
+    if not known:
+        raise InvalidInput(
+            "the benchmarks come with the sources of capi, not with the installed package. Clone them and run make bench."
+        )
+    if unknown := set(names or []) - set(known):
+        raise InvalidInput(f"there is no benchmark {min(unknown)!r}; there are: {', '.join(known)}.")
+    for name in known if listed else names or known:
+        typer.echo(name)
+        if not listed and subprocess.run([sys.executable, folder / f"{name}.py"], check=False).returncode:
+            raise InvalidInput(f"the benchmark {name} failed. pip install -e '.[bench]' installs the peers.")
 
 
 def _to_dict(policy: Any) -> Any:

@@ -214,3 +214,12 @@ def test_bad_settings_are_named(make, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidInput, match=message):
         make()
+
+
+def test_benchmarks_are_listed_and_unknown_ones_refused():
+    runner = CliRunner()
+    listed = runner.invoke(app, ["bench", "--list"])
+    assert {"trees", "optimal_trees", "least_squares"} <= set(listed.stdout.split())
+    refused = runner.invoke(app, ["bench", "magic"])
+    assert isinstance(refused.exception, InvalidInput)
+    assert "there is no benchmark 'magic'" in str(refused.exception)
