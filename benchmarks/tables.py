@@ -4,7 +4,7 @@ Peer: pyarrow reading the same file into one float array, which is what the numb
 its own, so that its memory is its own. A batch holds the state of each row twice, as state and as next state. The rows come
 sorted by episode and time, then shuffled; the third line has strings as ids of episodes and as actions.
 
-    python benchmarks/tables.py [ROWS]      10,000,000 take about a minute
+    python benchmarks/tables.py [ROWS]      2,000,000 unless said otherwise; 10,000,000 take about five minutes
 """
 
 import resource

@@ -308,8 +308,9 @@ def test_from_arrays_follows_the_same_rules():
     np.testing.assert_array_equal(batch.states[:, 0], [9, 1, 2])
     given_next = Transitions.from_arrays([[1.0], [2.0]], [0, 1], [0, 0], next_states=[[5.0], [6.0]], terminated=[0, 0])
     np.testing.assert_array_equal(given_next.next_states[:, 0], [5, 6])
-    with pytest.raises(InvalidInput, match="no argument 'terminal'"):
-        Transitions.from_arrays([[1.0]], [0], [0], terminal=[1])
+    for unknown in ("terminal", "state", "schema"):
+        with pytest.raises(InvalidInput, match=f"no argument '{unknown}'"):
+            Transitions.from_arrays([[1.0]], [0], [0], **{unknown: [1]})
 
 
 def test_predict_takes_the_tables_words():

@@ -98,7 +98,8 @@ class Description:
         return {**plain, "actions": list(plain["actions"]), "warnings": list(self.warnings)}
 
     def __str__(self) -> str:
-        lines = [f"{self.source}: {self.n_rows} decisions, {self.n_features} features, {len(self.actions)} actions"]
+        sizes = ((self.n_rows, "decision"), (self.n_features, "feature"), (len(self.actions), "action"))
+        lines = [f"{self.source}: " + ", ".join(f"{n} {noun}{'' if n == 1 else 's'}" for n, noun in sizes)]
         lines += [f"  {name:<10} {text}" for name, text in self._facts()]
         lines += ["", f"  {'action':<24}{'rows':>10}{'share':>9}{'effective':>11}{'covered':>10}"]
         for action in self.actions[:MOST_SHOWN]:
@@ -150,7 +151,7 @@ def describe(batch: Transitions) -> Description:
     >>> table = {"dose": [0, 1, 1, 0], "age": [30, 40, 50, 60], "cured": [0, 1, 1, 0]}
     >>> batch = Transitions.from_frame(table, state="age", action="dose", reward="cured", action_labels=[0, 1, 2], discount=0)
     >>> print(describe(batch))
-    the table: 4 decisions, 1 features, 3 actions
+    the table: 4 decisions, 1 feature, 3 actions
       episodes   not given: every row counts as its own
       ends       4 terminated, 0 truncated
     ...

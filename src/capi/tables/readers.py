@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from capi.schema import Schema
     from capi.tables.reading import Read
 
+COLUMN_ROLES = ("action", "reward", "episode", "time", "terminated", "truncated", "propensity", "allowed", "weight")
+
 # Arrow is imported by those who read a table, and only then: it takes a while.
 
 
@@ -232,7 +234,7 @@ class Readers:
             roles["next_state"] = [f"next {name}" for name in names]
             table.update(zip(roles["next_state"], following.T, strict=True))
         for role, column in {"action": actions, "reward": rewards, **columns}.items():
-            if role not in RoleNames.__annotations__ or role == "schema":
+            if role not in COLUMN_ROLES:
                 raise InvalidInput(f"from_arrays has no argument {role!r}.")
             if column is not None:
                 roles[role] = f"({role})"
