@@ -65,4 +65,5 @@ $(VENV)/.ready: pyproject.toml
 	@$(PYTHON) -m venv --clear $(VENV)
 	@$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	@$(BIN)/python -m pip install --quiet -e . --group dev
+	@$(BIN)/python -m pip install --quiet --no-deps lifelines  # for the table of a trial that comes with it; it would hold pandas back
 	@touch $@
