@@ -212,3 +212,11 @@ def test_the_rules_name_the_classifier_and_the_actions():
 def test_bad_input_is_named(call, words):
     with pytest.raises(InvalidInput, match=words):
         call()
+
+
+def test_it_can_be_told_what_it_is():
+    states = np.arange(10.0)[:, None]
+    policy = Classifier(LogisticRegression()).improve(states, np.eye(2)[(states[:, 0] > 4).astype(int)])
+    told = policy.to_dict()
+    assert told["actions"] == [0, 1]
+    assert told["classifier"].startswith("LogisticRegression(")

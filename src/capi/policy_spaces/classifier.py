@@ -69,6 +69,14 @@ class ClassifierPolicy(Deterministic):
         table[:, self.classes] = 0.0 if self.model is None else _rated(self.model, x, len(self.classes))
         return table
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return a summary: which classifier it is, and the actions that it may take."""
+        labels = self.schema.action_labels if self.schema else tuple(range(self.n_actions))
+        return {
+            "classifier": None if self.model is None else repr(self.model),
+            "actions": [labels[a] for a in self.classes],
+        }
+
     def rules(self) -> str:
         """Return a summary: a classifier's own rules are its own affair."""
         labels = self.schema.action_labels if self.schema else tuple(range(self.n_actions))
