@@ -123,6 +123,7 @@ def describe(
     epilog="Example: capi fit patients.csv --out run --episode patient --time day --state age --state cd4 --action drug --reward gain"
 )
 def fit(
+    context: typer.Context,
     table: Annotated[str | None, typer.Argument(help="A CSV or Parquet file of decisions.")] = None,
     out: Annotated[str, typer.Option(metavar="RUN", help="Folder of the run.")] = "run",
     settings: Annotated[
@@ -156,6 +157,13 @@ def fit(
     from capi.runs import RunSettings, fit_run  # noqa: PLC0415  keeps --help quick
 
     chosen: RunSettings | None = None
+    if settings is not None or resume:
+        free = {"out", "settings" if not resume else "", "resume", "as_json"}
+        sources = {name: context.get_parameter_source(name) for name in context.params}
+        said = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+        if others := [name for name in said if name not in free]:
+            where = "the run" if resume else settings
+            raise InvalidInput(f"{others[0].replace('_', '-')} is set by {where} already; change it there.")
     if settings is not None:
         chosen = RunSettings.from_toml(settings)
     elif not resume:

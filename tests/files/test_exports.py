@@ -2,13 +2,16 @@
 
 import json
 import sqlite3
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from capi import Transitions
 from capi.errors import InvalidInput
 from capi.files.exports import export_policy
 from capi.files.exports.sql import number
@@ -384,7 +387,7 @@ def test_deep_trees_are_written_as_tables_and_refused_where_they_cannot_be():
     decide = decide_of(export_policy(tree, "python"))
     assert [decide(x0=float(x)) for x in range(n)] == tree.act(states).tolist()
     for to in ("sql", "text", "dot", "json"):
-        with pytest.raises(InvalidInput, match="more than 200 splits"):
+        with pytest.raises(InvalidInput, match=r"more than \d+ splits"):
             export_policy(tree, to)
 
 
@@ -444,3 +447,30 @@ def test_forests_of_random_states_agree_with_duckdb_and_sqlite():
     rows = rows_of(policy.schema.feature_names, states)
     for engine in (by_sqlite, by_duckdb):
         assert engine(export_policy(policy, "sql"), policy.schema.feature_names, rows) == expected
+
+
+def test_sql_is_what_sqlite_accepts_or_it_is_refused():
+    rng = np.random.default_rng(0)
+    states, values = rng.normal(size=(200, 3)), rng.normal(size=(200, 3))
+    base = sqlite3.connect(":memory:")
+    base.execute("create table t (x0, x1, x2)")
+    base.executemany("insert into t values (?, ?, ?)", states.tolist())
+    for policy in (Forests(max_depth=12).improve(states, values), Trees(max_depth=20).improve(states, values)):
+        found = [row[0] for row in base.execute(f"select {export_policy(policy, 'sql')} from t")]
+        assert found == policy.act(states).tolist()
+    with pytest.raises(InvalidInput, match="that SQLite accepts"):
+        export_policy(Forests(min_samples_split=2).improve(np.linspace(0, 1, 200)[:, None] ** 9, values), "sql")
+
+
+def test_moments_with_a_t_are_compared_as_those_with_a_space():
+    frame = pd.DataFrame({"when": pd.date_range("2024-01-01", periods=300, freq="7h"), "a": ["x", "y"] * 150})
+    frame["r"] = np.where((frame["when"] < "2024-02-01 10:00") == (frame["a"] == "x"), 1.0, 0.0)
+    batch = Transitions.from_frame(frame, state="when", action="a", reward="r", discount=0)
+    values = np.eye(2)[(frame["when"] >= "2024-02-01 10:00").astype(int)]
+    policy = replace(Trees(max_depth=1).improve(batch.states, values), schema=batch.schema)
+    wanted = [batch.schema.action_labels[a] for a in policy.act(batch.states)]
+    for sep in ("T", " "):
+        base = sqlite3.connect(":memory:")
+        base.execute('create table t ("when" text)')
+        base.executemany("insert into t values (?)", [(moment.isoformat(sep=sep),) for moment in frame["when"]])
+        assert [row[0] for row in base.execute(f"select {export_policy(policy, 'sql')} from t")] == wanted

@@ -223,3 +223,64 @@ def test_benchmarks_are_listed_and_unknown_ones_refused():
     refused = runner.invoke(app, ["bench", "magic"])
     assert isinstance(refused.exception, InvalidInput)
     assert "there is no benchmark 'magic'" in str(refused.exception)
+
+
+def test_predict_takes_the_words_of_the_table_that_was_learned_from(tmp_path, monkeypatch):
+    """A category that looks like a number stays text, and the other columns come out as they went in."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    zips, arms = rng.choice(["01234", "02345", "X1"], 300), rng.choice(["A", "B"], 300)
+    gains = np.where((zips == "01234") == (arms == "A"), 1.0, 0.0)
+    pd.DataFrame({"zip": zips, "a": arms, "r": gains}).to_csv("t.csv", index=False)
+    settings = RunSettings(
+        "t.csv",
+        {"state": ["zip"], "action": "a", "reward": "r"},
+        discount=0.0,
+        iterations=2,
+        space="trees",
+        space_options={"max_depth": 2},
+    )
+    fit_run(settings, "run")
+    Path("new.csv").write_text('id,zip,note\n007,01234,"two\nlines"\n008,02345,\n')
+    runner = CliRunner()
+    done = runner.invoke(app, ["predict", "run", "new.csv", "--out", "out.csv"])
+    assert done.exit_code == 0, done.output
+    out = pd.read_csv("out.csv", dtype=str, keep_default_na=False)
+    assert out.to_dict("list") == {
+        "id": ["007", "008"],
+        "zip": ["01234", "02345"],
+        "note": ["two\nlines", ""],
+        "decision": ["A", "B"],
+    }
+    same = runner.invoke(app, ["predict", "run", "new.csv", "--out", "new.csv"])
+    assert "would be replaced" in str(same.exception)
+    Path("folder.csv").mkdir()
+    refused = runner.invoke(app, ["predict", "run", "folder.csv", "--out", "o.csv"])
+    assert isinstance(refused.exception, InvalidInput)
+
+
+def test_a_fit_that_fails_leaves_the_folder_free(table, tmp_path):
+    frame = pd.read_csv(table)
+    frame.loc[0, "age"] = np.nan
+    frame.to_csv(tmp_path / "holes.csv", index=False)
+    with pytest.raises(InvalidInput, match="finite"):
+        fit_run(settings_for(str(tmp_path / "holes.csv"), "linear"), tmp_path / "run")
+    assert fit_run(settings_for(str(tmp_path / "holes.csv"), "trees"), tmp_path / "run").policy.n_actions == 3
+
+
+def test_options_that_would_be_ignored_are_refused(table, tmp_path):
+    (tmp_path / "s.toml").write_text(settings_for(table).to_toml())
+    runner = CliRunner()
+    for arguments in (["--settings", str(tmp_path / "s.toml"), "--seed", "5"], ["--resume", "--iterations", "9"]):
+        refused = runner.invoke(app, ["fit", *arguments, "--out", str(tmp_path / "run")])
+        assert "already; change it there" in str(refused.exception)
+    gone = runner.invoke(app, ["fit", "--resume", "--out", str(tmp_path / "typo")])
+    assert "has no run" in str(gone.exception)
+    assert not (tmp_path / "typo").exists()
+
+
+def test_a_run_without_its_history_says_so(table, tmp_path):
+    fit_run(settings_for(table), tmp_path / "run")
+    (tmp_path / "run" / "history.csv").unlink()
+    with pytest.raises(InvalidInput, match=r"history\.csv cannot be read"):
+        load_run(tmp_path / "run")

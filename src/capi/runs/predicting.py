@@ -11,7 +11,9 @@ from capi.files import result_folder, written_together
 from capi.files.policy_file import load_policy
 from capi.runs.running import POLICY
 from capi.runs.settings import READERS
+from capi.schema import Schema
 from capi.types import Policy
+from capi.validation import Floats
 
 DECISION = "decision"
 
@@ -27,11 +29,14 @@ def predict_table(run: str | Path, table: str | Path, out: str | Path) -> int:
     policy: Any = policy_of(run)
     if policy.schema is None:
         raise InvalidInput(f"the policy of {run} does not know the names of its columns, so it cannot read a table.")
-    frame = _frame(Path(table))
+    source, target = Path(table), Path(out)
+    if target.exists() and source.exists() and target.samefile(source):
+        raise InvalidInput(f"{table} would be replaced by its decisions. Choose another --out.")
+    frame, states = _read(source, policy.schema)
     if DECISION in frame.column_names:
         raise InvalidInput(f"{table} already has a column {DECISION!r}. Rename it first.")
-    actions = policy.act(policy.schema.encode(frame))
-    written(out, frame.append_column(DECISION, _labels(policy.schema.action_labels).take(_arrow(actions))))
+    decided = _labels(policy.schema.action_labels).take(_arrow(policy.act(states)))
+    written(out, frame.append_column(DECISION, decided))
     return int(frame.num_rows)
 
 
@@ -50,7 +55,7 @@ def written(out: str | Path, content: Any) -> None:
         elif target.suffix.lower() == ".csv":
             from pyarrow import csv  # noqa: PLC0415  only those who have tables pay for Arrow
 
-            csv.write_csv(content, place)
+            csv.write_csv(content, place, csv.WriteOptions(quoting_style="needed"))
         else:
             from pyarrow import parquet  # noqa: PLC0415
 
@@ -69,13 +74,23 @@ def _arrow(values: Any) -> Any:
     return array(values)
 
 
-def _frame(path: Path) -> Any:
-    """Return a CSV or Parquet file as an Arrow table."""
-    from pyarrow import ArrowInvalid, csv, parquet  # noqa: PLC0415  only those who have tables pay for Arrow
+def _read(path: Path, schema: Schema) -> tuple[Any, Floats]:
+    """Return a table as it is, to be written again, and the states of its rows in the encodings of ``schema``."""
+    from pyarrow import ArrowException, parquet  # noqa: PLC0415  only those who have tables pay for Arrow
 
+    from capi.tables.encoding import encode  # noqa: PLC0415
+    from capi.tables.frames import csv_as_text, csv_table, parquet_table  # noqa: PLC0415
+
+    names = [column.name for column in schema.columns]
+    if path.suffix.lower() == ".csv":
+        texts = [column.name for column in schema.columns if column.kind in ("one-hot", "codes")]
+        texts = [c.name for c in schema.columns if c.name in texts and all(isinstance(v, str) for v in c.values)]
+        typed = csv_table(path, names, ",", texts)
+        return csv_as_text(path), encode(schema.columns, typed)
     if path.suffix.lower() not in READERS:
         raise InvalidInput(f"the table must be a .csv or .parquet file; got {str(path)!r}.")
+    typed = parquet_table(path, names)
     try:
-        return csv.read_csv(path) if path.suffix.lower() == ".csv" else parquet.read_table(path)
-    except (OSError, ArrowInvalid) as error:
+        return parquet.read_table(path), encode(schema.columns, typed)
+    except (OSError, ArrowException) as error:
         raise InvalidInput(f"{path} cannot be read: {error}.") from error

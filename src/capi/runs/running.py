@@ -13,7 +13,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from capi.errors import InvalidInput
+from capi.errors import CapiError, InvalidInput
 from capi.files import result_folder, written_together
 from capi.files.policy_file import load_policy, save_policy
 from capi.iteration import versions
@@ -70,6 +70,8 @@ def fit_run(
     shown : callable
         Wraps the iterations, for a progress bar: (iterations, how many are done, how many there are) -> iterations.
     """
+    if resume and not (Path(out) / SETTINGS).is_file():
+        raise InvalidInput(f"{out} has no run: {SETTINGS} is missing.")
     folder = result_folder(out)
     with _alone(folder):
         if resume:
@@ -81,10 +83,16 @@ def fit_run(
         if (folder / POLICY).is_file():
             return load_run(folder)
         batch = settings.batch()  # before anything is written: a table that cannot be read makes no run
+        batch.schema.to_dict()  # nor do words that no file can hold
         if not resume:
             with written_together(folder, [SETTINGS]) as places:
                 places[SETTINGS].write_text(settings.to_toml(), encoding="utf-8", newline="\n")
-        return _run(settings, batch, folder, shown)
+        try:
+            return _run(settings, batch, folder, shown)
+        except CapiError:
+            if not (folder / CHECKPOINT).exists():
+                (folder / SETTINGS).unlink(missing_ok=True)  # there is nothing to go on with: the folder is free again
+            raise
 
 
 def load_run(folder: str | Path) -> RunResult:
@@ -93,8 +101,11 @@ def load_run(folder: str | Path) -> RunResult:
     if not (path / POLICY).is_file():
         hint = " It is not finished: capi fit --resume goes on with it." if (path / SETTINGS).is_file() else ""
         raise InvalidInput(f"{path} has no {POLICY}.{hint}")
-    with (path / HISTORY).open(encoding="utf-8", newline="") as file:
-        history = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+    try:
+        with (path / HISTORY).open(encoding="utf-8", newline="") as file:
+            history = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+    except (OSError, ValueError, TypeError) as error:
+        raise InvalidInput(f"{path / HISTORY} cannot be read: {error}.") from error
     return RunResult(path, _settings_of(path), load_policy(path / POLICY), history)
 
 

@@ -106,17 +106,33 @@ def table_of(frame: Any) -> Table:
     return _of_arrow(pa.table(frame), "the table")
 
 
-def csv_table(path: Any, names: Collection[str], delimiter: str) -> Table:
-    """Return the named columns of a CSV file with a header; empty fields, NA and NaN are missing."""
+def csv_table(path: Any, names: Collection[str], delimiter: str, texts: Collection[str] = ()) -> Table:
+    """Return the named columns of a CSV file with a header; empty fields, NA and NaN are missing.
+
+    ``texts`` are columns that are text whatever they look like.
+    """
     file = _existing(path)
     parsing = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
     try:
         with pa.csv.open_csv(file, parse_options=parsing) as stream:
             header = tuple(stream.schema.names)
         Table(str(path), header, 0, header.index).check_names(names)
-        wanted = pa.csv.ConvertOptions(include_columns=list(names), strings_can_be_null=True)
+        types = {name: pa.string() for name in texts}
+        wanted = pa.csv.ConvertOptions(include_columns=list(names), strings_can_be_null=True, column_types=types)
         return _of_arrow(pa.csv.read_csv(file, parse_options=parsing, convert_options=wanted), str(path), 1)
-    except (pa.ArrowException, UnicodeDecodeError) as error:
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        raise InvalidInput(f"{path}: cannot be read as CSV: {error}") from error
+
+
+def csv_as_text(path: Any) -> Any:
+    """Return a whole CSV file as an Arrow table of text, to be written again as it was."""
+    parsing = pa.csv.ParseOptions(newlines_in_values=True)
+    try:
+        with pa.csv.open_csv(_existing(path), parse_options=parsing) as stream:
+            types = {name: pa.string() for name in stream.schema.names}
+        wanted = pa.csv.ConvertOptions(column_types=types, strings_can_be_null=False, null_values=[])
+        return pa.csv.read_csv(str(path), parse_options=parsing, convert_options=wanted)
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         raise InvalidInput(f"{path}: cannot be read as CSV: {error}") from error
 
 

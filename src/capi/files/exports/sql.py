@@ -19,7 +19,8 @@ from capi.files.exports.program import Leaf, Node, Program
 from capi.rules import Forbidden
 from capi.tables.columns import DAY, Column
 
-DEEPEST = 200  # splits; SQLite's expressions may be a thousand deep
+DEEPEST = 20  # splits on a way down: SQLite's parser has room for some more, not for all that its other limits allow
+DEEPEST_OF_MANY = 12  # the votes of a forest take room of their own
 WHOLE = 2**53  # up to which every whole number is a double
 POWER = 2**52
 SAFE = Fraction(1, 2**60)  # how far from a rounding boundary a decimal must be, relative to its size
@@ -27,9 +28,11 @@ SAFE = Fraction(1, 2**60)  # how far from a rounding boundary a decimal must be,
 
 def sql_code(program: Program, note: str = "", table: str | None = None) -> str:
     """Return the expression; ``table`` is put before the names of columns."""
-    if program.depth > DEEPEST:
+    deepest = DEEPEST if len(program.trees) <= 1 else DEEPEST_OF_MANY
+    if program.depth > deepest:
         raise InvalidInput(
-            f"trees of more than {DEEPEST} splits on a way down cannot be written as SQL; got {program.depth}."
+            f"trees of more than {deepest} splits on a way down cannot be written as SQL that SQLite accepts; got {program.depth}. "
+            "Learn with a smaller max_depth, or export the tree that imitates it (imitate)."
         )
     code = _Code(program, table).expression()
     return "".join(f"-- {line}\n" for line in note.splitlines()) + code
@@ -227,7 +230,12 @@ class _Code:
             return f"{self._known(j)} IS NOT NULL" if (bound > 0) == (sign == "<=") else "1 = 0"
         column = self.program.features[j].column
         if column.kind == "date":
-            return f"{self._column(column)} {sign} {value(_moment(column, sign, bound))}"
+            code = self._column(column)
+            if "T" in str(
+                column.origin
+            ):  # moments may be written with a T or with a space: text must be compared alike
+                code = f"replace(CAST({code} AS TEXT), 'T', ' ')"
+            return f"{code} {sign} {value(_moment(column, sign, bound))}"
         code = self._feature(j)
         return f"{code if column.kind == 'number' else f'({code})'} {sign} {number(bound)}"
 
