@@ -189,12 +189,10 @@ def fit(
         raise typer.Exit(130) from None
     if as_json:
         typer.echo(
-            json.dumps(
-                {"run": str(result.folder), "history": result.history, "policy": _to_dict(result.policy)}, default=str
-            )
+            json.dumps({"run": str(result.folder), "history": result.history, "rules": result.rules()}, default=str)
         )
         return
-    typer.echo(result.policy.rules() if hasattr(result.policy, "rules") else str(result.policy))
+    typer.echo(result.rules())
     typer.echo(f"policy  {result.folder / 'policy.capi'}")
 
 
@@ -222,9 +220,11 @@ def export(
 ) -> None:
     """Print a policy for people or for other programs."""
     from capi.files.exports import export_policy  # noqa: PLC0415  keeps --help quick
+    from capi.runs import load_run  # noqa: PLC0415
     from capi.runs.predicting import policy_of, written  # noqa: PLC0415
 
-    text = export_policy(policy_of(run), to, imitate=imitate)  # type: ignore[arg-type]  # what is unknown it refuses
+    states = load_run(run).settings.batch().states if imitate and Path(run).is_dir() else None
+    text = export_policy(policy_of(run), to, imitate=imitate, states=states)  # type: ignore[arg-type]  # what is unknown it refuses
     if out is not None:
         written(out, text)
     elif isinstance(text, bytes):
@@ -253,10 +253,6 @@ def bench(
         typer.echo(name)
         if not listed and subprocess.run([sys.executable, folder / f"{name}.py"], check=False).returncode:
             raise InvalidInput(f"the benchmark {name} failed. pip install -e '.[bench]' installs the peers.")
-
-
-def _to_dict(policy: Any) -> Any:
-    return policy.to_dict() if hasattr(policy, "to_dict") else str(policy)
 
 
 def _shown_rounds(rounds: Any, done: int, total: int) -> Any:

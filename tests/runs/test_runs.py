@@ -284,3 +284,16 @@ def test_a_run_without_its_history_says_so(table, tmp_path):
     (tmp_path / "run" / "history.csv").unlink()
     with pytest.raises(InvalidInput, match=r"history\.csv cannot be read"):
         load_run(tmp_path / "run")
+
+
+def test_policies_that_must_be_imitated_are_told_by_the_table(table, tmp_path):
+    (tmp_path / "s.toml").write_text(settings_for(table, "forests").to_toml())
+    runner, run = CliRunner(), str(tmp_path / "run")
+    first = runner.invoke(app, ["fit", "--settings", str(tmp_path / "s.toml"), "--out", run])
+    again = runner.invoke(app, ["fit", "--resume", "--out", run])
+    assert "A vote of 3 trees" in first.stdout
+    assert again.stdout == first.stdout
+    imitated = runner.invoke(app, ["export", run, "--to", "sql", "--imitate"])
+    assert "CASE WHEN" in imitated.stdout, imitated.output
+    told = runner.invoke(app, ["fit", "--resume", "--out", run, "--json"])
+    assert "This tree decides alike" in json.loads(told.stdout)["rules"]

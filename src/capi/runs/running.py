@@ -19,6 +19,7 @@ from capi.files.policy_file import load_policy, save_policy
 from capi.iteration import versions
 from capi.loop import Iteration
 from capi.policies import Training, described
+from capi.policy_spaces.imitation import ReadByImitation
 from capi.runs.checkpoint import read_checkpoint, write_checkpoint
 from capi.runs.settings import RunSettings
 from capi.transitions import Transitions
@@ -49,6 +50,14 @@ class RunResult:
     settings: RunSettings
     policy: Policy
     history: list[dict[str, float]]
+
+    def rules(self) -> str:
+        """Return the policy as text; one that must be imitated to be read is compared on the states of the table."""
+        policy: Any = self.policy
+        if isinstance(policy, ReadByImitation):
+            batch = self.settings.batch()
+            return policy.rules(batch.states, batch.allowed)
+        return str(policy.rules()) if hasattr(policy, "rules") else str(policy)
 
 
 def fit_run(
