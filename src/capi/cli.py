@@ -78,25 +78,37 @@ def reproduce(
     typer.echo(f"numbers  {result.folder / 'table.csv'}, claims.json, records.jsonl")
 
 
-def _roles(**columns: Any) -> dict[str, Any]:
-    """Return the roles that were named."""
-    return {role: list(names) if role == "state" else names for role, names in columns.items() if names}
+# Columns of a table, which `_roles` collects from the command's context.
+Episode = Annotated[str | None, typer.Option(metavar="COL", help="Which episode a row belongs to.")]
+Time = Annotated[str | None, typer.Option(metavar="COL", help="When in its episode.")]
+Terminated = Annotated[str | None, typer.Option(metavar="COL", help="Whether the process ended.")]
+Truncated = Annotated[str | None, typer.Option(metavar="COL", help="Whether only the recording ended.")]
+Propensity = Annotated[str | None, typer.Option(metavar="COL", help="Probability of the action taken.")]
+Weight = Annotated[str | None, typer.Option(metavar="COL", help="How much a row counts.")]
+
+
+def _roles(context: typer.Context) -> dict[str, Any]:
+    """Return the columns that options name, by role."""
+    from capi.runs.settings import ROLES  # noqa: PLC0415  keeps --help quick
+
+    return {role: context.params[role] for role in ROLES if context.params.get(role)}
 
 
 @app.command(
     epilog="Example: capi describe patients.csv --episode patient --time day --state age --state cd4 --action drug --reward gain"
 )
 def describe(
+    context: typer.Context,
     table: Annotated[str, typer.Argument(help="A CSV or Parquet file of decisions.")],
     action: Annotated[str, typer.Option(metavar="COL", help="The action that was taken.")],
     reward: Annotated[str, typer.Option(metavar="COL", help="The reward of that action.")],
     state: Annotated[list[str], typer.Option(metavar="COL", help="A column of the state; repeat it for each.")],
-    episode: Annotated[str | None, typer.Option(metavar="COL", help="Which episode a row belongs to.")] = None,
-    time: Annotated[str | None, typer.Option(metavar="COL", help="When in its episode.")] = None,
-    terminated: Annotated[str | None, typer.Option(metavar="COL", help="Whether the process ended.")] = None,
-    truncated: Annotated[str | None, typer.Option(metavar="COL", help="Whether only the recording ended.")] = None,
-    propensity: Annotated[str | None, typer.Option(metavar="COL", help="Probability of the action taken.")] = None,
-    weight: Annotated[str | None, typer.Option(metavar="COL", help="How much a row counts.")] = None,
+    episode: Episode = None,
+    time: Time = None,
+    terminated: Terminated = None,
+    truncated: Truncated = None,
+    propensity: Propensity = None,
+    weight: Weight = None,
     discount: Annotated[float, typer.Option(help="0 for decisions without consequences beyond their reward.")] = 0.99,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
@@ -104,18 +116,7 @@ def describe(
     from capi.runs.settings import RunSettings  # noqa: PLC0415  keeps --help quick
     from capi.tables import describe as described  # noqa: PLC0415
 
-    roles = _roles(
-        episode=episode,
-        time=time,
-        state=state,
-        action=action,
-        reward=reward,
-        terminated=terminated,
-        truncated=truncated,
-        propensity=propensity,
-        weight=weight,
-    )
-    found = described(RunSettings(table, roles, discount).batch())
+    found = described(RunSettings(table, _roles(context), discount).batch())
     typer.echo(json.dumps(found.to_dict(), default=str) if as_json else str(found))
 
 
@@ -133,12 +134,12 @@ def fit(
     action: Annotated[str | None, typer.Option(metavar="COL", help="The action that was taken.")] = None,
     reward: Annotated[str | None, typer.Option(metavar="COL", help="The reward of that action.")] = None,
     state: Annotated[list[str] | None, typer.Option(metavar="COL", help="A column of the state; repeat it.")] = None,
-    episode: Annotated[str | None, typer.Option(metavar="COL", help="Which episode a row belongs to.")] = None,
-    time: Annotated[str | None, typer.Option(metavar="COL", help="When in its episode.")] = None,
-    terminated: Annotated[str | None, typer.Option(metavar="COL", help="Whether the process ended.")] = None,
-    truncated: Annotated[str | None, typer.Option(metavar="COL", help="Whether only the recording ended.")] = None,
-    propensity: Annotated[str | None, typer.Option(metavar="COL", help="Probability of the action taken.")] = None,
-    weight: Annotated[str | None, typer.Option(metavar="COL", help="How much a row counts.")] = None,
+    episode: Episode = None,
+    time: Time = None,
+    terminated: Terminated = None,
+    truncated: Truncated = None,
+    propensity: Propensity = None,
+    weight: Weight = None,
     discount: Annotated[float, typer.Option(help="What a reward is worth one step later.")] = 0.99,
     iterations: Annotated[int, typer.Option(help="Rounds of evaluation and improvement.")] = 50,
     seed: Annotated[int, typer.Option(help="The same seed gives the same policy.")] = 0,
@@ -169,19 +170,10 @@ def fit(
     elif not resume:
         if table is None:
             raise InvalidInput("a TABLE must be given, or --settings, or --resume.")
-        roles = _roles(
-            episode=episode,
-            time=time,
-            state=state,
-            action=action,
-            reward=reward,
-            terminated=terminated,
-            truncated=truncated,
-            propensity=propensity,
-            weight=weight,
-        )
         depth = {} if max_depth is None else {"max_depth": max_depth}
-        chosen = RunSettings(table, roles, discount, iterations, seed, evaluator, space, {"sweeps": sweeps}, depth)
+        chosen = RunSettings(
+            table, _roles(context), discount, iterations, seed, evaluator, space, {"sweeps": sweeps}, depth
+        )
     try:
         result = fit_run(chosen, out, resume=resume, shown=_shown_rounds)
     except KeyboardInterrupt:

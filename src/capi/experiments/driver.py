@@ -16,14 +16,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, TypeAlias
 
 from capi.errors import InvalidInput
 from capi.experiments import NAMES
-from capi.files import result_folder, written_together
+from capi.files import is_ours_alone, result_folder, written_together
 from capi.iteration import versions
 from capi.validation import check_choice
-
-try:
-    import fcntl
-except ImportError:  # not on Windows, where nobody is kept from a second process
-    fcntl = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -151,13 +146,10 @@ def _opened_alone(journal: Path) -> Iterator[TextIO]:
     except OSError as error:
         raise InvalidInput(f"{journal} cannot be written: {error.strerror}. Choose another place.") from error
     with file:
-        if fcntl is not None:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise InvalidInput(
-                    f"another process is at work in {journal.parent}. Wait for it, or choose another folder with --out."
-                ) from error
+        if not is_ours_alone(file):
+            raise InvalidInput(
+                f"another process is at work in {journal.parent}. Wait for it, or choose another folder with --out."
+            )
         yield file
 
 

@@ -6,8 +6,14 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 from capi.errors import InvalidInput
+
+try:
+    import fcntl
+except ImportError:  # not on Windows, where nobody is kept from a second process
+    fcntl = None  # type: ignore[assignment]
 
 
 def result_folder(path: str | Path) -> Path:
@@ -24,6 +30,17 @@ def result_folder(path: str | Path) -> Path:
     if not os.access(folder, os.W_OK):
         raise InvalidInput(f"the folder {folder} cannot be written to. Choose another place or change its rights.")
     return folder
+
+
+def is_ours_alone(file: TextIO) -> bool:
+    """Whether no other process holds the lock on an open file; it is ours then, and goes with the process, however it ends."""
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 @contextmanager

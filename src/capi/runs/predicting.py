@@ -83,8 +83,7 @@ def _read(path: Path, schema: Schema) -> tuple[Any, Floats]:
 
     names = [column.name for column in schema.columns]
     if path.suffix.lower() == ".csv":
-        texts = [column.name for column in schema.columns if column.kind in ("one-hot", "codes")]
-        texts = [c.name for c in schema.columns if c.name in texts and all(isinstance(v, str) for v in c.values)]
+        texts = [c.name for c in schema.columns if c.values and all(isinstance(value, str) for value in c.values)]
         typed = csv_table(path, names, ",", texts)
         return csv_as_text(path), encode(schema.columns, typed)
     if path.suffix.lower() not in READERS:

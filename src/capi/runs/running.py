@@ -14,7 +14,7 @@ from time import perf_counter
 from typing import Any
 
 from capi.errors import CapiError, InvalidInput
-from capi.files import result_folder, written_together
+from capi.files import is_ours_alone, result_folder, written_together
 from capi.files.policy_file import load_policy, save_policy
 from capi.iteration import versions
 from capi.loop import Iteration
@@ -24,11 +24,6 @@ from capi.runs.checkpoint import read_checkpoint, write_checkpoint
 from capi.runs.settings import RunSettings
 from capi.transitions import Transitions
 from capi.types import Policy
-
-try:
-    import fcntl
-except ImportError:  # not on Windows, where nobody is kept from a second process
-    fcntl = None  # type: ignore[assignment]
 
 SETTINGS, POLICY, HISTORY, CHECKPOINT, LOCK = (
     "settings.toml",
@@ -171,13 +166,8 @@ def _digest(path: Path) -> bytes:
 def _alone(folder: Path) -> Iterator[None]:
     """Keep other processes out of the folder; the lock goes with the process, however it ends."""
     with (folder / LOCK).open("a") as file:
-        if fcntl is not None:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise InvalidInput(
-                    f"another process (id {_holder(folder)}) is at work in {folder}. Wait for it."
-                ) from error
+        if not is_ours_alone(file):
+            raise InvalidInput(f"another process (id {_holder(folder)}) is at work in {folder}. Wait for it.")
         file.truncate(0)
         file.write(str(os.getpid()))
         file.flush()

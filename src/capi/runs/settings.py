@@ -23,7 +23,7 @@ SPACES = {
     "linear": ("linear", "Linear"),
     "neighbors": ("neighbors", "Neighbors"),
 }
-NOT_IN_FILES = {"regressor", "kernel", "features", "metric_params", "monotone", "refresh_every_policy"}
+NOT_IN_FILES = {"regressor", "kernel", "features", "metric_params", "monotone"}
 ROLES = ("episode", "time", "state", "action", "reward", "terminated", "truncated", "propensity", "weight")
 READERS = {".csv": "from_csv", ".parquet": "from_parquet", ".pq": "from_parquet"}
 

@@ -260,11 +260,9 @@ class Readers:
 
         return cls(**arrays_of(dataset))
 
-    @classmethod
-    def _of(cls, batch: Read) -> Self:
-        """Return the batch of what was read, without copies."""
-        raise NotImplementedError
-
-    if TYPE_CHECKING:
+    if TYPE_CHECKING:  # what the batch itself brings along
 
         def __init__(self, **columns: Any) -> None: ...
+
+        @classmethod
+        def _of(cls, batch: Read) -> Self: ...
