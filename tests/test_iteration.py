@@ -67,7 +67,10 @@ def test_fit_keeps_the_last_policy_and_the_numbers_of_every_round():
     fitted = learner().fit()
     rounds = list(learner().iterate())
     assert [h["loss"] for h in fitted.history_] == [r.loss for r in rounds]
-    assert set(fitted.history_[0]) == {"k", "loss", "changed", "seconds"}
+    assert set(fitted.history_[0]) == {"k", "loss", "changed", "value", "seconds"}
+    for r in rounds:  # without weights or masks: what the greedy policy is worth, but for the loss
+        best = r.q.values(MDP.states).max(axis=1).mean()
+        assert np.isclose(r.value, best - r.loss)
     np.testing.assert_array_equal(fitted.policy_.act(MDP.states), rounds[-1].policy.act(MDP.states))
     np.testing.assert_array_equal(fitted.q_.table, rounds[-1].q.table)
     assert fitted.policy_.training.discount == 0.99

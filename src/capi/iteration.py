@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache, partial
 from importlib import metadata
 from numbers import Real
@@ -19,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from capi import __version__
 from capi.errors import CapiError, InvalidInput, NotFitted
+from capi.fingerprints import sketch
 from capi.loop import (
     ByIteration,
     Iteration,
@@ -96,9 +98,8 @@ class Learner:
 
             q = evaluator.evaluate(policy, batch, discount=loop.discount, states=x, previous=q, rng=rng(4))
             values = checked_values(q, x, policy.n_actions, type(evaluator).__name__)
-            if loop.loss == "zero-one":
-                values = zero_one_values(values, allowed)
-            new = space.improve(x, values, q=q, previous=policy, allowed=allowed, weights=weights, rng=rng(5))
+            scored = zero_one_values(values, allowed) if loop.loss == "zero-one" else values
+            new = space.improve(x, scored, q=q, previous=policy, allowed=allowed, weights=weights, rng=rng(5))
             check_policy(new, policy.n_actions, f"{type(space).__name__}.improve must return a Policy")
             if loop.update is not None:
                 updated = loop.update(policy, new, q=q, states=x, k=k)
@@ -110,13 +111,14 @@ class Learner:
             before = policy.probabilities(x, allowed) if before is None else before
             decisions = new.probabilities(x, allowed)
             changed = weighted_mean(row_sum(np.abs(decisions - before), np.full_like(before, 0.5)), weights)
-            loss = expected_loss(values, decisions, weights, allowed)
+            loss = expected_loss(scored, decisions, weights, allowed)
+            value = weighted_mean(row_sum(decisions, values), weights)
             n_unchanged = (0 if after is None else after.n_unchanged) + 1 if changed == 0 else 0
             before, policy = decisions, new
             schema = getattr(evaluator if batch is None else batch, "schema", None)
             n_drawn = len(batch) if batch is not None and callable(transitions) else 0
             seconds = perf_counter() - started
-            after = Iteration(k, q, policy, loss, changed, seconds, n_unchanged, seeds, schema, n_drawn)
+            after = Iteration(k, q, policy, loss, changed, seconds, n_unchanged, seeds, schema, value, n_drawn)
             yield after
 
     def fit(
@@ -145,7 +147,7 @@ class Learner:
             ``fit`` keeps what it had.
         """
         loop = self.loop()
-        n_rows = len(transitions) if isinstance(transitions, Transitions) else None
+        training = training_of(transitions, loop.discount, 0)
         for name in LEARNED:
             self.__dict__.pop(name, None)
         history: list[dict[str, float]] = []
@@ -157,8 +159,8 @@ class Learner:
             if history and schema != words:
                 raise InvalidInput(f"features and actions must not change; at k = {iteration.k} they are {schema}.")
             if best is None or score is None or score > best:
-                training = Training(loop.discount, iteration.k + 1, n_rows, versions())
-                self.policy_: Policy = described(iteration.policy, schema, training)
+                trained = replace(training, n_iterations=iteration.k + 1)
+                self.policy_: Policy = described(iteration.policy, schema, trained)
                 self.q_: QFunction = iteration.q
                 best = score
             history.append(iteration.numbers() | ({} if score is None else {"score": score}))
@@ -253,7 +255,7 @@ class CAPI(Learner):
     q_ : QFunction
         The action values from which ``policy_`` was chosen.
     history_ : list of dict
-        k, loss, changed and seconds of every round; ``pandas.DataFrame(learner.history_)`` is a table.
+        k, loss, changed, value and seconds of every round; ``pandas.DataFrame(learner.history_)`` is a table.
     schema_ : Schema or None
         The words of the batch, or without one those of the evaluator's model.
 
@@ -316,6 +318,13 @@ def _score(keep: Any, iteration: Iteration) -> float | None:
     if not isinstance(score, Real) or score != score:  # NaN
         raise InvalidInput(f"keep must return a number to compare; at k = {iteration.k} it returned {score!r}.")
     return float(score)
+
+
+def training_of(transitions: Any, discount: float, n_iterations: int) -> Training:
+    """Return how a policy came about that was learned from ``transitions``, if they are a batch, in so many rounds."""
+    if not isinstance(transitions, Transitions):
+        return Training(discount, n_iterations, None, versions())
+    return Training(discount, n_iterations, len(transitions), versions(), sketch(transitions.episode_hashes()))
 
 
 def versions() -> dict[str, str]:

@@ -51,13 +51,14 @@ class Iteration:
     n_unchanged: int  # rounds in a row, up to this one, in which no decision changed
     seeds: np.random.SeedSequence  # of the whole loop, so that it can go on from here
     schema: Schema | None  # the words of the round's batch, or of its evaluator's model
+    value: float  # mean of q over the sample under the new policy: what the evaluator itself believes, no evidence
     n_drawn: int = 0  # rows of a batch that was made for this round
 
     def numbers(self) -> dict[str, float]:
         """Return what is cheap to keep: everything but Q and the policy, and what Q cost if it was simulated."""
         simulated = getattr(self.q, "n_transitions", None)
         cost = {} if simulated is None else {"n_transitions": simulated + self.n_drawn}
-        return {"k": self.k, "loss": self.loss, "changed": self.changed, "seconds": self.seconds, **cost}
+        return {"k": self.k, "loss": self.loss, "changed": self.changed, "value": self.value, "seconds": self.seconds, **cost}
 
 
 def own_states(batch: Transitions) -> StateSample:

@@ -43,6 +43,7 @@ class Training:
     n_iterations: int
     n_rows: int | None  # of the batch; None when the evaluator held a model
     versions: dict[str, str]
+    episodes: tuple[str, ...] = ()  # a sketch of the episodes that it was learned from, see `capi.fingerprints`
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

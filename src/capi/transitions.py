@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from capi.errors import InvalidInput
+from capi.fingerprints import Hashes, episode_hashes
 from capi.randomness import RandomState, as_generator
 from capi.schema import Schema
 from capi.tables.describe import Description, describe
@@ -195,6 +196,15 @@ class Transitions(Readers):
         if self.episode is None:
             return np.ones(len(self), dtype=np.int64)
         return np.diff(_run_starts(self.episode), append=len(self))
+
+    @property
+    def episode_starts(self) -> Ints:
+        """First row of each episode (E,)."""
+        return np.arange(len(self)) if self.episode is None else _run_starts(self.episode)
+
+    def episode_hashes(self) -> Hashes:
+        """Return a number for the content of each episode (E,), by which it is known again."""
+        return episode_hashes(self.states, self.rewards, self.episode_starts)
 
     def next_masks(self) -> Bools | None:
         """Return what the next states allow (n, A); where the process ended nothing is decided, so anything goes."""

@@ -30,7 +30,7 @@ LONGEST_NAME = 500
 LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip can name: files do not say when they were written
 ARRAY_NAME = re.compile(r"arrays/([A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*)\.npy")
 ARRAY_HEADER = re.compile(
-    rb"\{'descr': '(<f8|<i8|<i4|<i2|\|u1|\|b1)', 'fortran_order': (True|False), 'shape': \(((?:\d{1,18}, )*(?:\d{1,18},?)?)\), \} *\n"
+    rb"\{'descr': '(<f8|<f4|<i8|<i4|<i2|\|u1|\|b1)', 'fortran_order': (True|False), 'shape': \(((?:\d{1,18}, )*(?:\d{1,18},?)?)\), \} *\n"
 )
 MAGIC = b"\x93NUMPY\x01\x00"
 

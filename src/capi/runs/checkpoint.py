@@ -18,7 +18,7 @@ from capi.transitions import Transitions
 
 FORMAT = "capi checkpoint"
 MOST_BYTES = 2**36  # our own files, of any size that a forest may have
-NUMBERS = ("k", "loss", "changed", "seconds", "n_unchanged")
+NUMBERS = ("k", "loss", "changed", "value", "seconds", "n_unchanged")
 
 
 def write_checkpoint(path: Path, iteration: Iteration, history: list[dict[str, float]], origin: str) -> None:

@@ -13,26 +13,32 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 from capi.errors import CapiError, InvalidInput
 from capi.files import is_ours_alone, result_folder, written_together
+from capi.files.archive import write_archive
 from capi.files.policy_file import load_policy, save_policy
-from capi.iteration import versions
+from capi.iteration import training_of
 from capi.loop import Iteration
-from capi.policies import Training, described
+from capi.policies import described
 from capi.policy_spaces.imitation import ReadByImitation
 from capi.runs.checkpoint import read_checkpoint, write_checkpoint
 from capi.runs.settings import RunSettings
 from capi.transitions import Transitions
 from capi.types import Policy
 
-SETTINGS, POLICY, HISTORY, CHECKPOINT, LOCK = (
+SETTINGS, POLICY, HISTORY, VALUES, EVALUATION, CHECKPOINT, LOCK = (
     "settings.toml",
     "policy.capi",
     "history.csv",
+    "values.zip",
+    "evaluation.json",
     "checkpoint.zip",
     ".lock",
 )
-HISTORY_COLUMNS = ("k", "loss", "changed")  # what does not depend on the machine
+HISTORY_COLUMNS = ("k", "loss", "changed", "value")  # what does not depend on the machine
+VALUES_FORMAT = "capi values"
 SHARE = 0.05  # of the time that checkpoints may take
 READ_AT_ONCE = 2**20
 
@@ -130,10 +136,11 @@ def _run(settings: RunSettings, batch: Transitions, folder: Path, shown: Any) ->
             kept, cost = perf_counter(), perf_counter() - started
     if after is None:
         raise InvalidInput("the run has no iterations.")
-    training = Training(settings.discount, after.k + 1, len(batch), versions())
-    policy = described(after.policy, batch.schema, training)
-    with written_together(folder, [HISTORY]) as places:
+    policy = described(after.policy, batch.schema, training_of(batch, settings.discount, after.k + 1))
+    values = after.q.values(batch.states).astype(np.float32)
+    with written_together(folder, [HISTORY, VALUES]) as places:
         places[HISTORY].write_text(_csv(history), encoding="utf-8", newline="\n")
+        write_archive(places[VALUES], {"format": VALUES_FORMAT}, {"values": values})
     save_policy(policy, folder / POLICY)
     (folder / CHECKPOINT).unlink(missing_ok=True)
     return RunResult(folder, settings, policy, history)
