@@ -39,3 +39,7 @@ class DictionarySaturated(UserWarning):
 
 class PathEnded(UserWarning):
     """LARS-TD's path turned back; what is returned is the solution for the smallest penalty that it reached."""
+
+
+class EvidenceWarning(UserWarning):
+    """An estimate of a policy's worth should be read with care, or not be trusted at all; the message says why."""

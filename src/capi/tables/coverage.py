@@ -19,6 +19,12 @@ DEPTH = 3
 
 def leaf_counts(batch: Transitions) -> Floats:
     """Return the weight of each action's rows in the leaves of a shallow tree that tells the actions apart (l, A)."""
+    counts = counts_by_leaf(batch)[1]
+    return counts[counts.sum(axis=1) > 0]
+
+
+def counts_by_leaf(batch: Transitions) -> tuple[Ints, Floats]:
+    """Return the leaf of each row in that tree (n,), and the weight of each action's rows in each of its nodes (nodes, A)."""
     from sklearn.tree import DecisionTreeClassifier  # noqa: PLC0415  only those who describe pay for it
 
     n = len(batch)
@@ -30,7 +36,7 @@ def leaf_counts(batch: Transitions) -> Floats:
     leaves = _leaves(tree.tree_, edges, batch.states)
     counts = np.zeros((leaves.max() + 1, batch.n_actions))
     np.add.at(counts, (leaves, batch.actions), 1.0 if batch.weight is None else batch.weight)
-    return counts[counts.sum(axis=1) > 0]
+    return leaves, counts
 
 
 def effective_rows(counts: Floats) -> Floats:

@@ -1,0 +1,143 @@
+"""With which probability the log did what it did: as it says itself, or estimated without looking at the episode in question."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.base import clone
+
+from capi.errors import InvalidInput
+from capi.parallel import n_threads
+from capi.policies import one_hot
+from capi.transitions import Transitions
+from capi.trees.encoding import encode
+from capi.trees.forest import Growth, grow
+from capi.validation import Bools, Floats, Ints
+
+N_TREES = 60
+LEAF_SIZES = (5, 15, 50, 150, 500)  # rows; the one with the best likelihood on episodes that were left out is taken
+MIXED_IN = 0.01  # of the uniform distribution, so that nothing has the probability zero
+RARE = 0.01
+N_BINS = 10
+MISCALIBRATED = 0.03  # mean difference of predicted and observed shares from which on it is said
+
+
+@dataclass(frozen=True, eq=False)
+class Behaviour:
+    """The probability of each logged action, and how far it can be trusted."""
+
+    probability: Floats  # (n,) of the action that was taken
+    given: bool  # by the log, else estimated
+    calibration_error: float  # mean difference of predicted and observed shares of actions; NaN if given
+    expected_error: float  # what chance alone would make of it
+    rare: float  # share of rows whose action had a probability below `RARE`
+
+    @property
+    def is_miscalibrated(self) -> bool:
+        """Whether predicted and observed shares differ by more than chance explains, and by enough to matter."""
+        return self.calibration_error > max(MISCALIBRATED, 2 * self.expected_error)
+
+    def __str__(self) -> str:
+        if self.given:
+            return "behaviour probabilities: as the log gives them"
+        return (
+            "behaviour probabilities: estimated on other episodes; predicted and observed shares of actions differ by "
+            f"{100 * self.calibration_error:.1f} % in the mean (chance alone: {100 * self.expected_error:.1f} %)"
+        )
+
+
+def behaviour_of(
+    batch: Transitions, fold_of_row: Ints, classifier: Any, rng: np.random.Generator, n_jobs: int | None
+) -> Behaviour:
+    """Return the probabilities of what was done; estimated ones of a row come from the folds that do not hold it.
+
+    ``fold_of_row`` (n,) numbers the folds from 0. ``classifier`` is one of scikit-learn's, or None for our trees and the log's own probabilities
+    where it has them.
+    """
+    if batch.propensity is not None and classifier is None:
+        rare = float((batch.propensity < RARE).mean())
+        return Behaviour(batch.propensity, given=True, calibration_error=np.nan, expected_error=np.nan, rare=rare)
+    predicted = np.empty((len(batch), batch.n_actions))
+    folds = [(np.flatnonzero(fold_of_row != k), np.flatnonzero(fold_of_row == k)) for k in range(fold_of_row.max() + 1)]
+    threads = n_threads(n_jobs)
+    leaf_size = None if classifier is not None else _leaf_size(batch, *folds[0], rng, threads)
+    for rest, fold in folds:
+        if leaf_size is None:
+            predicted[fold] = _by_classifier(classifier, batch, rest, fold, rng)
+        else:
+            predicted[fold] = _by_trees(batch, rest, fold, leaf_size, rng, threads)
+    predicted = _mixed(predicted, batch.allowed)
+    taken = np.take_along_axis(predicted, batch.actions[:, None], axis=1)[:, 0]
+    error, chance = calibration(predicted, batch.actions)
+    return Behaviour(taken, False, error, chance, float((taken < RARE).mean()))
+
+
+def calibration(predicted: Floats, actions: Ints) -> tuple[float, float]:
+    """Return the mean difference of predicted (n, A) and observed shares in bins of equal size, and what chance alone makes of it."""
+    observed = one_hot(actions, predicted.shape[1])
+    found = chance = 0.0
+    for p, taken in zip(predicted.T, observed.T, strict=True):
+        order = np.argsort(p, kind="stable")
+        for rows in np.array_split(order, min(N_BINS, len(order))):
+            share, mean = len(rows) / len(p), float(p[rows].mean())
+            found += share * abs(mean - float(taken[rows].mean()))
+            chance += share * np.sqrt(2 / np.pi * mean * max(1 - mean, 0.0) / len(rows))  # the mean of a normal's size
+    return found / predicted.shape[1], chance / predicted.shape[1]
+
+
+def _leaf_size(batch: Transitions, rest: Ints, fold: Ints, rng: np.random.Generator, n_jobs: int) -> int:
+    """Return the leaf size whose trees, grown on ``rest``, find the actions of ``fold`` most likely."""
+    sizes = [size for size in LEAF_SIZES if size == LEAF_SIZES[0] or 4 * size <= len(rest)]
+    likelihoods = []
+    for size in sizes:
+        mask = None if batch.allowed is None else batch.allowed[fold]
+        predicted = _mixed(_by_trees(batch, rest, fold, size, rng, n_jobs), mask)
+        taken = np.take_along_axis(predicted, batch.actions[fold][:, None], axis=1)
+        likelihoods.append(float(np.log(taken).mean()))
+    return sizes[int(np.argmax(likelihoods))]
+
+
+def _by_trees(
+    batch: Transitions, rest: Ints, fold: Ints, leaf_size: int, rng: np.random.Generator, n_jobs: int
+) -> Floats:
+    growth = Growth(
+        n_trees=N_TREES,
+        n_candidates=batch.n_features,
+        min_samples_split=2 * leaf_size,
+        min_samples_leaf=leaf_size,
+    )
+    outputs = one_hot(batch.actions[rest], batch.n_actions)
+    weights = None if batch.weight is None else batch.weight[rest]
+    if weights is not None:
+        counted = weights > 0
+        rest, outputs, weights = rest[counted], outputs[counted], weights[counted]
+    forest = grow(encode(batch.states[rest], n_jobs), outputs, growth, rng, weights=weights, n_jobs=n_jobs)
+    return forest.mean_values(batch.states[fold], n_jobs)
+
+
+def _by_classifier(classifier: Any, batch: Transitions, rest: Ints, fold: Ints, rng: np.random.Generator) -> Floats:
+    if not (hasattr(classifier, "fit") and hasattr(classifier, "predict_proba")):
+        raise InvalidInput(
+            f"behaviour must be a classifier with the methods fit and predict_proba; got {classifier!r}."
+        )
+    model = clone(classifier)
+    seeds: Sequence[str] = [name for name in model.get_params() if name.split("__")[-1] == "random_state"]
+    model.set_params(**{name: int(rng.integers(2**31)) for name in sorted(seeds)})
+    model.fit(batch.states[rest], batch.actions[rest])
+    predicted = np.zeros((len(fold), batch.n_actions))
+    predicted[:, np.asarray(model.classes_, dtype=np.int64)] = model.predict_proba(batch.states[fold])
+    return predicted
+
+
+def _mixed(predicted: Floats, allowed: Bools | None) -> Floats:
+    """Return distributions over what is allowed, with a little of the uniform one in them."""
+    open_to = np.ones_like(predicted) if allowed is None else allowed.astype(np.float64)
+    inside = predicted * open_to
+    sums = inside.sum(axis=1, keepdims=True)
+    uniform = open_to / open_to.sum(axis=1, keepdims=True)
+    inside = np.where(sums > 0, inside / np.where(sums > 0, sums, 1.0), uniform)
+    mixed: Floats = (1 - MIXED_IN) * inside + MIXED_IN * uniform
+    return mixed

@@ -1,0 +1,101 @@
+r"""Estimates as functions of how much each episode counts.
+
+Every estimate here is a function v(c) of the counts c (E,) of the episodes. So it can be resampled, by drawing c, and it has an influence
+function, its derivative in c: :math:`v(c) \approx v(c_0) + \sum_i (c_i - c_{0,i})\, \phi_i / \sum_i c_{0,i}`, from whose spread the
+asymptotic interval comes. ``docs/evidence.md`` derives each of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from scipy import sparse
+
+from capi.offline.weighting import Weights
+from capi.validation import Floats
+
+
+class Estimator(Protocol):
+    """An estimate that knows how it depends on the episodes."""
+
+    def values(self, counts: Floats) -> Floats:
+        """Return the estimate for each of several countings of the episodes; ``counts`` (B, E) -> (B,)."""
+
+    def influence(self, counts: Floats) -> Floats:
+        """Return the derivative in each episode's count, times the sum of the counts (E,)."""
+
+
+@dataclass(frozen=True, eq=False)
+class MeanOfEpisodes:
+    """The mean of a number an episode: per-decision importance sampling, doubly robust estimation, the mean return."""
+
+    numbers: Floats  # (E,)
+
+    def values(self, counts: Floats) -> Floats:
+        """Return the weighted means (B,)."""
+        return counts @ self.numbers / counts.sum(axis=1)
+
+    def influence(self, counts: Floats) -> Floats:
+        """Return how far each episode's number is from the mean (E,)."""
+        return self.numbers - float(np.average(self.numbers, weights=counts))
+
+
+@dataclass(frozen=True, eq=False)
+class SumOfRatios:
+    r"""A mean of episodes plus, step by step, weighted means: :math:`\bar z + \sum_t \sum_i c_i w_{it} u_{it} / \sum_i c_i w_{it}`.
+
+    With the rewards as u, discounted, this is weighted per-decision importance sampling; with one step, the whole return, weighted importance
+    sampling; with temporal differences, weighted doubly robust estimation. Episodes that are over count with their last weight below the
+    line, and with zero above it.
+    """
+
+    means: Floats  # (E,) z
+    above: sparse.csr_matrix  # (E, H) w u
+    below: sparse.csr_matrix  # (E, H) w
+    ended: sparse.csr_matrix  # (E, H) the last weight, in the column after the end
+    corrected: bool = False  # whether the ratios only correct a model
+
+    @classmethod
+    def by_step(cls, weights: Weights, numbers: Floats, means: Floats | None = None) -> SumOfRatios:
+        """Return the estimate of ``numbers`` (n,), a discounted one each row, which correct ``means`` (E,) if there are any."""
+        w = weights.of_rows
+        base = np.zeros(len(weights.episodes)) if means is None else means
+        above, below, ended = weights.by_time(w * numbers), weights.by_time(w), weights.ended(weights.of_episodes)
+        return cls(base, above, below, ended, corrected=means is not None)
+
+    @classmethod
+    def of_whole(cls, weights: Weights, numbers: Floats) -> SumOfRatios:
+        """Return the weighted mean of ``numbers`` (E,), one a whole episode."""
+        w = weights.of_episodes
+        nothing = sparse.csr_matrix((len(w), 1))
+        return cls(np.zeros(len(w)), sparse.csr_matrix((w * numbers)[:, None]), sparse.csr_matrix(w[:, None]), nothing)
+
+    def values(self, counts: Floats) -> Floats:
+        """Return the estimates (B,).
+
+        A step at which no episode has weight adds nothing to a `corrected` estimate; without such a model there is none, and it is NaN.
+        """
+        above, below = self._sums(counts)
+        ratios = np.divide(above, below, out=np.full_like(above, 0.0 if self.corrected else np.nan), where=below > 0)
+        return counts @ self.means / counts.sum(axis=1) + ratios.sum(axis=1)
+
+    def influence(self, counts: Floats) -> Floats:
+        """Return the derivative of the ratios and of the mean (E,)."""
+        above, below = (sums[0] for sums in self._sums(counts[None]))
+        inverse = np.divide(1.0, below, out=np.zeros_like(below), where=below > 0)
+        slope = above * inverse**2
+        later = np.cumsum(slope[::-1])[::-1]  # an episode that is over counts at all later steps
+        of_ratios = self.above @ inverse - self.below @ slope - self.ended @ later
+        mean = float(np.average(self.means, weights=counts))
+        return self.means - mean + counts.sum() * of_ratios
+
+    def _sums(self, counts: Floats) -> tuple[Floats, Floats]:
+        over = np.cumsum(_product(counts, self.ended), axis=1)
+        return _product(counts, self.above), _product(counts, self.below) + over
+
+
+def _product(counts: Floats, matrix: sparse.csr_matrix) -> Floats:
+    """Return ``counts @ matrix`` (B, H)."""
+    return np.asarray((matrix.T @ counts.T).T)

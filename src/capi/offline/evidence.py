@@ -1,0 +1,379 @@
+"""What an evaluation found: estimates with their intervals, beside what was done, and what speaks against trusting them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy import stats
+
+from capi.errors import InvalidInput
+from capi.offline.behaviour import Behaviour
+from capi.validation import Floats, check_choice
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from matplotlib.figure import Figure
+
+METHODS = (
+    "doubly-robust",
+    "weighted-doubly-robust",
+    "fitted-q",
+    "weighted",
+    "per-decision",
+    "weighted-per-decision",
+)
+MOST_LOST = 0.1  # share of resamples without an estimate beyond which there is no bootstrap interval
+LOGGED = "what was done"
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate:
+    """A number with its uncertainty.
+
+    Parameters
+    ----------
+    value : float
+        NaN where the data allow none.
+    draws : array of shape (B,)
+        The same estimate on resampled episodes.
+    influence : array of shape (E,)
+        By how much each episode moves it.
+    level : float
+        Of the intervals.
+    """
+
+    value: float
+    draws: Floats = field(repr=False)
+    influence: Floats = field(repr=False)
+    level: float
+
+    @property
+    def standard_error(self) -> float:
+        """Of the estimate, by its influence function; NaN for a single episode."""
+        n = len(self.influence)
+        return float(np.std(self.influence, ddof=1) / math.sqrt(n)) if n > 1 else math.nan
+
+    @property
+    def asymptotic(self) -> tuple[float, float]:
+        """The interval by asymptotic theory."""
+        n = len(self.influence)
+        half = float(stats.t.ppf((1 + self.level) / 2, n - 1)) * self.standard_error if n > 1 else math.nan
+        return self.value - half, self.value + half
+
+    @property
+    def bootstrap(self) -> tuple[float, float]:
+        """The interval between quantiles of the resampled estimates."""
+        known = self.draws[np.isfinite(self.draws)]
+        if not math.isfinite(self.value) or len(known) < max((1 - MOST_LOST) * len(self.draws), 2):
+            return math.nan, math.nan
+        low, high = np.quantile(known, [(1 - self.level) / 2, (1 + self.level) / 2])
+        return float(low), float(high)
+
+    def __sub__(self, other: Estimate) -> Estimate:
+        """Return the paired difference: both on the same episodes, and on the same resamples."""
+        return Estimate(
+            self.value - other.value, self.draws - other.draws, self.influence - other.influence, self.level
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return its numbers; None where there is none."""
+        (low, high), (low_asymptotic, high_asymptotic) = self.bootstrap, self.asymptotic
+        numbers = {
+            "estimate": self.value,
+            "standard_error": self.standard_error,
+            "low": low,
+            "high": high,
+            "low_asymptotic": low_asymptotic,
+            "high_asymptotic": high_asymptotic,
+        }
+        return {name: value if math.isfinite(value) else None for name, value in numbers.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What a policy is worth, by the episodes of a log: the mean discounted sum of rewards from an episode's first state on.
+
+    Parameters
+    ----------
+    name : str
+        What the policy is called.
+    method : str
+        The estimator whose number is `estimate`.
+    estimates : mapping
+        By estimator.
+    behaviour : Estimate
+        What was done, from the same first states.
+    behaviour_model : Behaviour
+        The probabilities of the logged actions, and how far they can be trusted.
+    effective_episodes : float
+        How many episodes of the policy's own the weighted ones are worth (Kish), in the mean over steps, weighted by the discount.
+    hardly_taken : float
+        The share of the policy's decisions that were hardly ever taken in such states.
+    beyond : float
+        The share of the estimate that lies behind the recorded end of truncated episodes, where only the fitted model knows.
+    warnings : tuple of str
+        What speaks against trusting the numbers.
+    doubtful : bool
+        Whether any of the warnings says that the number should not be trusted.
+    n_rows, n_episodes : int
+    discount, level : float
+    source : str
+        The table.
+    kind : "table" or "cross"
+        One policy on the whole log, or one a fold, learned without it.
+    """
+
+    name: str
+    method: str
+    estimates: Mapping[str, Estimate]
+    behaviour: Estimate
+    behaviour_model: Behaviour
+    effective_episodes: float
+    hardly_taken: float
+    beyond: float
+    warnings: tuple[str, ...]
+    doubtful: bool
+    n_rows: int
+    n_episodes: int
+    discount: float
+    level: float
+    source: str
+    kind: str
+
+    @property
+    def estimate(self) -> float:
+        """The estimated value."""
+        return self.estimates[self.method].value
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Its bootstrap interval."""
+        return self.estimates[self.method].bootstrap
+
+    @property
+    def difference(self) -> Estimate:
+        """By how much it is better than what was done."""
+        return self.estimates[self.method] - self.behaviour
+
+    @property
+    def verdict(self) -> str:
+        """What the numbers say about the policy against what was done, in a sentence."""
+        said = _verdict(f"{self.name} and {LOGGED}", self.name, LOGGED, self.difference)
+        return f"{said} Do not rely on it: see the warnings." if self.doubtful else said
+
+    def summary(self) -> pd.DataFrame:
+        """Return all estimates, what was done, and the difference, a row each."""
+        import pandas as pd  # noqa: PLC0415  only those who look at a table pay for it
+
+        return pd.DataFrame(self._lines()).set_index(["policy", "method"]).astype(float)
+
+    def plot(self) -> Figure:
+        """Return a picture of all estimates with their intervals, beside what was done."""
+        return _drawn([*self._lines()[:-1]], self.level, f"{self.method} stands for the policy")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values that JSON has."""
+        low, high = self.interval
+        return {
+            "format": "capi evaluation",
+            "version": 1,
+            "source": self.source,
+            "kind": self.kind,
+            "n_rows": self.n_rows,
+            "n_episodes": self.n_episodes,
+            "discount": self.discount,
+            "level": self.level,
+            "n_resamples": len(self.behaviour.draws),
+            "method": self.method,
+            "estimate": _finite(self.estimate),
+            "interval": [_finite(low), _finite(high)],
+            "estimates": [
+                {"policy": self.name, "method": method, **found.to_dict()} for method, found in self.estimates.items()
+            ],
+            "behaviour": self.behaviour.to_dict(),
+            "difference": self.difference.to_dict(),
+            "effective_episodes": self.effective_episodes,
+            "overlap": {"share_hardly_taken": self.hardly_taken},
+            "beyond": self.beyond,
+            "behaviour_model": {
+                "given": self.behaviour_model.given,
+                "calibration_error": _finite(self.behaviour_model.calibration_error),
+                "text": str(self.behaviour_model),
+            },
+            "warnings": list(self.warnings),
+            "doubtful": self.doubtful,
+            "verdict": self.verdict,
+        }
+
+    def __str__(self) -> str:
+        head = (
+            f"{self.name}: {_number(self.estimate)}, {100 * self.level:g} % interval {_range(self.interval)} ({self.method}; "
+            f"{self.n_episodes} episodes, {self.n_rows} decisions, discount {self.discount:g})"
+        )
+        return "\n".join([head, *_table(self._lines()), *self._notes()])
+
+    def _lines(self) -> list[dict[str, Any]]:
+        lines = [{"policy": self.name, "method": method, **found.to_dict()} for method, found in self.estimates.items()]
+        lines.append({"policy": LOGGED, "method": "mean return", **self.behaviour.to_dict()})
+        lines.append({"policy": "difference", "method": self.method, **self.difference.to_dict()})
+        return lines
+
+    def _notes(self) -> list[str]:
+        lines = [
+            f"effective episodes {self.effective_episodes:.1f} of {self.n_episodes}; {self.behaviour_model}",
+            *(f"warning: {warning}" for warning in self.warnings),
+            self.verdict,
+        ]
+        return lines
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Several policies on the same episodes, with the paired differences between them.
+
+    Parameters
+    ----------
+    evidence : mapping from names to Evidence
+    """
+
+    evidence: Mapping[str, Evidence]
+
+    def __getitem__(self, name: str) -> Evidence:
+        check_choice(name, "a policy", tuple(self.evidence))
+        return self.evidence[name]
+
+    @property
+    def method(self) -> str:
+        """The estimator that is compared, the same for all."""
+        return next(iter(self.evidence.values())).method
+
+    def difference(self, name: str, other: str) -> Estimate:
+        """Return by how much one policy is better than another, on the same episodes and resamples."""
+        one, two = self[name], self[other]
+        return one.estimates[self.method] - two.estimates[self.method]
+
+    def verdict(self, name: str, other: str) -> str:
+        """Return in a sentence whether one policy is better than another."""
+        said = _verdict(f"{name} and {other}", name, other, self.difference(name, other))
+        doubtful = self[name].doubtful or self[other].doubtful
+        return f"{said} Do not rely on it: see the warnings." if doubtful else said
+
+    def summary(self) -> pd.DataFrame:
+        """Return each policy, what was done, and all paired differences, a row each."""
+        import pandas as pd  # noqa: PLC0415  only those who look at a table pay for it
+
+        return pd.DataFrame(self._lines()).set_index(["policy", "method"]).astype(float)
+
+    def plot(self) -> Figure:
+        """Return a picture of the policies with their intervals, beside what was done."""
+        first = next(iter(self.evidence.values()))
+        return _drawn(self._policies(), first.level, f"{self.method}, {first.n_episodes} episodes")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values that JSON has."""
+        return {"policies": {n: e.to_dict() for n, e in self.evidence.items()}, "differences": self._differences()}
+
+    def __str__(self) -> str:
+        warnings = {f"{e.name}: {warning}" for e in self.evidence.values() for warning in e.warnings}
+        pairs = itertools.combinations(self.evidence, 2)
+        verdicts = [self.verdict(name, other) for name, other in pairs]
+        return "\n".join([*_table(self._lines()), *(f"warning: {w}" for w in sorted(warnings)), *verdicts])
+
+    def _policies(self) -> list[dict[str, Any]]:
+        lines = [
+            {"policy": name, "method": self.method, **e.estimates[self.method].to_dict()}
+            for name, e in self.evidence.items()
+        ]
+        behaviour = next(iter(self.evidence.values())).behaviour
+        return [*lines, {"policy": LOGGED, "method": "mean return", **behaviour.to_dict()}]
+
+    def _differences(self) -> list[dict[str, Any]]:
+        behaviour = [
+            {"policy": f"{name} - {LOGGED}", "method": self.method, **e.difference.to_dict()}
+            for name, e in self.evidence.items()
+        ]
+        pairs = [
+            {"policy": f"{a} - {b}", "method": self.method, **self.difference(a, b).to_dict()}
+            for a, b in itertools.combinations(self.evidence, 2)
+        ]
+        return [*behaviour, *pairs]
+
+    def _lines(self) -> list[dict[str, Any]]:
+        return [*self._policies(), *self._differences()]
+
+
+def check_methods(methods: Any) -> tuple[str, ...]:
+    """Return the estimators that are asked for, checked."""
+    asked = METHODS if methods is None else (methods,) if isinstance(methods, str) else tuple(methods)
+    if not asked:
+        raise InvalidInput(f"methods must name at least one of {', '.join(METHODS)}; got none.")
+    for method in asked:
+        check_choice(method, "a method", METHODS)
+    return tuple(dict.fromkeys(asked))
+
+
+def _verdict(both: str, name: str, other: str, difference: Estimate) -> str:
+    low, high = difference.bootstrap
+    level = f"{100 * difference.level:g} % interval {_range((low, high))}"
+    if not math.isfinite(low):
+        return f"The data do not tell {both} apart: there is no estimate with an interval."
+    if low > 0:
+        return f"{name} is better than {other}, by {_number(difference.value)} ({level})."
+    if high < 0:
+        return f"{name} is worse than {other}, by {_number(-difference.value)} ({level} of the difference)."
+    return f"There is no significant difference between {both}: {_number(difference.value)} ({level})."
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None or not math.isfinite(value) else f"{value:.4g}"
+
+
+def _range(interval: tuple[float, float]) -> str:
+    low, high = interval
+    return f"{_number(low)} to {_number(high)}" if math.isfinite(low) else "none"
+
+
+def _table(lines: list[dict[str, Any]]) -> list[str]:
+    names = [f"{line['policy']}, {line['method']}" for line in lines]
+    width = max(map(len, names)) + 2
+    head = f"  {'':<{width}}{'estimate':>10}{'s.e.':>10}{'bootstrap interval':>26}{'asymptotic':>26}"
+    rows = [head]
+    for name, line in zip(names, lines, strict=True):
+        spans = (
+            f"{_number(line['low']):>12} to {_number(line['high']):>10}",
+            f"{_number(line['low_asymptotic']):>12} to {_number(line['high_asymptotic']):>10}",
+        )
+        rows.append(
+            f"  {name:<{width}}{_number(line['estimate']):>10}{_number(line['standard_error']):>10}{spans[0]}{spans[1]}"
+        )
+    return rows
+
+
+def _drawn(lines: list[dict[str, Any]], level: float, title: str) -> Figure:
+    from capi.pictures import PALETTE, new_figure  # noqa: PLC0415  only those who draw pay for it
+
+    figure, (axes,) = new_figure(6.5, 0.9 + 0.38 * len(lines))
+    for place, line in enumerate(reversed(lines)):
+        colour = PALETTE[7] if line["policy"] == LOGGED else PALETTE[0]
+        if line["estimate"] is None:
+            axes.text(0.5, place, "no estimate", transform=axes.get_yaxis_transform(), ha="center", va="center")
+            continue
+        if line["low"] is not None:
+            axes.plot([line["low"], line["high"]], [place, place], color=colour, linewidth=2, solid_capstyle="round")
+        axes.plot([line["estimate"]], [place], marker="o", color=colour)
+    axes.set_yticks(range(len(lines)), [f"{line['policy']}, {line['method']}" for line in reversed(lines)])
+    for label in axes.get_yticklabels():
+        label.set_parse_math(False)
+    axes.set_ylim(-0.6, len(lines) - 0.4)
+    axes.set_xlabel(f"value, with {100 * level:g} % interval")
+    axes.set_title(title, loc="left")
+    return figure

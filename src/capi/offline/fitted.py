@@ -1,0 +1,281 @@
+r"""Fitted Q evaluation to its fixed point, on trees that are kept, and what it depends on.
+
+Forests, one an action, are grown on Bellman targets. On their leaves fitted Q evaluation is a linear system: with :math:`\Phi` the leaves of
+the logged decisions and :math:`\Psi` those of the next states under the policy (each row the mean over the trees), counts C of the rows and
+:math:`D = \Phi^\top C 1` the counts of the leaves,
+
+.. math:: \theta = D^{-1} \Phi^\top C\,(r + \gamma \Psi \theta).
+
+It is solved, not swept: in the values :math:`u = \Psi\theta` of the next states by a Krylov method, whose products are two looks at the leaves. Then trees are
+grown again on the targets :math:`r + \gamma u`, and so on, `STRUCTURES` times: the first trees know only of rewards, later ones of values. On the
+last ones, episodes can be counted differently without growing anything, and the adjoint of the same system gives the derivative of the
+estimate in each episode's count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator, bicgstab, gmres
+
+from capi.errors import InvalidInput
+from capi.offline.episodes import Episodes
+from capi.parallel import in_threads
+from capi.transitions import Transitions
+from capi.trees.encoding import encode
+from capi.trees.forest import Forest, Growth, grow
+from capi.types import Policy
+from capi.validation import Floats, Ints
+
+STRUCTURES = 4
+FEWEST = 2  # rows of an action; with fewer it is judged by all rows
+EXACT, CLOSE = 1e-10, 1e-5  # how well the system is solved: the estimate itself, and its resamples
+
+
+@dataclass(frozen=True)
+class Regression:
+    """The trees of fitted Q evaluation.
+
+    Parameters
+    ----------
+    n_trees : int
+    min_samples_leaf : int
+    n_jobs : int
+        Threads; the result does not depend on it.
+    """
+
+    n_trees: int = 30
+    min_samples_leaf: int = 5
+    n_jobs: int = 1
+
+
+@dataclass(frozen=True, eq=False)
+class SettledValues:
+    """A Q-function: the mean over the trees of the solution in each state's leaf, a forest an action."""
+
+    forests: list[Forest]
+    n_jobs: int = 1
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions, A."""
+        return len(self.forests)
+
+    def values(self, states: Floats) -> Floats:
+        """Return Q(x, a) for all actions; ``states`` (n, d) -> (n, A)."""
+        return np.stack([forest.mean_values(states, self.n_jobs)[:, 0] for forest in self.forests], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class LeafSystem:
+    """Fitted Q evaluation on kept trees, as a linear system in the values of their leaves."""
+
+    episodes: Episodes
+    forests: list[Forest]
+    taken: sparse.csr_matrix  # (n, L) the leaves of the logged decisions, a one each
+    following: sparse.csr_matrix  # (n, L) the policy's mean in the next states; empty rows where the process ended
+    initial: sparse.csr_matrix  # (E, L) the policy's mean in the first states
+
+    @cached_property
+    def solution(self) -> tuple[Floats, Floats]:
+        """The values of the next states (n,) and of the leaves (L,), each episode counted by its weight."""
+        return self._solved(self.episodes.weights, None, EXACT)
+
+    @property
+    def next_values(self) -> Floats:
+        """The policy's values in the next states (n,)."""
+        return self.solution[0]
+
+    def q(self, n_jobs: int) -> SettledValues:
+        """Return the action values as a function."""
+        theta, starts = self.solution[1], np.cumsum([0, *(forest.leaf_starts[-1] for forest in self.forests)])
+        settled = [
+            forest.with_sums((theta[start:end] * forest.leaf_weights)[:, None])
+            for forest, start, end in zip(self.forests, starts[:-1], starts[1:], strict=True)
+        ]
+        return SettledValues(settled, n_jobs)
+
+    def value(self, counts: Floats) -> float:
+        """Return the mean value of the first states when the episodes are counted as ``counts`` (E,) say; no tree is grown."""
+        theta = self._solved(counts, self.solution, CLOSE)[1]
+        return float(np.average(self.initial @ theta, weights=counts))
+
+    def influence(self) -> Floats:
+        """Return the derivative of the estimate in each episode's count, times the sum of the counts (E,)."""
+        e, (u, theta) = self.episodes, self.solution
+        counts = e.weights
+        rows = counts[e.of_row]
+        wanted = (
+            np.asarray(self.initial.T @ counts).ravel() / counts.sum()
+        )  # (L,) the derivative of the estimate in theta
+        inverse = _inverse(self.taken.T @ rows)
+
+        def adjoint(back: Floats) -> Floats:  # (n,) -> (n,): the transpose of the product in `_solved`
+            return rows * (self.taken @ (inverse * (self.following.T @ back)))
+
+        first = rows * (self.taken @ (inverse * wanted))
+        y = _solve(lambda v: v - e.discount * adjoint(v), first, None, EXACT)
+        # the derivative of the estimate in the leaves' equations: what theta moves directly, and through the next states
+        moved = inverse * (wanted + e.discount * (self.following.T @ y))  # (L,)
+        targets = e.batch.rewards + e.discount * u
+        residuals = (self.taken @ moved) * targets - self.taken @ (moved * theta)  # (n,)
+        of_starts = self.initial @ theta
+        mean = float(np.average(of_starts, weights=counts))
+        return of_starts - mean + counts.sum() * e.summed(residuals)
+
+    def _solved(self, counts: Floats, start: tuple[Floats, Floats] | None, tolerance: float) -> tuple[Floats, Floats]:
+        """Return next values (n,) and leaf values (L,); leaves without rows keep those of ``start``."""
+        e = self.episodes
+        rows = counts[e.of_row]
+        inverse = _inverse(self.taken.T @ rows)
+        kept = np.zeros(len(inverse)) if start is None else np.where(inverse == 0, start[1], 0.0)
+
+        def leaves(targets: Floats) -> Floats:
+            return inverse * (self.taken.T @ (rows * targets))
+
+        constant = self.following @ (leaves(e.batch.rewards) + kept)
+        first = None if start is None else start[0]
+        u = _solve(lambda v: v - e.discount * (self.following @ leaves(v)), constant, first, tolerance)
+        return u, leaves(e.batch.rewards + e.discount * u) + kept
+
+
+@dataclass(frozen=True, eq=False)
+class FittedStart:
+    """The estimate of fitted Q evaluation: the mean of the first states' values, part by part if policies differ between parts."""
+
+    parts: Sequence[tuple[Ints, LeafSystem]]  # the episodes of each part, and its system
+    weights: Floats  # (E,) how much each episode counts
+    n_jobs: int = 1
+    linear: bool = False  # resamples by the derivative instead of the system: for logs too large to be solved often
+
+    def values(self, counts: Floats) -> Floats:
+        """Return the estimate for each counting of the episodes; ``counts`` (B, E) -> (B,)."""
+        if self.linear:
+            return self._value(self.weights) + counts @ self._influence / counts.sum(axis=1)
+        return np.array(in_threads(self._value, list(counts), self.n_jobs))
+
+    def influence(self, counts: Floats) -> Floats:  # noqa: ARG002  trees were grown with the episodes' own weights
+        """Return the derivative in each episode's count (E,), where they count by their weights."""
+        return self._influence
+
+    @cached_property
+    def _influence(self) -> Floats:
+        out, whole = np.empty(len(self.weights)), self._value(self.weights)
+        for members, system in self.parts:
+            out[members] = system.influence() + system.value(self.weights[members]) - whole
+        return out
+
+    def _value(self, counts: Floats) -> float:
+        total = 0.0
+        for members, system in self.parts:
+            mine = counts[members]
+            total += float(mine.sum()) * system.value(mine) if mine.any() else 0.0
+        return total / float(counts.sum())
+
+
+def leaf_system(policy: Policy, episodes: Episodes, regression: Regression, rng: np.random.Generator) -> LeafSystem:
+    """Return fitted Q evaluation of ``policy``, on trees grown on its own targets."""
+    t, discount = episodes.batch, episodes.discount
+    following = policy.probabilities(t.next_states, t.next_masks()) * ~t.terminated[:, None]
+    allowed = None if t.allowed is None else t.allowed[episodes.starts]
+    initial = policy.probabilities(t.states[episodes.starts], allowed)
+    groups = _groups(t)
+    inputs = [encode(t.states[rows], regression.n_jobs) for rows in groups]
+    growth = Growth(
+        n_trees=regression.n_trees,
+        n_candidates=t.n_features,
+        min_samples_split=2 * regression.min_samples_leaf,
+        min_samples_leaf=regression.min_samples_leaf,
+    )
+    targets, going_on = t.rewards, discount > 0 and bool(following.any())
+    row_weights = None if t.weight is None else episodes.weights[episodes.of_row]
+    for _ in range(STRUCTURES if going_on else 1):
+        forests = [
+            grow(
+                codes,
+                targets[rows][:, None],
+                growth,
+                rng,
+                weights=None if row_weights is None else row_weights[rows],
+                n_jobs=regression.n_jobs,
+            )
+            for rows, codes in zip(groups, inputs, strict=True)
+        ]
+        system = LeafSystem(
+            episodes,
+            forests,
+            _taken(forests, groups, len(t)),
+            _under(forests, t.next_states, following, regression.n_jobs),
+            _under(forests, t.states[episodes.starts], initial, regression.n_jobs),
+        )
+        targets = t.rewards + discount * system.next_values
+    return system
+
+
+def _groups(t: Transitions) -> list[Ints]:
+    """Return the rows that each action's forest learns from: its own, or all if it has hardly any."""
+    counted = np.ones(len(t), dtype=bool) if t.weight is None else t.weight > 0
+    own = [np.flatnonzero(counted & (t.actions == a)) for a in range(t.n_actions)]
+    return [rows if len(rows) >= FEWEST else np.flatnonzero(counted) for rows in own]
+
+
+def _taken(forests: list[Forest], groups: list[Ints], n: int) -> sparse.csr_matrix:
+    """Return the leaves of the rows that the forests learned from, a one each (n, L)."""
+    starts = np.cumsum([0, *(forest.leaf_starts[-1] for forest in forests)])
+    blocks = []
+    for forest, rows, start in zip(forests, groups, starts[:-1], strict=True):
+        columns = forest.leaves_of_rows.T + start  # (m, T)
+        blocks.append((np.repeat(rows, columns.shape[1]), columns.ravel()))
+    return _matrix(blocks, None, (n, int(starts[-1])))
+
+
+def _under(forests: list[Forest], states: Floats, probabilities: Floats, n_jobs: int) -> sparse.csr_matrix:
+    """Return the mean over trees and over the policy's actions of the leaves of ``states`` (n, d) -> (n, L)."""
+    starts = np.cumsum([0, *(forest.leaf_starts[-1] for forest in forests)])
+    blocks, data = [], []
+    for a, forest in enumerate(forests):
+        rows = np.flatnonzero(probabilities[:, a])
+        if not len(rows):
+            continue
+        columns = forest.leaves(states[rows], n_jobs).T + starts[a]  # (m, T)
+        n_trees = columns.shape[1]
+        blocks.append((np.repeat(rows, n_trees), columns.ravel()))
+        data.append(np.repeat(probabilities[rows, a] / n_trees, n_trees))
+    return _matrix(blocks, data, (len(states), int(starts[-1])))
+
+
+def _matrix(blocks: list[tuple[Ints, Ints]], data: list[Floats] | None, shape: tuple[int, int]) -> sparse.csr_matrix:
+    if not blocks:
+        return sparse.csr_matrix(shape)
+    rows, columns = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
+    values = np.ones(len(rows)) if data is None else np.concatenate(data)
+    return sparse.csr_matrix((values, (rows.astype(np.int32), columns.astype(np.int32))), shape=shape)
+
+
+def _inverse(counts: Any) -> Floats:
+    """Return one over each count, zero where there is none."""
+    counts = np.asarray(counts).ravel()
+    return np.divide(1.0, counts, out=np.zeros_like(counts), where=counts > 0)
+
+
+def _solve(operator: Any, right: Floats, start: Floats | None, tolerance: float) -> Floats:
+    """Return the solution of ``operator(v) = right``, where the operator is one minus a contraction."""
+    if not right.any() and start is None:
+        return right
+    n = len(right)
+    product = LinearOperator((n, n), matvec=operator, dtype=np.float64)
+    with np.errstate(all="ignore"):
+        found, failed = bicgstab(product, right, x0=start, rtol=tolerance, atol=0.0, maxiter=500)
+        if failed or not np.isfinite(found).all():  # it may break down, which this cannot
+            found, failed = gmres(product, right, x0=start, rtol=tolerance, atol=0.0, restart=40, maxiter=50)
+    if failed or not np.isfinite(found).all():
+        raise InvalidInput(
+            "fitted Q evaluation did not settle: rewards or weights are too large or too unlike each other."
+        )
+    solution: Floats = found
+    return solution

@@ -1,0 +1,54 @@
+"""The bootstrap over episodes: whole episodes are drawn, because what happens within one hangs together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from capi.offline.estimators import Estimator
+from capi.offline.fitted import FittedStart
+from capi.parallel import in_threads
+from capi.randomness import numbered_rng
+from capi.validation import Floats, Ints
+
+MOST_COUNTS = 10_000_000  # that are held at once
+
+
+def resampled(
+    estimators: Sequence[Estimator],
+    weights: Floats,
+    n_resamples: int,
+    seeds: np.random.SeedSequence,
+    stream: int,
+    n_jobs: int,
+) -> list[Floats]:
+    """Return each estimate on the same resampled episodes (B,); resample b has a seed of its own.
+
+    ``weights`` (E,) is how much each episode counts.
+    """
+    n = len(weights)
+    at_once = max(1, MOST_COUNTS // n)
+    blocks = [np.arange(first, min(first + at_once, n_resamples)) for first in range(0, n_resamples, at_once)]
+    out = [np.empty(n_resamples) for _ in estimators]
+
+    def counts_of(numbers: Ints) -> Floats:
+        counts = np.empty((len(numbers), n))
+        for row, b in zip(counts, numbers, strict=True):
+            drawn = numbered_rng(seeds, stream, int(b)).integers(n, size=n)
+            row[:] = np.bincount(drawn, minlength=n) * weights
+        return counts
+
+    def of_block(numbers: Ints) -> None:
+        counts = counts_of(numbers)
+        counts[counts.sum(axis=1) == 0] = weights  # nothing that counts was drawn
+        for values, estimator in zip(out, estimators, strict=True):
+            if not isinstance(estimator, FittedStart):  # which has threads of its own
+                values[numbers] = estimator.values(counts)
+
+    in_threads(of_block, blocks, n_jobs)
+    for values, estimator in zip(out, estimators, strict=True):
+        if isinstance(estimator, FittedStart):
+            for numbers in blocks:
+                values[numbers] = estimator.values(counts_of(numbers))
+    return out
