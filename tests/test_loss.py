@@ -10,7 +10,9 @@ from capi.loss import (
     expected_loss,
     gap_weighted_loss,
     greedy,
+    negligible_gap,
     regrets,
+    second_best_gap,
     summed_regrets,
     two_action_loss,
     zero_one_loss,
@@ -44,6 +46,43 @@ def test_regrets_by_hand():
 def test_regrets_with_masks_seek_the_best_among_the_allowed():
     allowed = [[True, False, True], [True, True, True]]
     np.testing.assert_array_equal(regrets(Q3, allowed), [[1.0, np.inf, 0.0], [0.0, 0.0, 5.0]])
+
+
+def test_second_best_gap_by_hand():
+    np.testing.assert_array_equal(second_best_gap(Q3), [1.0, 0.0])
+    np.testing.assert_array_equal(second_best_gap([[-1.0, -5.0, -3.0, -9.0]]), [2.0])
+
+
+def test_second_best_gap_seeks_among_the_allowed_and_is_infinite_where_nothing_is_to_choose():
+    allowed = [[True, True, False], [False, True, False]]
+    np.testing.assert_array_equal(second_best_gap(Q3, allowed), [2.0, np.inf])
+    np.testing.assert_array_equal(second_best_gap([[1.0], [2.0]]), [np.inf, np.inf])
+
+
+@given(tables(2))
+def test_second_best_gap_of_two_actions_is_the_action_gap(q):
+    np.testing.assert_array_equal(second_best_gap(q), action_gap(q))
+
+
+@given(tables(4))
+def test_second_best_gap_is_the_difference_of_the_largest_two_values(q):
+    ordered = np.sort(q, axis=1)
+    np.testing.assert_array_equal(second_best_gap(q), ordered[:, -1] - ordered[:, -2])
+
+
+def test_negligible_gap_is_one_per_cent_of_the_inner_range():
+    values = np.arange(101.0)
+    assert negligible_gap(values[:, None]) == pytest.approx(0.9)
+    values[-1] = 1e9
+    assert negligible_gap(values[:, None]) == pytest.approx(0.9), "an extreme value changes nothing"
+
+
+def test_negligible_gap_counts_the_allowed_only_and_falls_back_to_the_whole_range():
+    assert negligible_gap([[0.0, 1.0, 100.0]], [[True, True, False]]) == pytest.approx(0.009)
+    rare = np.zeros((100, 1))
+    rare[0] = 50.0
+    assert negligible_gap(rare) == pytest.approx(0.5)
+    assert negligible_gap(np.full((3, 2), 7.0)) == 0.0
 
 
 def test_greedy_takes_the_lowest_of_equal_actions():

@@ -13,7 +13,7 @@ from functools import cache, partial
 from importlib import metadata
 from numbers import Real
 from time import perf_counter
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -35,6 +35,7 @@ from capi.loop import (
     state_sample,
 )
 from capi.loss import expected_loss, weighted_mean, zero_one_values
+from capi.pictures import draw_gaps, draw_history
 from capi.policies import Constant, Training, described
 from capi.randomness import RandomState, numbered_rng, seed_sequence
 from capi.rows import row_sum
@@ -42,6 +43,9 @@ from capi.schema import Schema
 from capi.transitions import Transitions
 from capi.types import Policy, PolicyEvaluator, PolicySpace, QFunction, StateSample
 from capi.validation import Floats, as_allowed, as_states, check_choice
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 LEARNED = ("policy_", "q_", "history_", "schema_")
 
@@ -186,6 +190,28 @@ class Learner:
         x = as_states(states) if schema is None else schema.states_of(states)
         actions = self.policy_.act(x, as_allowed(allowed, "allowed", (len(x), self.policy_.n_actions)))
         return actions if schema is None else schema.labels_of(actions)
+
+    def plot_history(self) -> Figure:
+        """Return a picture of loss, share of changed decisions and value by iteration; see `capi.pictures.draw_history`."""
+        return draw_history(self.history_)
+
+    def plot_gap(self, states: Any, allowed: ArrayLike | None = None) -> Figure:
+        """Return a picture of how much the choice matters, by ``q_``; see `capi.pictures.draw_gaps`.
+
+        Parameters
+        ----------
+        states : Transitions, array of shape (n, d), or table
+            Where to look, such as the batch; its masks are used, too.
+        allowed : array of shape (n, A), optional
+            The actions to choose from in these states, if not all of them.
+        """
+        schema, policy = self.schema_, self.policy_
+        if isinstance(states, Transitions):
+            states, allowed = states.states, states.allowed if allowed is None else allowed
+        x = as_states(states) if schema is None else schema.states_of(states)
+        mask = as_allowed(allowed, "allowed", (len(x), policy.n_actions))
+        labels = None if schema is None else schema.action_labels
+        return draw_gaps(self.q_.values(x), mask, policy.act(x, mask), labels)
 
     def __getattr__(self, name: str) -> Any:
         """Say what to do about learned attributes that are not there yet."""

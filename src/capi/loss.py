@@ -30,6 +30,8 @@ from capi.validation import (
     check_shape,
 )
 
+NEGLIGIBLE_SHARE = 0.01  # of the spread of the values
+
 
 def action_gap(q_values: ArrayLike) -> Floats:
     r"""Return the gap between two actions, :math:`g_Q(x) = |Q(x,1) - Q(x,2)|` (Section 2.2).
@@ -85,6 +87,64 @@ def regrets(q_values: ArrayLike, allowed: ArrayLike | None = None) -> Floats:
         i = int(np.argmax(infinite)) // q.shape[1]
         raise InvalidInput(f"q_values must not differ by more than float64 can hold; row {i} is {q[i]}.")
     return gaps if mask is None else np.where(mask, gaps, np.inf)
+
+
+def second_best_gap(q_values: ArrayLike, allowed: ArrayLike | None = None) -> Floats:
+    r"""Return what the second-best action loses: how much the choice matters in each state.
+
+    .. math:: \min_{a \ne a^*} \, g_Q(x, a), \quad a^* = \arg\max_a Q(x, a)
+
+    With two actions this is `action_gap`. Where one action only is allowed there is nothing to choose, and it is infinite.
+
+    Parameters
+    ----------
+    q_values : array of shape (n, A)
+    allowed : array of shape (n, A), optional
+        Both actions are sought among these.
+
+    Returns
+    -------
+    array of shape (n,)
+        Zero exactly where several actions are best.
+
+    Examples
+    --------
+    >>> second_best_gap([[1.0, 3.0, 2.5], [2.0, 2.0, 0.0]])
+    array([0.5, 0. ])
+    >>> second_best_gap([[1.0, 3.0, 2.5]], [[False, True, False]])
+    array([inf])
+    """
+    gaps = regrets(q_values, allowed)
+    return np.full(len(gaps), np.inf) if gaps.shape[1] == 1 else np.partition(gaps, 1, axis=1)[:, 1]
+
+
+def negligible_gap(q_values: ArrayLike, allowed: ArrayLike | None = None) -> float:
+    """Return the gap up to which the choice hardly matters: 1 % of the spread of the values.
+
+    The spread is that of all (allowed) values, over states and actions, between their 5 % and their 95 % quantile, so that a few
+    extreme states do not make all others look alike. If these are equal it is the whole range.
+
+    Parameters
+    ----------
+    q_values : array of shape (n, A)
+    allowed : array of shape (n, A), optional
+
+    Returns
+    -------
+    float
+        Zero if all values are the same.
+
+    Examples
+    --------
+    >>> round(negligible_gap([[0.0, 50.0, 100.0]]), 6)
+    0.9
+    """
+    q = as_q_values(q_values)
+    mask = as_allowed(allowed, "allowed", q.shape)
+    values = q.ravel() if mask is None else q[mask]
+    low, high = np.quantile(values, [0.05, 0.95])
+    spread = high - low if high > low else values.max() - values.min()
+    return NEGLIGIBLE_SHARE * float(spread)
 
 
 def filled_regrets(lost: Floats, allowed: Bools | None) -> Floats:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 import capi
 from capi.errors import InvalidInput
 from capi.loss import greedy
-from capi.regions import draw_decisions
+from capi.regions import draw_decisions, telling_features, thinned
 from capi.remembering import Remembered
 from capi.schema import Schema
 from capi.types import Policy, QFunction
@@ -56,6 +56,26 @@ class Described:
     def save(self: Any, path: str | Path) -> None:
         """Write the policy to a file that `capi.load_policy` opens, anywhere and safely; see `capi.save_policy`."""
         capi.save_policy(self, path)  # the package knows where that lives: files know policies, not the other way round
+
+    def plot(self: Any, states: ArrayLike | None = None) -> Figure:
+        """Return a picture of the policy; ``figure.savefig("policy.png")`` keeps it.
+
+        It shows `plot_decisions` over the two features that tell the most about the decisions: the one with the largest mutual
+        information with them, and the one that adds the most to it. Trees are drawn as trees.
+
+        Parameters
+        ----------
+        states : array of shape (n, d), optional
+            Such as those of the batch. By default those that the policy was learned from, if it keeps them.
+        """
+        check_masks_given(getattr(self, "masked", False), None)
+        kept = self.learning_states() if states is None and hasattr(self, "learning_states") else states
+        if kept is None:
+            raise InvalidInput(
+                "states must be given, such as those of the batch: this policy does not keep those that it was learned from."
+            )
+        some = thinned(as_states(kept))
+        return self.plot_decisions(kept, telling_features(some, self.act(some)))
 
     def plot_decisions(self: Any, states: ArrayLike, features: Sequence[Any] = (0, 1)) -> Figure:
         """Return a picture of the decisions over one or two features; ``figure.savefig("decisions.png")`` keeps it.

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from capi.errors import InvalidInput
+from capi.pictures import add_legend, colour_of, marker_of, name_axes, new_figure, stack_bars
 from capi.schema import Schema
 from capi.validation import Floats, Ints
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")  # Okabe and Ito's
-MARKERS = "osv^DPX*"
 GRID = 150  # cells along each feature
 N_BINS = 20
 MOST_POINTS = 2000  # more hide each other
+N_LEVELS = 8  # of a feature, when its influence on the decisions is measured
 
 
 def draw_decisions(
@@ -29,26 +29,73 @@ def draw_decisions(
     Over two features the regions are those of states whose other features have their medians; the points are the states
     themselves, with their own decisions. Over one feature bars show the share of each action.
     """
-    from matplotlib.figure import Figure  # noqa: PLC0415  only those who draw pay for it
-
     names = schema.feature_names if schema else tuple(f"x{j}" for j in range(states.shape[1]))
     labels = schema.action_labels if schema else tuple(range(n_actions))
     columns = [_column(feature, names) for feature in features]
     if len(columns) not in (1, 2) or len(set(columns)) < len(columns):
         raise InvalidInput(f"features must be one or two different features; got {features!r}.")
-    figure = Figure(figsize=(6.0, 4.2), layout="constrained")
-    axes = figure.subplots()
+    figure, [axes] = new_figure(6.0, 4.2)
     if len(columns) == 1:
         _draw_shares(axes, states[:, columns[0]], act(states), labels)
     else:
         _draw_regions(axes, act, states, columns, labels)
-        axes.set_ylabel(names[columns[1]], parse_math=False)
-    axes.set_xlabel(names[columns[0]], parse_math=False)
-    axes.spines[["top", "right"]].set_visible(False)
-    legend = axes.legend(frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0), title="decision")
-    for text in legend.get_texts():
-        text.set_parse_math(False)
+        name_axes(axes, y=names[columns[1]])
+    name_axes(axes, x=names[columns[0]])
+    add_legend(axes, "decision")
     return figure
+
+
+def telling_features(states: Floats, actions: Ints) -> list[int]:
+    """Return the columns of the two features that tell the most about the decisions; if there is one, that one.
+
+    The first has the largest mutual information with the decisions, the second the largest together with the first, so that a
+    copy of the first tells nothing more. Features are cut into eight levels of about as many states; missing values
+    are a level of their own. Among equals the one at the left is taken; features that are never known do not count.
+
+    Parameters
+    ----------
+    states : array of shape (n, d)
+    actions : array of shape (n,)
+        What is decided in them.
+    """
+    known = np.flatnonzero(~np.isnan(states).all(axis=0)).tolist() or [0]
+    levels = {j: _levels(states[:, j]) for j in known}
+    cells = np.zeros(len(states), dtype=np.int64)
+    found: list[int] = []
+    while levels and len(found) < 2:
+        joint = {j: cells * (N_LEVELS + 1) + level for j, level in levels.items()}
+        told = {
+            j: round(_information(each, actions), 9) for j, each in joint.items()
+        }  # so that rounding breaks no ties
+        best = max(told, key=lambda j: told[j])
+        found.append(best)
+        cells = joint[best]
+        del levels[best]
+    return found
+
+
+def thinned(states: Floats) -> Floats:
+    """Return some of many states, evenly spread over the rows."""
+    return states[:: max(1, len(states) // MOST_POINTS)]
+
+
+def _levels(column: Floats) -> Ints:
+    """Return the level of each value from 1 on, 0 where it is missing (n,)."""
+    values = np.unique(column[~np.isnan(column)])
+    if len(values) > N_LEVELS:
+        values = np.nanquantile(column, np.linspace(0, 1, N_LEVELS + 1)[:-1])
+    return np.where(np.isnan(column), 0, np.searchsorted(values, column, side="right"))
+
+
+def _information(cells: Ints, actions: Ints) -> float:
+    """Return the mutual information of the states' cells and their actions, in nats."""
+    pairs = cells * (actions.max() + 1) + actions
+    return _entropy(cells) + _entropy(actions) - _entropy(pairs)
+
+
+def _entropy(codes: Ints) -> float:
+    shares = np.unique(codes, return_counts=True)[1] / len(codes)
+    return float(-(shares * np.log(shares)).sum())
 
 
 def _draw_shares(axes: Any, column: Floats, actions: Ints, labels: Sequence[Any]) -> None:
@@ -60,21 +107,8 @@ def _draw_shares(axes: Any, column: Floats, actions: Ints, labels: Sequence[Any]
     edges = np.array([edges[0] - 0.5, edges[0] + 0.5]) if len(edges) == 1 else edges
     counts = np.stack([np.histogram(x[decisions == a], bins=edges)[0] for a in range(len(labels))])
     shares = counts / np.maximum(counts.sum(axis=0), 1)
-    below = np.zeros(len(edges) - 1)
-    for a, share in enumerate(shares):
-        colour = PALETTE[a % len(PALETTE)]
-        axes.bar(
-            edges[:-1],
-            share,
-            np.diff(edges),
-            below,
-            align="edge",
-            color=colour,
-            edgecolor="white",
-            label=str(labels[a]),
-        )
-        below = below + share
-    axes.set_ylabel("share of decisions")
+    stack_bars(axes, edges[:-1], np.diff(edges), shares, labels)
+    name_axes(axes, y="share of decisions")
     axes.set_ylim(0, 1)
 
 
@@ -89,16 +123,16 @@ def _draw_regions(
     sides = [_ticks(complete[:, j]) for j in columns]
     grid = np.tile(np.nanmedian(complete, axis=0), (GRID * GRID, 1))
     grid[:, columns[0]], grid[:, columns[1]] = (side.ravel() for side in np.meshgrid(*sides))
-    colours = ListedColormap([PALETTE[a % len(PALETTE)] for a in range(len(labels))])
+    colours = ListedColormap([colour_of(a) for a in range(len(labels))])
     regions = act(grid).reshape(GRID, GRID)
     axes.pcolormesh(
         *sides, regions, cmap=colours, vmin=-0.5, vmax=len(labels) - 0.5, alpha=0.25, shading="nearest", rasterized=True
     )
-    shown = complete[:: max(1, len(complete) // MOST_POINTS)]
+    shown = thinned(complete)
     decisions = act(shown)
     for a, label in enumerate(labels):
         chosen = shown[decisions == a]
-        style = {"s": 12, "color": PALETTE[a % len(PALETTE)], "marker": MARKERS[a % len(MARKERS)]}
+        style = {"s": 12, "color": colour_of(a), "marker": marker_of(a)}
         axes.scatter(chosen[:, columns[0]], chosen[:, columns[1]], **style, linewidths=0, label=str(label))
 
 

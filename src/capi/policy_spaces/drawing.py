@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from capi.pictures import INK, PALE_INK, SMALL_TEXT_SIZE, new_figure
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -13,11 +15,8 @@ FILL = {"leaf": "#E8F1FA", "node": "#FFFFFF"}
 
 def draw_tree(tree: dict[str, Any], condition: Any, decision: Any) -> Figure:
     """Return a figure of a tree in nested dictionaries; ``condition`` and ``decision`` give the texts of its nodes."""
-    from matplotlib.figure import Figure  # noqa: PLC0415  only those who draw pay for it
-
     n_leaves, depth = _size(tree)
-    figure = Figure(figsize=(max(LEAF_WIDTH * n_leaves, 3.0), LEVEL_HEIGHT * (depth + 1)), layout="constrained")
-    axes = figure.subplots()
+    figure, [axes] = new_figure(max(LEAF_WIDTH * n_leaves, 3.0), LEVEL_HEIGHT * (depth + 1))
     axes.set_axis_off()
     axes.set_xlim(0, n_leaves)
     axes.set_ylim(-depth - 0.5, 0.5)
@@ -32,16 +31,25 @@ def draw_tree(tree: dict[str, Any], condition: Any, decision: Any) -> Figure:
             right, end = draw(node["else"], middle, level + 1)
             place, text = (left + right) / 2, condition(node)
             for child, answer in ((left, "yes"), (right, "no")):
-                axes.plot([place, child], [-level, -level - 1], color="#7F7F7F", linewidth=1, zorder=1)
+                axes.plot([place, child], [-level, -level - 1], color=PALE_INK, linewidth=1, zorder=1)
                 middle_of_line = (place + child) / 2, -level - 0.5
                 clear = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}
-                axes.text(*middle_of_line, answer, ha="center", va="center", fontsize=7, color="#404040", bbox=clear)
+                axes.text(
+                    *middle_of_line,
+                    answer,
+                    ha="center",
+                    va="center",
+                    fontsize=SMALL_TEXT_SIZE - 1,
+                    color=INK,
+                    bbox=clear,
+                )
+        words: dict[str, Any] = {"fontsize": SMALL_TEXT_SIZE, "color": INK, "parse_math": False}
         box = {
             "boxstyle": "round,pad=0.3",
             "facecolor": FILL["leaf" if "action" in node else "node"],
-            "edgecolor": "#404040",
+            "edgecolor": PALE_INK,
         }
-        axes.text(place, -level, text, ha="center", va="center", fontsize=8, bbox=box, zorder=2, parse_math=False)
+        axes.text(place, -level, text, ha="center", va="center", bbox=box, zorder=2, **words)
         return place, end
 
     draw(tree, 0.0, 0)

@@ -98,8 +98,14 @@ class TreePolicy(Deterministic):
         self._add_dot(self.to_dict(), lines, "n")
         return "\n".join([*lines, "}"])
 
-    def plot(self) -> Figure:
-        """Return a drawing of the tree, in the words of the table; ``figure.savefig("tree.png")`` keeps it."""
+    def plot(self, states: ArrayLike | None = None) -> Figure:  # noqa: ARG002  the tree says it all
+        """Return a drawing of the tree, in the words of the table; ``figure.savefig("tree.png")`` keeps it.
+
+        Parameters
+        ----------
+        states : array of shape (n, d), optional
+            Not needed: other policies draw their decisions in these states.
+        """
         return draw_tree(self.to_dict(), self._condition, _decision)
 
     def importances(self) -> Floats:
