@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -149,6 +150,7 @@ def fit(
         str, typer.Option(help="optimal-trees, trees, forests, thresholds, linear or neighbors.")
     ] = "optimal-trees",
     max_depth: Annotated[int | None, typer.Option(help="Of trees.", show_default="3")] = None,
+    hold_out: Annotated[float, typer.Option(help="Share of the episodes to evaluate on, not to learn from.")] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Learn a policy from a table of decisions, and keep it with everything that it depends on.
@@ -172,7 +174,7 @@ def fit(
             raise InvalidInput("a TABLE must be given, or --settings, or --resume.")
         depth = {} if max_depth is None else {"max_depth": max_depth}
         chosen = RunSettings(
-            table, _roles(context), discount, iterations, seed, evaluator, space, {"sweeps": sweeps}, depth
+            table, _roles(context), discount, iterations, seed, evaluator, space, {"sweeps": sweeps}, depth, hold_out
         )
     try:
         result = fit_run(chosen, out, resume=resume, shown=_shown_rounds)
@@ -186,6 +188,67 @@ def fit(
         return
     typer.echo(result.rules())
     typer.echo(f"policy  {result.folder / 'policy.capi'}")
+
+
+@app.command(epilog="Example: capi evaluate run later_patients.csv")
+def evaluate(
+    run: Annotated[str, typer.Argument(help="Folder of a finished run.")],
+    table: Annotated[
+        str | None,
+        typer.Argument(help="A CSV or Parquet file of other episodes.", show_default="the episodes that fit held out"),
+    ] = None,
+    folds: Annotated[
+        int | None, typer.Option(help="Instead: learn again without each of so many parts, and evaluate on that part.")
+    ] = None,
+    method: Annotated[
+        str,
+        typer.Option(
+            help="Whose number counts: doubly-robust, weighted-doubly-robust, fitted-q, weighted, per-decision or "
+            "weighted-per-decision; auto is doubly-robust, or fitted-q where policy and log overlap too little."
+        ),
+    ] = "auto",
+    resamples: Annotated[int, typer.Option(help="Of the bootstrap over episodes.")] = 200,
+    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same numbers.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """Estimate from logged data what a policy is worth: estimates, intervals, what was done, and what to beware of.
+
+    The estimates are kept in the run's folder, for the report.
+    """
+    from capi.runs import evaluate_run  # noqa: PLC0415  keeps --help quick
+
+    settings = {"method": method, "n_resamples": resamples, "level": level, "random_state": seed, "n_jobs": -1}
+    with Console(stderr=True).status("evaluating") if folds is None else nullcontext():
+        found = evaluate_run(run, table, folds=folds, shown=_tracked_folds, **settings)
+    if as_json:
+        typer.echo(json.dumps(found.to_dict()))
+        return
+    typer.echo(str(found))
+    typer.echo(f"evaluation  {Path(run) / 'evaluation.json'}")
+
+
+@app.command(epilog="Example: capi report run")
+def report(
+    run: Annotated[str, typer.Argument(help="Folder of a finished run.")],
+    out: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Where to write the page.", show_default="RUN/report.html")
+    ] = None,
+    include_cases: Annotated[
+        bool,
+        typer.Option(
+            "--include-cases",
+            help="Put a sample of logged rows into the page, to show the nearest; they travel with it.",
+        ),
+    ] = False,
+) -> None:
+    """Write one HTML page that shows a run to people: data, rules, where it matters, what it is worth, and what it would do.
+
+    The page needs no network and holds no row of the table unless asked to.
+    """
+    from capi.report import write_report  # noqa: PLC0415  keeps --help quick
+
+    typer.echo(f"report  {write_report(run, out, include_cases=include_cases)}")
 
 
 @app.command(epilog="Example: capi predict run new_patients.csv --out decisions.csv")
@@ -266,6 +329,12 @@ def _console() -> Console:
 
 def _tracked(items: Sequence[Any]) -> Iterable[Any]:
     return track(items, description=f"{len(items)} runs", console=Console(stderr=True), transient=True)
+
+
+def _tracked_folds(items: Sequence[Any]) -> Iterable[Any]:
+    return track(
+        items, description=f"learning without each of {len(items)} parts", console=Console(stderr=True), transient=True
+    )
 
 
 def _table(title: str, headings: Sequence[str], lines: Sequence[Sequence[str]], wrap: bool = False) -> Table:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,12 +21,16 @@ from capi.files.archive import write_archive
 from capi.files.policy_file import load_policy, save_policy
 from capi.iteration import training_of
 from capi.loop import Iteration
+from capi.pictures import draw_history
 from capi.policies import described
 from capi.policy_spaces.imitation import ReadByImitation
 from capi.runs.checkpoint import read_checkpoint, write_checkpoint
 from capi.runs.settings import RunSettings
 from capi.transitions import Transitions
 from capi.types import Policy
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 SETTINGS, POLICY, HISTORY, VALUES, EVALUATION, CHECKPOINT, LOCK = (
     "settings.toml",
@@ -51,6 +55,10 @@ class RunResult:
     settings: RunSettings
     policy: Policy
     history: list[dict[str, float]]
+
+    def plot_history(self) -> Figure:
+        """Return a picture of loss, changed decisions and estimated value by iteration."""
+        return draw_history(self.history)
 
     def rules(self) -> str:
         """Return the policy as text; one that must be imitated to be read is compared on the states of the table."""

@@ -11,8 +11,9 @@ from typing import Any
 
 from capi.errors import InvalidInput
 from capi.iteration import CAPI
+from capi.schema import Schema
 from capi.transitions import Transitions
-from capi.validation import as_discount, as_int, check_choice
+from capi.validation import as_discount, as_int, check_choice, is_real
 
 EVALUATORS = {"fitted-q": ("fitted", "FittedQ"), "kernel-fitted-q": ("kernel", "KernelFittedQ")}
 SPACES = {
@@ -25,6 +26,7 @@ SPACES = {
 }
 NOT_IN_FILES = {"regressor", "kernel", "features", "metric_params", "monotone"}
 ROLES = ("episode", "time", "state", "action", "reward", "terminated", "truncated", "propensity", "weight")
+LEARNING = ("discount", "iterations", "seed", "hold_out")
 READERS = {".csv": "from_csv", ".parquet": "from_parquet", ".pq": "from_parquet"}
 
 
@@ -45,6 +47,8 @@ class RunSettings:
         Their kinds: see `EVALUATORS` and `SPACES`.
     evaluator_options, space_options : mapping
         Their parameters; what is not there has its default.
+    hold_out : float in [0, 1)
+        The share of the episodes that are not learned from, so that the policy can be evaluated on them.
     """
 
     table: str
@@ -56,11 +60,14 @@ class RunSettings:
     space: str = "optimal-trees"
     evaluator_options: Mapping[str, Any] = field(default_factory=lambda: {"sweeps": 5})
     space_options: Mapping[str, Any] = field(default_factory=dict)
+    hold_out: float = 0.0
 
     def __post_init__(self) -> None:
         as_discount(self.discount)
         as_int(self.iterations, "iterations", minimum=1)
         as_int(self.seed, "seed", minimum=0)
+        if not is_real(self.hold_out) or not 0 <= self.hold_out < 1:
+            raise InvalidInput(f"hold_out must lie in [0, 1); got {self.hold_out!r}.")
         check_choice(self.evaluator, "evaluator", EVALUATORS)
         check_choice(self.space, "space", SPACES)
         for role in self.roles:
@@ -83,18 +90,34 @@ class RunSettings:
         )
 
     def batch(self) -> Transitions:
-        """Return the table as transitions."""
-        reader = getattr(Transitions, READERS[Path(self.table).suffix.lower()])
+        """Return the decisions that are learned from: all of the table, but for the episodes that are held out."""
+        whole = self.read(self.table)
+        return self._split(whole)[0] if self.hold_out else whole
+
+    def held_out(self) -> Transitions:
+        """Return the decisions of the episodes that are not learned from."""
+        if not self.hold_out:
+            raise InvalidInput("the run learned from all of its table; nothing was held out.")
+        return self._split(self.read(self.table))[1]
+
+    def read(self, table: str | Path, schema: Schema | None = None) -> Transitions:
+        """Return a table as transitions, its columns in the same roles; ``schema`` has encodings and actions of an earlier one."""
+        if Path(table).suffix.lower() not in READERS:
+            raise InvalidInput(f"table must be a .csv or .parquet file; got {str(table)!r}.")
+        reader = getattr(Transitions, READERS[Path(table).suffix.lower()])
         roles = {role: list(name) if role == "state" else name for role, name in self.roles.items()}
-        batch: Transitions = reader(self.table, **roles, discount=self.discount)
+        batch: Transitions = reader(table, **roles, discount=self.discount, schema=schema)
         return batch
+
+    def _split(self, whole: Transitions) -> tuple[Transitions, Transitions]:
+        return whole.split(1 - self.hold_out, random_state=self.seed)
 
     def to_toml(self) -> str:
         """Return the settings as text, complete: defaults of today are written down, so that tomorrow's change nothing."""
         learner = self.learner()
         parts = {
             "data": {"table": self.table, **self.roles},
-            "learning": {"discount": self.discount, "iterations": self.iterations, "seed": self.seed},
+            "learning": {name: getattr(self, name) for name in LEARNING},
             "evaluator": {"kind": self.evaluator, **_options(learner.evaluator)},
             "space": {"kind": self.space, **_options(learner.space)},
         }
@@ -119,8 +142,8 @@ class RunSettings:
             kinds |= {"evaluator": evaluator.pop("kind"), "evaluator_options": evaluator}
         if "kind" in space:
             kinds |= {"space": space.pop("kind"), "space_options": space}
-        if set(learning) - {"discount", "iterations", "seed"}:
-            raise InvalidInput(f"{path}: learning has discount, iterations and seed; got {sorted(learning)}.")
+        if set(learning) - set(LEARNING):
+            raise InvalidInput(f"{path}: learning has {', '.join(LEARNING)}; got {sorted(learning)}.")
         return cls(str(data.pop("table", "")), data, **learning, **kinds)
 
 

@@ -1,0 +1,65 @@
+"""What the policy of a run is worth, on episodes that it has not seen."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from capi.errors import EvidenceWarning, InvalidInput
+from capi.files import written_together
+from capi.offline import Evidence, cross_evaluate, evaluate
+from capi.runs.running import EVALUATION, load_run
+
+
+def evaluate_run(
+    run: str | Path,
+    table: str | Path | None = None,
+    *,
+    folds: int | None = None,
+    shown: Callable[[Sequence[Any]], Iterable[Any]] = iter,
+    **settings: Any,
+) -> Evidence:
+    """Estimate what a run's policy is worth, and keep it in the run's folder as ``evaluation.json``.
+
+    Parameters
+    ----------
+    run : str or Path
+        Folder of a finished run.
+    table : str or Path, optional
+        Decisions on other episodes, in the columns of the run's table. By default the episodes that the run held out.
+    folds : int, optional
+        Instead: fit the run's learner anew without each of so many parts of its table, and evaluate it on that part.
+    shown : callable
+        Wraps the folds, for a progress bar.
+    **settings
+        As in `capi.offline.evaluate`. What speaks against the estimates is in the result, not among Python's warnings.
+    """
+    result = load_run(run)
+    mine = result.settings
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", EvidenceWarning)
+        if folds is not None:
+            if table is not None:
+                raise InvalidInput("a table and folds exclude each other: folds are parts of the run's own table.")
+            batch = mine.read(mine.table)
+            found = cross_evaluate(mine.learner(), batch, n_folds=folds, shown=shown, **settings)
+        elif table is not None:
+            schema = getattr(result.policy, "schema", None)
+            found = evaluate(result.policy, mine.read(table, schema), **{"discount": mine.discount, **settings})
+        elif mine.hold_out:
+            found = evaluate(result.policy, mine.held_out(), **{"discount": mine.discount, **settings})
+            found = replace(found, kind="held-out")
+        else:
+            raise InvalidInput(
+                f"the policy of {run} was learned from all episodes of its table, and must be evaluated on others: give a TABLE of them, "
+                "or --folds 5 to learn again without each fifth, or hold episodes out when you fit (--hold-out 0.3)."
+            )
+    assert isinstance(found, Evidence)  # noqa: S101  one learner, one evidence
+    with written_together(result.folder, [EVALUATION]) as places:
+        text = json.dumps(found.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)
+        places[EVALUATION].write_text(text + "\n", encoding="utf-8", newline="\n")
+    return found
