@@ -16,7 +16,7 @@ help:  ## show this list
 
 setup: $(VENV)/.ready  ## make .venv and install capi with all tools
 
-demo: $(VENV)/.ready fresh-kernels  ## learn treatment policies from a table of patients, measure and draw them
+demo: $(VENV)/.ready fresh-kernels  ## from a table of patients to a tree, what it is worth, and a page that shows it
 	$(BIN)/python demo/hiv.py
 
 test: $(VENV)/.ready fresh-kernels  ## run the tests (fast ones)

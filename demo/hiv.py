@@ -1,92 +1,93 @@
-"""From a table of treated patients to a policy that one can read, and what it is worth.
+"""From a table of treated patients to a tree that one can read, what it is worth, and a page that shows it to others.
 
-    python demo/hiv.py [ITERATIONS] [FOLDER]
+    python demo/hiv.py [FOLDER]
 
-Loads the table of simulated HIV patients that comes with the package (30,000 decisions), learns policies from it, prints the
-rules of a small tree, measures everybody in the simulator and draws what becomes of one patient.
+The table of simulated HIV patients that comes with the package (30,000 decisions on 150 patients) goes the whole way on the command line: describe, fit,
+evaluate, export, report. Then the simulator that made the table, which no real user has, tells how far off the estimates are.
 """
 
+import json
+import shutil
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 import numpy as np
-from matplotlib.figure import Figure
+import pandas as pd
 
-from capi import CAPI
-from capi.baselines import FittedQIteration
-from capi.datasets import load_hiv_batch
+from capi import load_policy
+from capi.datasets import COUNTS, hiv_table
 from capi.domains import HIV
-from capi.evaluators import FittedQ
 from capi.performance import performance
 from capi.policies import Constant
-from capi.policy_spaces import Forests, OptimalTrees, Trees
-from capi.sampling import sample_episodes
 
-DAYS_A_STEP, SHOWN_STEPS, RETURN_STEPS = 5, 200, 1000
-COLOURS = {"no drugs": "#999999", "both drugs": "#0072B2", "forest to tree of depth 6": "#D55E00"}
+SETTINGS = Path(__file__).with_suffix(".toml")
+DISCOUNT, STEPS = 0.98, 1000  # five days each: beyond them nothing counts any more
 
 
-def learned(batch, n_iterations):
-    """Yield (name, policy) of each method; values by 30 extra-trees over state and action, as in the paper.
-
-    The tree of depth 3, the best there is for the values, is what every round improves to. The one of depth 6 takes over from the forest in the last round:
-    a space may change with the rounds.
-    """
-    values = FittedQ(n_trees=30, min_samples_split=50, actions="input", n_jobs=-1)
-    common = {"discount": 0.98, "n_iterations": n_iterations, "random_state": 0}
-    forest = Forests(30, min_samples_split=20, refresh_every=10, n_jobs=-1)
-    yield "Tree-FQI", FittedQIteration(values, **common).fit(batch).policy_
-    yield "CAPI, forest", CAPI(values, forest, **common).fit(batch).policy_
-    small = OptimalTrees(max_depth=3, n_thresholds=32, min_samples_leaf=50, n_jobs=-1)
-    larger = Trees(max_depth=6, min_samples_leaf=50)
-    yield "CAPI, tree of depth 3", CAPI(values, small, **common).fit(batch).policy_
-    at_last = CAPI(values, lambda k, policy, rng: larger if k == n_iterations - 1 else forest, **common)
-    yield "CAPI, forest to tree", at_last.fit(batch).policy_
+def prepared(path):
+    """Write the table with the logarithms of the counts, and with the patients' last rows, which hold no decision, marked as such."""
+    table = pd.read_parquet(hiv_table())
+    table[list(COUNTS)] = np.log10(table[list(COUNTS)])
+    table["truncated"] = table.groupby("patient").cumcount(ascending=False) == 0
+    table.to_parquet(path)
 
 
-def drawing(hiv, policies):
-    """Return a figure of one patient's virus and defence under each policy."""
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    figure.suptitle("One patient, 1000 days from the unhealthy state")
-    panels = figure.subplots(1, 2)
-    for name, policy in policies.items():
-        path = sample_episodes(hiv, policy, n_episodes=1, max_steps=SHOWN_STEPS)
-        days = np.arange(SHOWN_STEPS) * DAYS_A_STEP
-        for axes, column in zip(panels, (4, 5), strict=True):
-            axes.plot(days, path.states[:, column], label=name, color=COLOURS[name])
-    for axes, title in zip(panels, ("free virus (log10 copies/ml)", "defence (log10 cells/ml)"), strict=True):
-        axes.set(title=title, xlabel="day")
-        axes.grid(alpha=0.3)
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[1].legend(frameon=False)
-    return figure
+def capi(*words):
+    """Run a command as a user would, and show it."""
+    print(f"\n$ capi {' '.join(words)}", flush=True)
+    done = subprocess.run([sys.executable, "-m", "capi.cli", *words], check=False)
+    if done.returncode:
+        sys.exit(done.returncode)
 
 
-def main(n_iterations=100, folder="results/demo"):
+def main(folder="results/demo"):
     started = time.perf_counter()
-    batch, hiv = load_hiv_batch(), HIV()
-    print(batch, "\n")
-    policies = {f"always {label}": Constant(a, 4) for a, label in enumerate(hiv.action_labels)}
-    for name, policy in learned(batch, n_iterations):
-        policies[name] = policy
-        print(f"{time.perf_counter() - started:5.0f} s  learned {name}", flush=True)
-    print("\nThe tree of depth 3 (its rounds take turns between three trees, two of which reach the healthy state):")
-    print(policies["CAPI, tree of depth 3"].rules(), "\n")
-    print(
-        f"The tree of depth 6 that took over from the forest has {policies['CAPI, forest to tree'].n_leaves} rules.\n"
-    )
-    print("Discounted return over 5000 days from the unhealthy state; above 1e8 the patient is in the healthy state:")
-    for name, policy in policies.items():
-        print(f"  {name:24} {performance(policy, hiv, n_episodes=1, max_steps=RETURN_STEPS).mean:10.3g}", flush=True)
-    shown = ("always none", "always RTI+PI", "CAPI, forest to tree")
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
-    drawing(hiv, dict(zip(COLOURS, (policies[name] for name in shown), strict=True))).savefig(
-        out / "patient.png", dpi=150
-    )
-    print(f"\n{time.perf_counter() - started:.0f} s; picture {out / 'patient.png'}")
+    run, table, settings = out / "run", out / "patients.parquet", out / "hiv.toml"
+    shutil.rmtree(run, ignore_errors=True)
+    prepared(table)
+    settings.write_text(SETTINGS.read_text().replace("results/demo/patients.parquet", table.as_posix()))
+    roles = ["--episode", "patient", "--time", "day", "--action", "drugs", "--reward", "reward"]
+    roles += ["--propensity", "propensity", "--truncated", "truncated"]
+    capi("describe", str(table), *roles, *(word for count in COUNTS for word in ("--state", count)))
+    capi("fit", "--settings", str(settings), "--out", str(run))
+    capi("evaluate", str(run))
+    capi("export", str(run), "--to", "sql", "--out", str(out / "policy.sql"))
+    capi("report", str(run))
+
+    tree, hiv = load_policy(run / "policy.capi"), HIV()
+    offline = json.loads((run / "evaluation.json").read_text())
+    print("\nWhat the simulator says: discounted return from the unhealthy state; above 1e8 the patient's own defence takes over.")
+    policies = {f"always {label}": Constant(a, 4) for a, label in enumerate(hiv.action_labels)}
+    for name, policy in policies.items():
+        print(f"  {name:16} {returned(policy, hiv):10.3g}")
+    true = returned(Translated(tree, hiv), hiv)
+    low, high = offline["interval"]
+    print(f"  {'the tree':16} {true:10.3g}   offline: {offline['estimate']:.3g}, interval {low:.3g} to {high:.3g}")
+    print(f"The offline estimate is {offline['estimate'] / true:.2f} times what the simulator says.")
+    print(f"\n{time.perf_counter() - started:.0f} s; open {run / 'report.html'}")
+
+
+class Translated:
+    """A policy whose actions are numbered as in the table, for a simulator that numbers them in its own way."""
+
+    def __init__(self, policy, domain):
+        self.policy, self.n_actions = policy, policy.n_actions
+        self.number = np.array([domain.action_labels.index(label) for label in policy.schema.action_labels])
+
+    def act(self, states, allowed=None):
+        return self.number[self.policy.act(states)]
+
+    def probabilities(self, states, allowed=None):
+        return np.eye(self.n_actions)[self.act(states)]
+
+
+def returned(policy, hiv):
+    return performance(policy, hiv, n_episodes=1, max_steps=STEPS, discount=DISCOUNT).mean
 
 
 if __name__ == "__main__":
-    main(*(convert(text) for convert, text in zip((int, str), sys.argv[1:], strict=False)))
+    main(*sys.argv[1:])

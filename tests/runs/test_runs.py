@@ -17,31 +17,7 @@ from capi.cli import app
 from capi.errors import InvalidInput
 from capi.files.policy_file import load_policy
 from capi.runs import RunSettings, fit_run, load_run, running
-from capi.testing import random_batch
-
-ROLES = {"episode": "id", "state": ["age", "dose"], "action": "drug", "reward": "gain", "terminated": "dead"}
-OPTIONS = [f"--{role}={name}" for role, names in ROLES.items() for name in (names if role == "state" else [names])]
-
-
-@pytest.fixture(scope="module")
-def table(tmp_path_factory):
-    batch = random_batch(3, n_episodes=60)
-    frame = pd.DataFrame(batch.states, columns=["age", "dose"])
-    frame["drug"], frame["gain"] = np.array(["none", "low", "high"])[batch.actions], batch.rewards
-    frame["id"], frame["dead"] = batch.episode, batch.terminated
-    path = tmp_path_factory.mktemp("data") / "table.csv"
-    frame.to_csv(path, index=False)
-    return str(path)
-
-
-def settings_for(table, space="trees", evaluator="fitted-q", **options):
-    evaluators = {"fitted-q": {"n_trees": 4, "sweeps": 2}, "kernel-fitted-q": {"ridge": 1.0}}
-    spaces = {"trees": {"max_depth": 2}, "forests": {"n_trees": 3}, "optimal-trees": {"max_depth": 1}}
-    common = {"discount": 0.8, "iterations": 6, **options}
-    return RunSettings(
-        table, ROLES, **common, evaluator=evaluator, space=space,
-        evaluator_options=evaluators[evaluator], space_options=spaces.get(space, {}),
-    )  # fmt: skip
+from small_runs import OPTIONS, ROLES, interrupted, settings_for
 
 
 def test_settings_survive_their_file(table, tmp_path):
@@ -58,16 +34,6 @@ def test_hostile_names_survive_their_file(tmp_path):
     settings = RunSettings("t.csv", {"state": names, "action": "a", "reward": "r"})
     (tmp_path / "s.toml").write_text(settings.to_toml(), encoding="utf-8")
     assert RunSettings.from_toml(tmp_path / "s.toml").roles["state"] == names
-
-
-def interrupted(after):
-    def shown(rounds, done, total):
-        for iteration in rounds:
-            yield iteration
-            if iteration.k == after:
-                raise KeyboardInterrupt
-
-    return shown
 
 
 @pytest.mark.parametrize(

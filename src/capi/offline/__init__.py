@@ -2,5 +2,6 @@
 
 from capi.offline.evaluating import compare, cross_evaluate, evaluate
 from capi.offline.evidence import METHODS, Comparison, Estimate, Evidence
+from capi.offline.scoring import fitted_value
 
-__all__ = ["METHODS", "Comparison", "Estimate", "Evidence", "compare", "cross_evaluate", "evaluate"]
+__all__ = ["METHODS", "Comparison", "Estimate", "Evidence", "compare", "cross_evaluate", "evaluate", "fitted_value"]

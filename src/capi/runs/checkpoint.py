@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from capi.errors import InvalidInput
 from capi.evaluators.fitted import FittedQ, FittedValues
@@ -15,16 +19,36 @@ from capi.iteration import versions
 from capi.loop import Iteration
 from capi.randomness import seed_sequence
 from capi.transitions import Transitions
+from capi.types import Policy
 
 FORMAT = "capi checkpoint"
+BEST_VALUES = "best_values"
 MOST_BYTES = 2**36  # our own files, of any size that a forest may have
 NUMBERS = ("k", "loss", "changed", "value", "seconds", "n_unchanged")
 
 
-def write_checkpoint(path: Path, iteration: Iteration, history: list[dict[str, float]], origin: str) -> None:
-    """Write what the loop needs to go on behind ``iteration``; ``origin`` says what it came from."""
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """The policy that a run ends with, if it ended now."""
+
+    k: int  # its iteration
+    policy: Policy
+    values: NDArray[np.float32]  # (n, A) that it was chosen from
+    score: float  # by which it is the best so far
+
+
+def write_checkpoint(
+    path: Path, iteration: Iteration, history: list[dict[str, float]], origin: str, kept: Kept | None
+) -> None:
+    """Write what the loop needs to go on behind ``iteration``; ``origin`` says what it came from, ``kept`` is the best so far."""
     policy, policy_arrays = to_arrays(iteration.policy).flat("policy.")
     q, q_arrays = to_arrays(iteration.q).flat("q.")
+    best: dict[str, Any] = {}
+    best_arrays: dict[str, Any] = {}
+    if kept is not None:
+        shown, best_arrays = to_arrays(kept.policy).flat("best.")
+        best = {"k": kept.k, "score": kept.score, "policy": shown}
+        best_arrays = {**best_arrays, BEST_VALUES: kept.values}
     header = {
         "format": FORMAT,
         "origin": origin,
@@ -34,15 +58,16 @@ def write_checkpoint(path: Path, iteration: Iteration, history: list[dict[str, f
         "history": history,
         "policy": policy,
         "q": q,
+        "best": best,
     }
     with written_together(path.parent, [path.name]) as places:
-        write_archive(places[path.name], header, {**policy_arrays, **q_arrays}, compressed=False)
+        write_archive(places[path.name], header, {**policy_arrays, **q_arrays, **best_arrays}, compressed=False)
 
 
 def read_checkpoint(
     path: Path, origin: str, batch: Transitions, evaluator: Any, seed: int
-) -> tuple[Iteration, list[dict[str, float]]]:
-    """Return the iteration and the history of a checkpoint, if it comes from the same settings, table and versions."""
+) -> tuple[Iteration, list[dict[str, float]], Kept | None]:
+    """Return iteration, history and best policy of a checkpoint, if it comes from the same settings, table and versions."""
     try:
         header, arrays = read_archive(path, MOST_BYTES)
         if header.get("format") != FORMAT:
@@ -56,8 +81,13 @@ def read_checkpoint(
         policy = from_arrays(Packed.from_flat(header["policy"], arrays, "policy."))
         q = from_arrays(Packed.from_flat(header["q"], arrays, "q."), decides=False)
         numbers = {name: header["numbers"][name] for name in NUMBERS}
+        best, kept = header["best"], None
+        if best:
+            chosen: Any = from_arrays(Packed.from_flat(best["policy"], arrays, "best."))
+            kept = Kept(int(best["k"]), chosen, arrays[BEST_VALUES], float(best["score"]))
     except (InvalidInput, KeyError, TypeError) as error:
         raise InvalidInput(f"{path} cannot be continued: {error}") from error
     if isinstance(q, FittedValues) and isinstance(evaluator, FittedQ):
         q = evaluator.restored(q, batch, int(header["age"]))
-    return Iteration(q=q, policy=policy, seeds=seed_sequence(seed), schema=batch.schema, **numbers), header["history"]
+    iteration = Iteration(q=q, policy=policy, seeds=seed_sequence(seed), schema=batch.schema, **numbers)
+    return iteration, header["history"], kept

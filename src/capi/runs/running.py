@@ -21,10 +21,11 @@ from capi.files.archive import write_archive
 from capi.files.policy_file import load_policy, save_policy
 from capi.iteration import training_of
 from capi.loop import Iteration
+from capi.offline import fitted_value
 from capi.pictures import draw_history
 from capi.policies import described
 from capi.policy_spaces.imitation import ReadByImitation
-from capi.runs.checkpoint import read_checkpoint, write_checkpoint
+from capi.runs.checkpoint import Kept, read_checkpoint, write_checkpoint
 from capi.runs.settings import RunSettings
 from capi.transitions import Transitions
 from capi.types import Policy
@@ -41,8 +42,9 @@ SETTINGS, POLICY, HISTORY, VALUES, EVALUATION, CHECKPOINT, LOCK = (
     "checkpoint.zip",
     ".lock",
 )
-HISTORY_COLUMNS = ("k", "loss", "changed", "value")  # what does not depend on the machine
+HISTORY_COLUMNS = ("k", "loss", "changed", "value", "score")  # what does not depend on the machine
 VALUES_FORMAT = "capi values"
+CANDIDATES = 10  # last iterations among which the best is sought
 SHARE = 0.05  # of the time that checkpoints may take
 READ_AT_ONCE = 2**20
 
@@ -121,7 +123,8 @@ def load_run(folder: str | Path) -> RunResult:
         raise InvalidInput(f"{path} has no {POLICY}.{hint}")
     try:
         with (path / HISTORY).open(encoding="utf-8", newline="") as file:
-            history = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(file)]
+            rows = list(csv.DictReader(file))
+            history = [{name: float(value) for name, value in row.items() if value != ""} for row in rows]
     except (OSError, ValueError, TypeError) as error:
         raise InvalidInput(f"{path / HISTORY} cannot be read: {error}.") from error
     return RunResult(path, _settings_of(path), load_policy(path / POLICY), history)
@@ -131,27 +134,40 @@ def _run(settings: RunSettings, batch: Transitions, folder: Path, shown: Any) ->
     learner = settings.learner()
     origin = hashlib.sha256(settings.to_toml().encode() + _digest(Path(settings.table))).hexdigest()
     after: Iteration | None = None
+    kept: Kept | None = None  # the best so far, if that is asked for
     history: list[dict[str, float]] = []
     if (folder / CHECKPOINT).is_file():
-        after, history = read_checkpoint(folder / CHECKPOINT, origin, batch, learner.evaluator, settings.seed)
-    done, kept, cost = 0 if after is None else after.k + 1, perf_counter(), 0.0
+        after, history, kept = read_checkpoint(folder / CHECKPOINT, origin, batch, learner.evaluator, settings.seed)
+    done, written, cost = 0 if after is None else after.k + 1, perf_counter(), 0.0
     for iteration in shown(learner.iterate(batch, after=after), done, settings.iterations):
         after = iteration
         history.append(iteration.numbers())
-        if perf_counter() - kept >= cost / SHARE and iteration.k + 1 < settings.iterations:
+        if settings.keep == "best" and settings.iterations - iteration.k <= CANDIDATES:
+            candidate = _kept(iteration, batch, _score(iteration.policy, batch, settings))
+            history[-1]["score"] = candidate.score
+            kept = candidate if kept is None or candidate.score > kept.score else kept
+        if perf_counter() - written >= cost / SHARE and iteration.k + 1 < settings.iterations:
             started = perf_counter()
-            write_checkpoint(folder / CHECKPOINT, iteration, history, origin)
-            kept, cost = perf_counter(), perf_counter() - started
+            write_checkpoint(folder / CHECKPOINT, iteration, history, origin, kept)
+            written, cost = perf_counter(), perf_counter() - started
     if after is None:
         raise InvalidInput("the run has no iterations.")
-    policy = described(after.policy, batch.schema, training_of(batch, settings.discount, after.k + 1))
-    values = after.q.values(batch.states).astype(np.float32)
+    kept = _kept(after, batch, 0.0) if kept is None else kept
+    policy = described(kept.policy, batch.schema, training_of(batch, settings.discount, kept.k + 1))
     with written_together(folder, [HISTORY, VALUES]) as places:
         places[HISTORY].write_text(_csv(history), encoding="utf-8", newline="\n")
-        write_archive(places[VALUES], {"format": VALUES_FORMAT}, {"values": values})
+        write_archive(places[VALUES], {"format": VALUES_FORMAT}, {"values": kept.values})
     save_policy(policy, folder / POLICY)
     (folder / CHECKPOINT).unlink(missing_ok=True)
     return RunResult(folder, settings, policy, history)
+
+
+def _kept(iteration: Iteration, batch: Transitions, score: float) -> Kept:
+    return Kept(iteration.k, iteration.policy, iteration.q.values(batch.states).astype(np.float32), score)
+
+
+def _score(policy: Policy, batch: Transitions, settings: RunSettings) -> float:
+    return fitted_value(policy, batch, discount=settings.discount, random_state=settings.seed, n_jobs=-1)
 
 
 def _settings_of(folder: Path) -> RunSettings:
@@ -162,7 +178,8 @@ def _settings_of(folder: Path) -> RunSettings:
 
 def _csv(history: list[dict[str, float]]) -> str:
     text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=HISTORY_COLUMNS, lineterminator="\n", extrasaction="ignore")
+    columns = [name for name in HISTORY_COLUMNS if any(name in row for row in history)]
+    writer = csv.DictWriter(text, fieldnames=columns, restval="", lineterminator="\n", extrasaction="ignore")
     writer.writeheader()
     writer.writerows(history)
     return text.getvalue()

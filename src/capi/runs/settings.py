@@ -26,7 +26,7 @@ SPACES = {
 }
 NOT_IN_FILES = {"regressor", "kernel", "features", "metric_params", "monotone"}
 ROLES = ("episode", "time", "state", "action", "reward", "terminated", "truncated", "propensity", "weight")
-LEARNING = ("discount", "iterations", "seed", "hold_out")
+LEARNING = ("discount", "iterations", "seed", "hold_out", "keep")
 READERS = {".csv": "from_csv", ".parquet": "from_parquet", ".pq": "from_parquet"}
 
 
@@ -49,6 +49,9 @@ class RunSettings:
         Their parameters; what is not there has its default.
     hold_out : float in [0, 1)
         The share of the episodes that are not learned from, so that the policy can be evaluated on them.
+    keep : "last" or "best"
+        Which policy the run ends with: that of the last iteration, or the best of the last ten by fitted Q evaluation on what was learned from.
+        Small policies make the iterations take turns between good and bad.
     """
 
     table: str
@@ -61,6 +64,7 @@ class RunSettings:
     evaluator_options: Mapping[str, Any] = field(default_factory=lambda: {"sweeps": 5})
     space_options: Mapping[str, Any] = field(default_factory=dict)
     hold_out: float = 0.0
+    keep: str = "last"
 
     def __post_init__(self) -> None:
         as_discount(self.discount)
@@ -68,6 +72,7 @@ class RunSettings:
         as_int(self.seed, "seed", minimum=0)
         if not is_real(self.hold_out) or not 0 <= self.hold_out < 1:
             raise InvalidInput(f"hold_out must lie in [0, 1); got {self.hold_out!r}.")
+        check_choice(self.keep, "keep", ("last", "best"))
         check_choice(self.evaluator, "evaluator", EVALUATORS)
         check_choice(self.space, "space", SPACES)
         for role in self.roles:
@@ -156,7 +161,9 @@ def _made(package: str, home: tuple[str, str], options: Mapping[str, Any], what:
         raise InvalidInput(
             f"{home[1]} has no option {min(unknown)!r} in a file; the {what} takes {', '.join(sorted(known))}."
         )
-    return made(**{name: tuple(map(tuple, v)) if isinstance(v, list) else v for name, v in options.items()})
+    threads = {"n_jobs": -1} if "n_jobs" in known else {}  # all cores; the result does not depend on it
+    given = {name: tuple(map(tuple, v)) if isinstance(v, list) else v for name, v in options.items()}
+    return made(**{**threads, **given})
 
 
 def _options(part: Any) -> dict[str, Any]:
