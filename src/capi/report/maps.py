@@ -1,0 +1,143 @@
+"""What the policy decides over the two columns that sway it most, the others at their typical values."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from capi.report.ranges import column_record, day_text, thinned
+from capi.report.sources import Sources
+from capi.report.wording import FEW
+from capi.tables.columns import MOST_VALUES, Column
+from capi.validation import Floats, Ints
+
+GRID = 60  # cells along a column of numbers
+COARSE = 12  # cells in which rows are counted
+LEAST_SAMPLED, MOST_SAMPLED = 200, 2000  # rows on which influence is measured
+MOST_ASKED = 80_000  # decisions for that
+MOST_TRIED = 400  # columns
+
+
+def influences(sources: Sources, candidates: list[int]) -> list[tuple[int, float]]:
+    """Return, for each column, the share of decisions that change when its values are dealt anew; the largest first."""
+    n = len(sources.batch)
+    rng = np.random.default_rng(0)
+    tried = candidates[:MOST_TRIED]
+    most = max(LEAST_SAMPLED, MOST_ASKED // max(len(tried), 1))
+    rows = np.sort(rng.choice(n, min(n, MOST_SAMPLED, most), replace=False))
+    states, order = sources.batch.states[rows], rng.permutation(len(rows))
+    allowed = None if sources.batch.allowed is None else sources.batch.allowed[rows]
+    before = sources.decisions[rows]
+    found = []
+    for number in tried:
+        places = feature_slice(sources, number)
+        dealt = states.copy()
+        dealt[:, places] = states[order, places]
+        found.append((number, float(np.mean(sources.policy.act(dealt, allowed) != before))))
+    return sorted(found, key=lambda pair: (-pair[1], pair[0]))
+
+
+def feature_slice(sources: Sources, number: int) -> slice:
+    """Return where the features of a column stand in a state."""
+    start = sum(len(column.feature_names) for column in sources.schema.columns[:number])
+    return slice(start, start + len(sources.schema.columns[number].feature_names))
+
+
+def map_record(sources: Sources, ranked: list[tuple[int, float]]) -> dict[str, Any] | None:
+    """Return the decisions on a grid over one or two columns as runs of equal cells, None if no column matters."""
+    numbers = [number for number, share in ranked if share > 0 and _can_be_axis(sources.schema.columns[number])][:2]
+    if not numbers or sources.masked:
+        return None
+    axes = [_axis(sources, number) for number in numbers]
+    base = _typical_state(sources)
+    nx, ny = len(axes[0]["features"]), len(axes[1]["features"]) if len(axes) > 1 else 1
+    grid = np.tile(base, (nx * ny, 1))
+    grid[:, feature_slice(sources, numbers[0])] = np.tile(axes[0]["features"], (ny, 1))
+    if len(axes) > 1:
+        grid[:, feature_slice(sources, numbers[1])] = np.repeat(axes[1]["features"], nx, axis=0)
+    decided = sources.policy.act(grid).reshape(ny, nx)
+    backed = _backed(axes, (ny, nx))
+    runs = [run for y in range(ny) for run in _runs(y, decided[y], backed[y])]
+    others = [c.name for i, c in enumerate(sources.schema.columns) if i not in numbers]
+    shown = [{key: value for key, value in axis.items() if key not in ("features", "cell_of")} for axis in axes]
+    return {"axes": shown, "shape": [ny, nx], "runs": runs, "n_others": len(others)}
+
+
+def _can_be_axis(column: Column) -> bool:
+    return column.kind in ("number", "date", "boolean") or len(column.values) <= MOST_VALUES
+
+
+def _axis(sources: Sources, number: int) -> dict[str, Any]:
+    """Return the cells along a column: ``features`` (cells, width), what stands at the ends, and which row lies where."""
+    column = sources.schema.columns[number]
+    rows = sources.batch.states[:, feature_slice(sources, number)]
+    if column.kind in ("number", "date"):
+        return _number_axis(column, rows[:, 0])
+    words = [str(v) for v in column.values] if column.values else ["false", "true"]
+    one_hot = column.kind == "one-hot"
+    features = np.eye(len(words)) if one_hot else np.arange(float(len(words)))[:, None]
+    missing = np.isnan(rows[:, 0])
+    cell = rows.argmax(axis=1) if one_hot else np.where(missing, 0, rows[:, 0]).astype(np.int64)
+    return {"name": column.name, "words": words, "features": features, "cell_of": np.where(missing, -1, cell)}
+
+
+def _number_axis(column: Column, x: Floats) -> dict[str, Any]:
+    known = x[~np.isnan(x)]
+    low, high = (float(end) for end in np.quantile(thinned(known), [0.01, 0.99]))
+    scale = column_record(column, known[(known >= low) & (known <= high)][:, None], 0)
+    low, high = scale["low"], scale["high"]
+    edges = np.geomspace(low, high, GRID + 1) if scale["log"] else np.linspace(low, high, GRID + 1)
+    middles = np.sqrt(edges[1:] * edges[:-1]) if scale["log"] else (edges[1:] + edges[:-1]) / 2
+    inside = (x >= low) & (x <= high)
+    cell = np.searchsorted(edges, np.where(inside, x, low), side="right") - 1
+    ends = [day_text(column, end) for end in (low, high)] if column.kind == "date" else None
+    return {
+        "name": column.name,
+        "low": low,
+        "high": high,
+        "log": scale["log"],
+        "ends": ends,
+        "features": middles[:, None],
+        "cell_of": np.where(inside, np.clip(cell, 0, GRID - 1), -1),
+    }
+
+
+def _typical_state(sources: Sources) -> Floats:
+    """Return the state of medians and most frequent values (d,)."""
+    state = np.empty(sources.batch.n_features)
+    states = thinned(sources.batch.states)
+    for number, column in enumerate(sources.schema.columns):
+        places = feature_slice(sources, number)
+        rows = states[:, places]
+        known = rows[~np.isnan(rows[:, 0])]
+        if not len(known):
+            state[places] = np.nan
+        elif column.kind == "one-hot":
+            state[places] = np.eye(rows.shape[1])[known.sum(axis=0).argmax()]
+        elif column.kind == "number":
+            state[places] = np.median(known)
+        else:
+            state[places] = np.floor(np.median(known))
+    return state
+
+
+def _backed(axes: list[dict[str, Any]], shape: tuple[int, int]) -> Any:
+    """Return which cells have rows of the table around them: at least `FEW` in their part of a coarser grid."""
+    coarse = []
+    for axis, size in zip(axes, shape[::-1], strict=False):
+        by = max(1, size // COARSE) if "words" not in axis else 1
+        coarse.append((axis["cell_of"], by, -(-size // by)))
+    x, by_x, nx = coarse[0]
+    y, by_y, ny = coarse[1] if len(axes) > 1 else (np.zeros(len(x), dtype=np.int64), 1, 1)
+    there = (x >= 0) & (y >= 0)
+    counts = np.bincount((y[there] // by_y) * nx + x[there] // by_x, minlength=nx * ny).reshape(ny, nx)
+    return np.repeat(np.repeat(counts >= FEW, by_y, axis=0), by_x, axis=1)[: shape[0], : shape[1]]
+
+
+def _runs(y: int, actions: Ints, backed: Any) -> list[list[int]]:
+    """Return the runs of equal cells in a row of the grid: [y, first cell, how many, action, whether rows back it]."""
+    changes = np.flatnonzero((np.diff(actions) != 0) | (np.diff(backed.astype(np.int8)) != 0)) + 1
+    starts = [0, *changes.tolist(), len(actions)]
+    return [[y, a, b - a, int(actions[a]), int(backed[a])] for a, b in pairwise(starts)]

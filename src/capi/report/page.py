@@ -1,0 +1,102 @@
+"""The record as one HTML page that needs nothing else."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from hashlib import sha256
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from capi.errors import InvalidInput
+from capi.files import result_folder, written_together
+from capi.report import charts, drawings
+from capi.report.record import report_record
+from capi.report.svg import colour_of
+from capi.report.wording import count_text, number_text, percent_text
+
+NAME = "report.html"
+IN_SCRIPT = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+
+
+def write_report(run: str | Path, out: str | Path | None = None, *, include_cases: bool = False) -> Path:
+    r"""Write the report of a finished run as one HTML page, and return where it is.
+
+    The page holds its pictures and its script, asks no network for anything and can be sent to people who have nothing installed. The
+    same run gives the same bytes.
+
+    Parameters
+    ----------
+    run : str or Path
+        The folder of a finished run, with the table still where the run read it. What the folder has of ``values.zip`` and
+        ``evaluation.json`` is in the report; where they are not, it says so.
+    out : str or Path, optional
+        The file to write, ``report.html`` in the run's folder by default. It appears whole or not at all.
+    include_cases : bool
+        Whether up to 2,000 rows of the table are in the page, so that a reader sees the logged cases nearest to a state. Otherwise there
+        are aggregates only, none of them of fewer than five rows.
+
+    Returns
+    -------
+    Path
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from capi.runs import RunSettings, fit_run
+    >>> with TemporaryDirectory() as folder:
+    ...     table = Path(folder) / "visits.csv"
+    ...     rows = [f"{age},{'drug' if age % 2 else 'none'},{age % 2 * (age - 45)}" for age in range(20, 80)]
+    ...     _ = table.write_text("\n".join(["age,dose,gain", *rows]))
+    ...     roles = {"state": ["age"], "action": "dose", "reward": "gain"}
+    ...     settings = RunSettings(str(table), roles, discount=0.0, iterations=1, space="thresholds")
+    ...     run = fit_run(settings, Path(folder) / "run").folder
+    ...     page = write_report(run)
+    ...     page.name, "What would it do?" in page.read_text(encoding="utf-8")
+    ('report.html', True)
+    """
+    html = page_of(report_record(run, include_cases))
+    target = Path(run) / NAME if out is None else Path(out)
+    if not target.name:
+        raise InvalidInput(f"out must be the name of a file, such as report.html; got {str(out)!r}.")
+    with written_together(result_folder(target.parent), [target.name]) as places:
+        places[target.name].write_text(html, encoding="utf-8", newline="\n")
+    return target
+
+
+def page_of(record: dict[str, Any]) -> str:
+    """Return the page of a record."""
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415  only those who write pages pay for it
+    from markupsafe import Markup  # noqa: PLC0415
+
+    environment = Environment(
+        loader=PackageLoader("capi.report", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"count": count_text, "percent": percent_text, "number": number_text}
+    environment.globals |= {"charts": charts, "drawings": drawings, "colour_of": colour_of}
+    script = _template("report.js")
+    return environment.get_template("report.html").render(
+        record,
+        style=Markup(_template("report.css")),  # our own file
+        script=Markup(script),  # our own file
+        script_hash=f"sha256-{b64encode(sha256(script.encode()).digest()).decode()}",  # the only script that may run
+        panel_data=Markup(script_json({"panel": record["panel"]})),  # cannot end its element
+    )
+
+
+def script_json(value: Any) -> str:
+    """Return JSON that cannot end the script element it stands in; numbers keep all their digits."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for letter, instead in IN_SCRIPT.items():
+        text = text.replace(letter, instead)
+    return text
+
+
+def _template(name: str) -> str:
+    return files("capi.report").joinpath("templates", name).read_text(encoding="utf-8")

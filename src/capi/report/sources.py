@@ -1,0 +1,205 @@
+"""What a report is made from: the run, its table, the decisions of its policy, and the small tree that tells them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from capi.errors import InvalidInput
+from capi.files.archive import read_archive
+from capi.files.exports.program import Program, program_of
+from capi.policies import one_hot
+from capi.policy_spaces.forests import ForestPolicy
+from capi.policy_spaces.trees import Trees
+from capi.report.flat import FlatTree
+from capi.report.ranges import without_rare_words
+from capi.runs.running import RunResult, load_run
+from capi.schema import Schema
+from capi.transitions import Transitions
+from capi.validation import Bools, Floats, Ints
+
+VALUES, EVALUATION = "values.zip", "evaluation.json"
+MOST_BYTES = 2**36  # our own files, as large as their tables
+DRAWN_DEPTH = 4  # of a tree that is drawn; a larger one is told by a smaller one
+IMITATION_DEPTH = 3
+MOST_ROWS = 50_000  # that such a tree needs to find its cuts
+MOST_NODES = 400_000  # of a forest that a page may hold
+
+
+@dataclass(frozen=True, eq=False)
+class Told:
+    """The small tree that the page speaks of: the policy itself, or the tree that decides most like it."""
+
+    program: Program
+    tree: FlatTree
+    own: bool
+    fidelity: float
+    leaf_of_row: Ints  # (n,) numbers of nodes
+
+
+@dataclass(frozen=True, eq=False)
+class Sources:
+    """A finished run with everything that belongs to it."""
+
+    result: RunResult
+    batch: Transitions
+    policy: Any
+    decisions: Ints  # (n,) of the policy, in the states of the table
+    values: Floats | None  # (n, A) estimated action values there; old runs have none
+    evaluation: dict[str, Any] | None
+
+    @cached_property
+    def schema(self) -> Schema:
+        """The words of the table; a category of fewer than `FEW` rows has a number for a name."""
+        columns, start = [], 0
+        for column in self.batch.schema.columns:
+            width = len(column.feature_names)
+            columns.append(without_rare_words(column, self.batch.states[:, start : start + width]))
+            start += width
+        return Schema.of_columns(columns, self.batch.schema.action_labels)
+
+    @property
+    def masked(self) -> bool:
+        """Whether the policy cannot decide without being told what is allowed."""
+        return bool(getattr(self.policy, "masked", False))
+
+    @cached_property
+    def with_missing(self) -> Bools:
+        """Which features have missing values in the table (d,)."""
+        return np.array([bool(np.isnan(column).any()) for column in self.batch.states.T])
+
+    @cached_property
+    def program(self) -> Program | None:
+        """What the policy does, None if it can only be imitated."""
+        inner = getattr(self.policy, "policy", self.policy)
+        too_large = isinstance(inner, ForestPolicy) and sum(len(t.nodes) for t in inner.forest.trees) > MOST_NODES
+        if self.masked or too_large:
+            return None
+        found = program_of(self.policy)
+        return None if found is None else replace(found, schema=self.schema)
+
+    @cached_property
+    def told(self) -> Told:
+        """The small tree that tells what the policy does."""
+        states = self.batch.states
+        program = self.program
+        if program is not None and len(program.trees) == 1 and program.depth <= DRAWN_DEPTH:
+            tree = FlatTree.of(program.trees[0])
+            return Told(program, tree, True, 1.0, tree.leaf_of(states))
+        program = self._imitating()
+        tree = FlatTree.of(program.trees[0])
+        leaves = tree.leaf_of(states)
+        decided = np.array([actions[0] if actions else -1 for actions in tree.actions])[leaves]
+        return Told(program, tree, False, float(np.mean(decided == self.decisions)), leaves)
+
+    def _imitating(self) -> Program:
+        """Return the small tree that was grown to decide like the policy in the states of the table."""
+        n = len(self.batch)
+        rows = np.arange(n) if n <= MOST_ROWS else np.random.default_rng(0).choice(n, MOST_ROWS, replace=False)
+        least = max(1, min(20, len(rows) // 50))
+        space = Trees(max_depth=IMITATION_DEPTH, min_samples_leaf=least)
+        tree = space.improve(self.batch.states[rows], one_hot(self.decisions[rows], self.batch.n_actions))
+        found = program_of(replace(tree, schema=self.schema))
+        if found is None:
+            raise InvalidInput("the policy cannot be told by a tree.")
+        return found
+
+
+def read_sources(run: str | Path) -> Sources:
+    """Return everything that belongs to the finished run in a folder, checked."""
+    folder = Path(run)
+    if not folder.is_dir():
+        raise InvalidInput(f"run must be the folder of a finished run (capi fit makes one); {folder} is no folder.")
+    result = load_run(folder)
+    batch = _batch(result)
+    policy: Any = result.policy
+    _check_fit(policy, batch, result.settings.table)
+    if getattr(policy, "masked", False) and batch.allowed is None:
+        raise InvalidInput(
+            f"the policy of {folder} was learned with masks of allowed actions, which its table does not hold: there is nothing to "
+            "report on. State what is allowed as rules (Constrained) and learn again."
+        )
+    decisions = policy.act(batch.states, batch.allowed)
+    return Sources(result, batch, policy, decisions, _values(folder, batch), _evaluation(folder))
+
+
+def _batch(result: RunResult) -> Transitions:
+    table = Path(result.settings.table)
+    if not table.is_file():
+        raise InvalidInput(
+            f"the table of the run, {table}, is not there. Put it back, or correct its name under [data] in "
+            f"{result.folder / 'settings.toml'}."
+        )
+    return result.settings.batch()
+
+
+def _check_fit(policy: Any, batch: Transitions, table: str) -> None:
+    """Refuse a table that is not the one that the policy was learned from."""
+    schema, training = getattr(policy, "schema", None), getattr(policy, "training", None)
+    found = policy.n_actions, getattr(policy, "n_features", batch.n_features)
+    if schema is not None:
+        for what, then, now in (
+            ("columns", schema.feature_names, batch.schema.feature_names),
+            ("actions", schema.action_labels, batch.schema.action_labels),
+        ):
+            if tuple(then) != tuple(now):
+                raise InvalidInput(
+                    f"{table} must be the table that the run was learned from: its {what} are {_listed(now)}, in the policy they "
+                    f"are {_listed(then)}. Put the old table back, or learn again."
+                )
+    if found != (batch.n_actions, batch.n_features):
+        raise InvalidInput(
+            f"{table} must be the table that the run was learned from: the policy has {found[0]} actions and {found[1]} features, "
+            f"the table {batch.n_actions} and {batch.n_features}. Put the old table back, or learn again."
+        )
+    if training is not None and training.n_rows not in (None, len(batch)):
+        raise InvalidInput(
+            f"{table} must be the table that the run was learned from: it has {len(batch)} decisions, the run had "
+            f"{training.n_rows}. Put the old table back, or learn again."
+        )
+
+
+def _listed(names: Any) -> str:
+    shown = ", ".join(str(name) for name in names[:10])
+    return shown + (", ..." if len(names) > 10 else "")
+
+
+def _values(folder: Path, batch: Transitions) -> Floats | None:
+    """Return the estimated action values in the states of the table (n, A), None if the run kept none."""
+    path = folder / VALUES
+    if not path.exists():
+        return None
+    try:
+        header, arrays = read_archive(path, MOST_BYTES)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path} cannot be read: {error} Delete it to have a report without it.") from error
+    values = arrays.get("values")
+    if header.get("format") != "capi values" or values is None:
+        raise InvalidInput(
+            f"{path} must hold action values (capi fit writes it). Delete it to have a report without it."
+        )
+    if values.shape != (len(batch), batch.n_actions):
+        raise InvalidInput(
+            f"{path} must fit the table of the run: it has values of shape {values.shape}, the table {len(batch)} decisions and "
+            f"{batch.n_actions} actions. The table has changed: put the old one back, or learn again."
+        )
+    return values.astype(np.float64)
+
+
+def _evaluation(folder: Path) -> dict[str, Any] | None:
+    """Return what ``capi evaluate`` found, None if nobody asked."""
+    path = folder / EVALUATION
+    if not path.exists():
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidInput(f"{path} cannot be read: {error}. Run capi evaluate again, or delete it.") from error
+    if not isinstance(found, dict) or found.get("format") != "capi evaluation":
+        raise InvalidInput(f"{path} must be what capi evaluate writes. Run capi evaluate again, or delete it.")
+    return found

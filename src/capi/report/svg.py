@@ -1,0 +1,79 @@
+"""The parts of which pictures are made, as SVG inside the page: real text, and colours that the style sheet gives by class.
+
+Everything from the table enters as escaped text; `Markup` joins nothing that was not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil, floor, log10
+
+from markupsafe import Markup
+
+N_COLOURS = 8
+LETTER = 6.6  # pixels that a letter of 12 px takes
+SMALL = 6.2  # of 11 px
+BOLD = 7.6  # of 12 px, bold
+
+
+def svg(width: float, height: float, title: str, parts: Sequence[Markup], kind: str) -> Markup:
+    """Return a picture with its description for those who do not see it."""
+    return Markup(
+        '<svg class="picture {}" viewBox="0 0 {:g} {:g}" width="{:g}" height="{:g}" role="img" aria-label="{}">{}</svg>'
+    ).format(kind, width, height, width, height, title, Markup("").join(parts))
+
+
+def text_at(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> Markup:
+    """Return a text; ``kind`` is its class."""
+    return Markup('<text x="{:g}" y="{:g}" class="{}" text-anchor="{}">{}</text>').format(
+        round(x, 2), round(y, 2), kind, anchor, text
+    )
+
+
+def line(x1: float, y1: float, x2: float, y2: float, kind: str = "axis") -> Markup:
+    """Return a line from one point to another."""
+    return Markup('<line x1="{:g}" y1="{:g}" x2="{:g}" y2="{:g}" class="{}"/>').format(
+        round(x1, 2), round(y1, 2), round(x2, 2), round(y2, 2), kind
+    )
+
+
+def rect(x: float, y: float, width: float, height: float, kind: str, title: str = "", radius: float = 0) -> Markup:
+    """Return a rectangle, with words that show when it is pointed at."""
+    inside = Markup("<title>{}</title>").format(title) if title else Markup("")
+    return Markup('<rect x="{:g}" y="{:g}" width="{:g}" height="{:g}" rx="{:g}" class="{}">{}</rect>').format(
+        round(x, 2), round(y, 2), round(width, 2), round(height, 2), radius, kind, inside
+    )
+
+
+def colour_of(action: int) -> str:
+    """Return the class that colours an action."""
+    return f"a{action % N_COLOURS}"
+
+
+def ticks(low: float, high: float, most: int = 5) -> list[float]:
+    """Return round numbers between two ends, at most ``most``."""
+    if not high > low:
+        return [low]
+    rough = (high - low) / most
+    power = 10.0 ** floor(log10(rough))
+    step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * (1 - 1e-9))
+    first = ceil(low / step - 1e-9)
+    last = floor(high / step + 1e-9)
+    return [float(f"{i * step:.12g}") for i in range(first, last + 1)]
+
+
+def dot(x: float, y: float, radius: float, kind: str, title: str) -> Markup:
+    """Return a filled circle, with words that show when it is pointed at."""
+    return Markup('<circle cx="{:g}" cy="{:g}" r="{:g}" class="{}"><title>{}</title></circle>').format(
+        round(x, 2), round(y, 2), radius, kind, title
+    )
+
+
+def mark_below(x: float, y: float, text: str) -> tuple[Markup, Markup]:
+    """Return a tick below an axis and its number."""
+    return line(x, y, x, y + 4), text_at(x, y + 16, text, "tick", "middle")
+
+
+def mark_left(left: float, right: float, y: float, text: str) -> tuple[Markup, Markup]:
+    """Return a line across and the number to its left."""
+    return line(left, y, right, y, "grid"), text_at(left - 6, y + 4, text, "tick", "end")

@@ -1,0 +1,114 @@
+"""Numbers, conditions and names as the page words them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import floor, inf, isfinite, log10
+from typing import Any
+
+from capi.schema import Schema
+from capi.tables.columns import Column
+from capi.validation import Bools
+
+FEW = 5  # rows: what stands for fewer is not told
+LONGEST = 60  # letters of a name in a picture
+NOTHING, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
+SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def few_hidden(count: int) -> int | None:
+    """Return a number of rows, None if it is so small that it could point at someone."""
+    return None if 0 < count < FEW else int(count)
+
+
+def count_text(count: int | None) -> str:
+    """Return a number of rows with its thousands apart; what was hidden is "<5"."""
+    return f"<{FEW}" if count is None else f"{count:,}"
+
+
+def percent_text(share: float | None) -> str:
+    """Return a share in per cent with one decimal."""
+    return NOTHING if share is None else f"{100 * share:.1f} %"
+
+
+def number_text(x: float | None, digits: int = 4) -> str:
+    """Return a number with ``digits`` significant digits, in the way one would write it by hand."""
+    if x is None or not isfinite(x):
+        return NOTHING
+    if x == 0:
+        return "0"
+    sign, size = MINUS if x < 0 else "", abs(x)
+    exponent = floor(log10(size))
+    if not -4 <= exponent < 9:
+        mantissa = f"{size:.{digits - 1}e}".split("e")
+        return f"{sign}{float(mantissa[0]):g}·10{str(int(mantissa[1])).translate(SUPERSCRIPT)}"
+    decimals = max(digits - 1 - exponent, 0)
+    text = f"{round(size, digits - 1 - exponent):,.{decimals}f}"
+    return sign + (text.rstrip("0").rstrip(".") if "." in text else text)
+
+
+def short(text: str, most: int = LONGEST) -> str:
+    """Return a text that is cut where it is too long for its place."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def sentence(text: str) -> str:
+    """Return words that begin and end like a sentence."""
+    if not text:
+        return ""
+    return text[0].upper() + text[1:] + ("" if text[-1] in ".!?:" else ".")
+
+
+def label_texts(labels: Sequence[Any]) -> list[str]:
+    """Return action labels as text that is never empty."""
+    return [str(label) if str(label).strip() else repr(label) for label in labels]
+
+
+def column_of(schema: Schema, feature: int) -> tuple[int, Column, int]:
+    """Return the number of a feature's column, the column, and the feature's place in it."""
+    for number, column in enumerate(schema.columns):
+        if feature < len(column.feature_names):
+            return number, column, feature
+        feature -= len(column.feature_names)
+    raise IndexError(feature)
+
+
+def exact_text(x: float) -> str:
+    """Return a number with all its digits, thousands apart."""
+    text = repr(float(x)).removesuffix(".0")
+    if "e" in text or "n" in text:  # powers of ten, infinity
+        return text.replace("-", MINUS)
+    whole, point, rest = text.removeprefix("-").partition(".")
+    return (MINUS if x < 0 else "") + f"{int(whole):,}{point}{rest}"
+
+
+def conditions(
+    schema: Schema, feature: int, at_most: float, missing_left: bool, with_missing: Bools
+) -> tuple[str, str]:
+    """Return the words of both sides of a split: where it holds and where it does not.
+
+    Missing values are spoken of only where there were some, ``with_missing`` (d,).
+    """
+    _, column, position = column_of(schema, feature)
+    if at_most == inf:
+        known, missing = f"{column.name} is known", f"{column.name} is missing"
+        return (f"{known} or missing", "never") if missing_left else (known, missing)
+    yes, no = _sides(column, position, at_most)
+    left, right = (" or is missing", "") if missing_left else ("", " or is missing")
+    return (yes + left, no + right) if with_missing[feature] else (yes, no)
+
+
+def _sides(column: Column, position: int, at_most: float) -> tuple[str, str]:
+    """Return the words for where a feature of a column is at most a number, and where it is above."""
+    name, worded = column.name, column.condition(position, at_most)
+    rest = worded.removeprefix(f"{name} ")
+    if column.kind == "date":
+        return worded, f"{name} after {rest.split(' before ', 1)[1]}"
+    if column.kind == "number" or worded == f"{column.feature_names[position]} <= {at_most!r}":
+        feature = column.feature_names[position]
+        return f"{feature} ≤ {exact_text(at_most)}", f"{feature} > {exact_text(at_most)}"
+    if column.kind == "boolean":
+        return worded, f"{name} is true"
+    if column.kind == "one-hot":
+        return worded, f"{name} is {column.values[position]}"
+    return worded, f"{name} {rest.removeprefix('not ')}" if rest.startswith("not in ") else f"{name} not {rest}"

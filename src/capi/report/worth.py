@@ -1,0 +1,89 @@
+"""What an evaluation found, as the page shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any
+
+from capi.report.wording import count_text, number_text, percent_text, sentence
+
+KINDS = {
+    "table": "the table",
+    "held-out": "held-out episodes",
+    "cross": "cross-fitting: learned and evaluated in turns",
+}
+LOGGED = {"policy": "what was done", "method": "mean return"}
+NUMBERS = ("estimate", "standard_error", "low", "high")
+
+
+def evaluation_record(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an evaluation (``evaluation.json``) in rows and facts; what it does not say is left out."""
+    method = str(found.get("method") or "")
+    rows = [_row(row, method) for row in found.get("estimates") or () if isinstance(row, Mapping)]
+    behaviour = found.get("behaviour")
+    if isinstance(behaviour, Mapping):
+        row = {**_row({**LOGGED, **behaviour}, ""), "kind": "behaviour"}
+        if (row["policy"], row["method"]) not in {(r["policy"], r["method"]) for r in rows}:
+            rows.append(row)
+    model = found.get("behaviour_model")
+    return {
+        "rows": rows,
+        "gain": _gain(found.get("difference")),
+        "verdict": sentence(str(found.get("verdict") or "")),
+        "warnings": [sentence(str(warning)) for warning in found.get("warnings") or ()],
+        "facts": list(_facts(found)),
+        "behaviour_text": sentence(str(model.get("text") or "")) if isinstance(model, Mapping) else "",
+    }
+
+
+def number_or_none(value: Any) -> float | None:
+    """Return a number, None if it is none."""
+    known = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    return float(value) if known else None
+
+
+def _gain(difference: Any) -> dict[str, Any] | None:
+    """Return the row of the policy less the behaviour, None if it was not told."""
+    if not isinstance(difference, Mapping) or number_or_none(difference.get("estimate")) is None:
+        return None
+    return {**_row(difference, ""), "label": "difference", "kind": "headline"}
+
+
+def _row(row: Mapping[str, Any], headline: str) -> dict[str, Any]:
+    policy, method = str(row.get("policy") or ""), str(row.get("method") or "")
+    numbers = {name: number_or_none(row.get(name)) for name in NUMBERS}
+    for end in ("low", "high"):
+        if numbers[end] is None:
+            numbers[end] = number_or_none(row.get(f"{end}_asymptotic"))
+    kind = "headline" if headline and method == headline else ""
+    label = f"{policy}, {method}" if policy and method else policy or method
+    return {"policy": policy, "method": method, "label": label, "kind": kind, **numbers}
+
+
+def _facts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return names and texts of what belongs to the estimates."""
+    facts = [
+        ("Evaluated on", KINDS.get(str(found.get("kind")), str(found.get("kind") or ""))),
+        ("Table", str(found.get("source") or "").replace("\\", "/").rsplit("/", 1)[-1]),
+        ("Headline method", str(found.get("method") or "")),
+    ]
+    for name, key in (("Decisions", "n_rows"), ("Episodes", "n_episodes"), ("Bootstrap resamples", "n_resamples")):
+        number = number_or_none(found.get(key))
+        facts.append((name, "" if number is None else count_text(int(number))))
+    for name, key in (("Discount", "discount"), ("Effective episodes", "effective_episodes")):
+        number = number_or_none(found.get(key))
+        facts.append((name, "" if number is None else number_text(number)))
+    level = number_or_none(found.get("level"))
+    facts.append(("Level of the intervals", "" if level is None else f"{100 * level:g} %"))
+    overlap, model = found.get("overlap"), found.get("behaviour_model")
+    beyond = number_or_none(found.get("beyond"))
+    facts.append(("Share of the value beyond the log", "" if beyond is None else percent_text(beyond)))
+    if isinstance(overlap, Mapping):
+        hardly = number_or_none(overlap.get("share_hardly_taken"))
+        facts.append(("Decisions hardly ever taken", "" if hardly is None else percent_text(hardly)))
+    if isinstance(model, Mapping):
+        facts.append(("Behaviour's probabilities", "from the table" if model.get("given") else "estimated"))
+        error = number_or_none(model.get("calibration_error"))
+        facts.append(("Calibration error", "" if error is None else number_text(error, 3)))
+    return [(name, text) for name, text in facts if text]
