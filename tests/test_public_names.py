@@ -18,6 +18,8 @@ PACKAGES = [
     "capi.domains",
     "capi.trees",
     "capi.features",
+    "capi.offline",
+    "capi.report",
 ]
 MODULES = ["capi.loss", "capi.policies", "capi.types", "capi.testing", "capi.errors", "capi.kernels", "capi.rules"]
 

@@ -13,6 +13,7 @@ from capi.policies import Constant
 from capi.policy_spaces.constrained import ConstrainedPolicy
 from capi.policy_spaces.imitation import ReadByImitation
 from capi.policy_spaces.linear import LinearPolicy
+from capi.policy_spaces.trees import TreePolicy
 from capi.report.flat import FlatTree
 from capi.report.maps import influences, map_record
 from capi.report.panel import panel_record
@@ -103,8 +104,9 @@ def kind_of(sources: Sources) -> str:
     """Return in words what kind of policy it is."""
     policy = sources.policy
     inner = policy.policy if isinstance(policy, ConstrainedPolicy) else policy
-    words = KINDS.get(type(inner).__name__, f"a policy of the kind {type(inner).__name__}")
-    if sources.told.own and len(sources.told.tree) > 1 and type(inner).__name__ == "TreePolicy":
+    known = [KINDS[base.__name__] for base in type(inner).__mro__ if base.__name__ in KINDS]
+    words = known[0] if known else f"a policy of the kind {type(inner).__name__}"
+    if sources.told.own and len(sources.told.tree) > 1 and isinstance(inner, TreePolicy):
         words += f" with {len(sources.told.tree.leaves)} leaves"
     return words + (", under rules that it must keep" if isinstance(policy, ConstrainedPolicy) else "")
 

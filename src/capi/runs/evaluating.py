@@ -35,7 +35,7 @@ def evaluate_run(
         Instead: fit the run's learner anew without each of so many parts of its table, and evaluate it on that part.
     shown : callable
         Wraps the folds, for a progress bar.
-    **settings
+    settings : further keywords
         As in `capi.offline.evaluate`. What speaks against the estimates is in the result, not among Python's warnings.
     """
     result = load_run(run)
