@@ -278,3 +278,215 @@ def pair_surrogate(ell, scores, lost):
             if r[a] < r[b] < np.inf:
                 total += (r[b] - r[a]) * ell(f[a] - f[b])
     return total
+
+
+# -- what a policy is worth, from logged episodes ------------------------------------------------------
+
+
+def rows_of_episodes(batch):
+    """Return the row numbers of each episode, a list an episode."""
+    rows = []
+    for i in range(len(batch)):
+        if i == 0 or batch.episode is None or batch.episode[i] != batch.episode[i - 1]:
+            rows.append([])
+        rows[-1].append(i)
+    return rows
+
+
+def running_products(episodes, ratios):
+    """Return the importance weights of each episode's rows, a list an episode."""
+    weights = []
+    for rows in episodes:
+        products, product_so_far = [], 1.0
+        for i in rows:
+            product_so_far *= ratios[i]
+            products.append(product_so_far)
+        weights.append(products)
+    return weights
+
+
+def weight_at(products, t):
+    """The weight of an episode at step t: its last one if it is over."""
+    return products[min(t, len(products) - 1)]
+
+
+def effective_episodes(weights, counts, discount):
+    """Kish's size at each step, in the mean that the discount weights."""
+    total = shares = 0.0
+    for t in range(max(map(len, weights))):
+        now = [c * weight_at(products, t) for c, products in zip(counts, weights, strict=True)]
+        squares = sum(w * w for w in now)
+        total += discount**t * (sum(now) ** 2 / squares if squares > 0 else 0.0)
+        shares += discount**t
+    return total / shares
+
+
+def closed_returns(episodes, batch, discount, next_values):
+    """Return the discounted rewards of each episode's rows; what follows a truncated one is worth its next value."""
+    out = []
+    for rows in episodes:
+        rewards = []
+        for t, i in enumerate(rows):
+            goes_on = i == rows[-1] and not batch.terminated[i]
+            rewards.append(discount**t * (batch.rewards[i] + (discount * next_values[i] if goes_on else 0.0)))
+        out.append(rewards)
+    return out
+
+
+def per_decision(weights, rewards, counts):
+    total = 0.0
+    for c, products, mine in zip(counts, weights, rewards, strict=True):
+        total += c * sum(w * r for w, r in zip(products, mine, strict=True))
+    return total / sum(counts)
+
+
+def weighted(weights, rewards, counts):
+    above = below = 0.0
+    for c, products, mine in zip(counts, weights, rewards, strict=True):
+        above += c * products[-1] * sum(mine)
+        below += c * products[-1]
+    return above / below
+
+
+def weighted_per_decision(weights, rewards, counts):
+    total = 0.0
+    for t in range(max(map(len, weights))):
+        above = below = 0.0
+        for c, products, mine in zip(counts, weights, rewards, strict=True):
+            below += c * weight_at(products, t)
+            above += c * products[t] * mine[t] if t < len(mine) else 0.0
+        total += above / below
+    return total
+
+
+def doubly_robust(episodes, batch, discount, ratios, start_values, taken_values, next_values, counts):
+    """Jiang & Li (2016), Eq. 10, from the last row of each episode back to its first."""
+    total = 0.0
+    for c, rows, start in zip(counts, episodes, start_values, strict=True):
+        value = None
+        for i in reversed(rows):
+            following = (0.0 if batch.terminated[i] else next_values[i]) if value is None else value
+            before = start if i == rows[0] else next_values[i - 1]  # the state's own value, by the model
+            value = before + ratios[i] * (batch.rewards[i] + discount * following - taken_values[i])
+        total += c * value
+    return total / sum(counts)
+
+
+def weighted_doubly_robust(episodes, batch, discount, weights, start_values, taken_values, next_values, counts):
+    """Thomas & Brunskill (2016), Eq. 10: after its end an episode stays, with its last weight, where all values are zero."""
+    total = 0.0
+    for t in range(max(map(len, weights)) + 1):
+        now = [c * weight_at(products, t) for c, products in zip(counts, weights, strict=True)]
+        before = list(counts) if t == 0 else [c * weight_at(w, t - 1) for c, w in zip(counts, weights, strict=True)]
+        for k, rows in enumerate(episodes):
+            if t < len(rows):
+                i = rows[t]
+                total += discount**t * now[k] / sum(now) * (batch.rewards[i] - taken_values[i])
+            if t <= len(rows):  # the state reached at t, of which the model knows the value
+                value = (
+                    start_values[k] if t == 0 else 0.0 if batch.terminated[rows[t - 1]] else next_values[rows[t - 1]]
+                )
+                total += discount**t * before[k] / sum(before) * value
+    return total
+
+
+def calibration_error(predicted, actions, n_bins):
+    """Mean difference of predicted and observed shares; a new bin starts at each n-th part of the sorted predictions, never among equal ones."""
+    n, n_actions = predicted.shape
+    total = 0.0
+    for a in range(n_actions):
+        in_order = sorted(predicted[:, a])
+        edges = [in_order[k * n // n_bins] for k in range(1, n_bins)]
+        bins = {}
+        for p, action in zip(predicted[:, a], actions, strict=True):
+            bins.setdefault(sum(edge <= p for edge in set(edges)), []).append(p - (action == a))
+        total += sum(abs(sum(differences)) for differences in bins.values()) / n
+    return total / n_actions
+
+
+def leaf_values(system, counts, kept=None, n_sweeps=3000):
+    """The values of a system's leaves by sweeps of plain loops; leaves without rows keep what they have."""
+    e = system.episodes
+    taken, following = system.taken.toarray(), system.following.toarray()
+    n, n_leaves = taken.shape
+    theta = np.zeros(n_leaves) if kept is None else np.array(kept)
+    for _ in range(n_sweeps):
+        targets = [e.batch.rewards[i] + e.discount * following[i] @ theta for i in range(n)]
+        new = theta.copy()
+        for leaf in range(n_leaves):
+            rows = np.flatnonzero(taken[:, leaf])
+            weight = sum(counts[e.of_row[i]] for i in rows)
+            if weight > 0:
+                new[leaf] = sum(counts[e.of_row[i]] * targets[i] for i in rows) / weight
+        if np.abs(new - theta).max() < 1e-13:
+            break
+        theta = new
+    return theta
+
+
+class Layers:
+    """A small decision process in layers, so that time is part of the state: state t * S + x is x at step t.
+
+    Every path through it can be listed. Episodes end early with a probability that depends on the action, and in the last layer.
+    """
+
+    def __init__(self, rng, n_layers=3, n_states=2, n_actions=2):
+        self.n_layers, self.n_states, self.n_actions = n_layers, n_states, n_actions
+        size = n_layers * n_states
+        self.moves = rng.dirichlet(np.ones(n_states), size=(size, n_actions))  # (S, A, x')
+        self.ends = rng.uniform(0.1, 0.6, size=(size, n_actions))
+        self.ends[-n_states:] = 1.0
+        self.rewards = rng.normal(size=(size, n_actions))
+        self.start = rng.dirichlet(np.ones(n_states))
+        self.behaviour = rng.dirichlet(np.full(n_actions, 3.0), size=size)
+        self.policy = rng.dirichlet(np.full(n_actions, 1.0), size=size)
+
+    def values(self, pi, discount):
+        """Return V (S,) and Q (S, A) of the probabilities ``pi`` (S, A), from the last layer to the first."""
+        v, q = np.zeros(len(pi)), np.zeros(pi.shape)
+        for x in reversed(range(len(pi))):
+            after = (x // self.n_states + 1) * self.n_states
+            for a in range(self.n_actions):
+                following = 0.0 if self.ends[x, a] == 1 else self.moves[x, a] @ v[after : after + self.n_states]
+                q[x, a] = self.rewards[x, a] + discount * (1 - self.ends[x, a]) * following
+            v[x] = pi[x] @ q[x]
+        return v, q
+
+    def value(self, pi, discount):
+        return self.start @ self.values(pi, discount)[0][: self.n_states]
+
+    def every_log(self, longest=None):
+        """Return a batch in which each possible episode of at most ``longest`` rows stands once, and their probabilities (E,)."""
+        rows, probabilities = [], []
+
+        def go_on(path, x, p):
+            for a in range(self.n_actions):
+                here = p * self.behaviour[x, a]
+                if self.ends[x, a] > 0:
+                    finish([*path, (x, a, x, True)], here * self.ends[x, a])
+                after = (x // self.n_states + 1) * self.n_states
+                for y in range(self.n_states) if self.ends[x, a] < 1 else ():
+                    further, q = [*path, (x, a, after + y, False)], here * (1 - self.ends[x, a]) * self.moves[x, a, y]
+                    if longest is not None and len(further) == longest:
+                        finish(further, q)
+                    else:
+                        go_on(further, after + y, q)
+
+        def finish(path, p):
+            rows.extend((len(probabilities), *step) for step in path)
+            probabilities.append(p)
+
+        for x in range(self.n_states):
+            go_on([], x, self.start[x])
+        episode, states, actions, following, ends = (np.array(column) for column in zip(*rows, strict=True))
+        batch = Transitions(
+            states[:, None],
+            actions,
+            self.rewards[states, actions],
+            following[:, None],
+            ends,
+            n_actions=self.n_actions,
+            episode=episode,
+            propensity=self.behaviour[states, actions],
+        )
+        return batch, np.array(probabilities)

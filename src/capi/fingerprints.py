@@ -38,13 +38,21 @@ def sketch(hashes: Hashes) -> tuple[str, ...]:
 def share_known(hashes: Hashes, known: Sequence[str]) -> float:
     """Return about which share of the episodes with ``hashes`` (E,) belong to those whose sketch is ``known``.
 
-    Exact if the sketch holds all of them; else judged by the episodes that would be in it.
+    Exact if the sketch holds all of them; else judged by the episodes that would be in it. Where episodes are so alike that about as many
+    would be known by chance, the number is zero: nothing is known then.
     """
     values = np.array([int(text, 16) for text in known], dtype=np.uint64)
-    if not len(values):
+    whole = len(values) < KEPT
+    comparable = hashes if whole or not len(values) else hashes[hashes <= values.max()]
+    if not len(values) or not len(comparable):
         return 0.0
-    comparable = hashes if len(values) < KEPT else hashes[hashes <= values.max()]
-    return float(np.isin(comparable, values).mean()) if len(comparable) else 0.0
+    share = float(np.isin(comparable, values).mean())
+    n_known = len(values) if whole else KEPT * 2.0**64 / (float(values.max()) + 1.0)
+    _, copies = np.unique(hashes, return_counts=True)
+    repeated = float(copies[copies > 1].sum()) / len(
+        hashes
+    )  # have their like among the others, and so by chance among as many more
+    return share if share > 2 * repeated * max(1.0, n_known / len(hashes)) else 0.0
 
 
 def _bits(values: Floats) -> Hashes:

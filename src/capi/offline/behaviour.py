@@ -77,15 +77,19 @@ def behaviour_of(
 
 def calibration(predicted: Floats, actions: Ints) -> tuple[float, float]:
     """Return the mean difference of predicted (n, A) and observed shares in bins of equal size, and what chance alone makes of it."""
-    observed = one_hot(actions, predicted.shape[1])
+    n, n_actions = predicted.shape
     found = chance = 0.0
-    for p, taken in zip(predicted.T, observed.T, strict=True):
-        order = np.argsort(p, kind="stable")
-        for rows in np.array_split(order, min(N_BINS, len(order))):
-            share, mean = len(rows) / len(p), float(p[rows].mean())
-            found += share * abs(mean - float(taken[rows].mean()))
-            chance += share * np.sqrt(2 / np.pi * mean * max(1 - mean, 0.0) / len(rows))  # the mean of a normal's size
-    return found / predicted.shape[1], chance / predicted.shape[1]
+    for p, taken in zip(predicted.T, one_hot(actions, n_actions).T, strict=True):
+        edges = np.unique(np.sort(p)[np.arange(1, N_BINS) * n // N_BINS])  # equal predictions are in the same bin
+        bins = np.searchsorted(edges, p, side="right")
+        sizes = np.bincount(bins)
+        sums, observed = np.bincount(bins, weights=p), np.bincount(bins, weights=taken)
+        found += float(np.abs(sums - observed).sum()) / n
+        spread = np.sqrt(
+            2 / np.pi * sums * np.maximum(1 - sums / np.maximum(sizes, 1), 0.0)
+        )  # the mean of a normal's size
+        chance += float(spread.sum()) / n
+    return found / n_actions, chance / n_actions
 
 
 def _leaf_size(batch: Transitions, rest: Ints, fold: Ints, rng: np.random.Generator, n_jobs: int) -> int:
@@ -111,23 +115,25 @@ def _by_trees(
     )
     outputs = one_hot(batch.actions[rest], batch.n_actions)
     weights = None if batch.weight is None else batch.weight[rest]
-    if weights is not None:
-        counted = weights > 0
-        rest, outputs, weights = rest[counted], outputs[counted], weights[counted]
     forest = grow(encode(batch.states[rest], n_jobs), outputs, growth, rng, weights=weights, n_jobs=n_jobs)
     return forest.mean_values(batch.states[fold], n_jobs)
 
 
 def _by_classifier(classifier: Any, batch: Transitions, rest: Ints, fold: Ints, rng: np.random.Generator) -> Floats:
-    if not (hasattr(classifier, "fit") and hasattr(classifier, "predict_proba")):
+    needed = ("fit", "predict_proba", "get_params")
+    if isinstance(classifier, type) or not all(hasattr(classifier, name) for name in needed):
         raise InvalidInput(
-            f"behaviour must be a classifier with the methods fit and predict_proba; got {classifier!r}."
+            f"behaviour must be a scikit-learn classifier with the methods fit and predict_proba; got {classifier!r}."
         )
+    predicted = np.zeros((len(fold), batch.n_actions))
+    known = np.unique(batch.actions[rest])
+    if len(known) == 1:  # many classifiers refuse to learn that
+        predicted[:, known] = 1.0
+        return predicted
     model = clone(classifier)
     seeds: Sequence[str] = [name for name in model.get_params() if name.split("__")[-1] == "random_state"]
     model.set_params(**{name: int(rng.integers(2**31)) for name in sorted(seeds)})
     model.fit(batch.states[rest], batch.actions[rest])
-    predicted = np.zeros((len(fold), batch.n_actions))
     predicted[:, np.asarray(model.classes_, dtype=np.int64)] = model.predict_proba(batch.states[fold])
     return predicted
 

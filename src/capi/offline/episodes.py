@@ -19,6 +19,13 @@ class Episodes:
     batch: Transitions
     discount: float
 
+    @classmethod
+    def counted(cls, batch: Transitions, discount: float) -> Episodes:
+        """Return the episodes of ``batch`` that have weight: what does not count is not there."""
+        episodes = cls(batch, discount)
+        kept = episodes.weights > 0
+        return episodes if kept.all() else cls(batch.subset(kept[episodes.of_row]), discount)
+
     def __len__(self) -> int:
         return len(self.starts)
 
@@ -61,11 +68,13 @@ class Episodes:
 
     @cached_property
     def weights(self) -> Floats:
-        """How much each episode counts, in the mean 1 (E,)."""
+        """How much each episode counts, in the mean 1 (E,); all of them are positive after `counted`."""
         w = self.batch.weight
         if w is None:
             return np.ones(len(self))
         of_episode = w[self.starts]
+        if not w.any():
+            raise InvalidInput("weight must be positive in some episode; it is zero in all.")
         if not np.array_equal(w, of_episode[self.of_row]):
             row = int(np.flatnonzero(w != of_episode[self.of_row])[0])
             raise InvalidInput(

@@ -16,6 +16,8 @@ from scipy import sparse
 from capi.offline.weighting import Weights
 from capi.validation import Floats
 
+MOST_SUMS = 1_000_000  # steps x countings that are held at once
+
 
 class Estimator(Protocol):
     """An estimate that knows how it depends on the episodes."""
@@ -77,19 +79,25 @@ class SumOfRatios:
 
         A step at which no episode has weight adds nothing to a `corrected` estimate; without such a model there is none, and it is NaN.
         """
-        above, below = self._sums(counts)
-        ratios = np.divide(above, below, out=np.full_like(above, 0.0 if self.corrected else np.nan), where=below > 0)
-        return counts @ self.means / counts.sum(axis=1) + ratios.sum(axis=1)
+        at_once = max(1, MOST_SUMS // self.above.shape[1])
+        ratios = [self._ratios(counts[i : i + at_once]) for i in range(0, len(counts), at_once)]
+        return counts @ self.means / counts.sum(axis=1) + np.concatenate(ratios)
 
     def influence(self, counts: Floats) -> Floats:
         """Return the derivative of the ratios and of the mean (E,)."""
         above, below = (sums[0] for sums in self._sums(counts[None]))
         inverse = np.divide(1.0, below, out=np.zeros_like(below), where=below > 0)
-        slope = above * inverse**2
+        slope = above * inverse * inverse
         later = np.cumsum(slope[::-1])[::-1]  # an episode that is over counts at all later steps
         of_ratios = self.above @ inverse - self.below @ slope - self.ended @ later
         mean = float(np.average(self.means, weights=counts))
         return self.means - mean + counts.sum() * of_ratios
+
+    def _ratios(self, counts: Floats) -> Floats:
+        """Return the sum of the steps' ratios (B,)."""
+        above, below = self._sums(counts)
+        none = np.full_like(above, 0.0 if self.corrected else np.nan)
+        return np.divide(above, below, out=none, where=below > 0).sum(axis=1)
 
     def _sums(self, counts: Floats) -> tuple[Floats, Floats]:
         over = np.cumsum(_product(counts, self.ended), axis=1)

@@ -34,7 +34,7 @@ from capi.validation import Floats, Ints
 
 STRUCTURES = 4
 FEWEST = 2  # rows of an action; with fewer it is judged by all rows
-EXACT, CLOSE = 1e-10, 1e-5  # how well the system is solved: the estimate itself, and its resamples
+EXACT, CLOSE = 1e-10, 1e-4  # how well the system is solved: the estimate itself, and what moves it
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class LeafSystem:
             return rows * (self.taken @ (inverse * (self.following.T @ back)))
 
         first = rows * (self.taken @ (inverse * wanted))
-        y = _solve(lambda v: v - e.discount * adjoint(v), first, None, EXACT)
+        y = _solve(lambda v: v - e.discount * adjoint(v), first, None, CLOSE)
         # the derivative of the estimate in the leaves' equations: what theta moves directly, and through the next states
         moved = inverse * (wanted + e.discount * (self.following.T @ y))  # (L,)
         targets = e.batch.rewards + e.discount * u
@@ -179,12 +179,13 @@ class FittedStart:
 
 
 def leaf_system(policy: Policy, episodes: Episodes, regression: Regression, rng: np.random.Generator) -> LeafSystem:
-    """Return fitted Q evaluation of ``policy``, on trees grown on its own targets."""
+    """Return fitted Q evaluation of ``policy``, on trees grown on its own targets; all ``episodes`` must have weight."""
     t, discount = episodes.batch, episodes.discount
     following = policy.probabilities(t.next_states, t.next_masks()) * ~t.terminated[:, None]
     allowed = None if t.allowed is None else t.allowed[episodes.starts]
     initial = policy.probabilities(t.states[episodes.starts], allowed)
     groups = _groups(t)
+    streams = rng.spawn(STRUCTURES)
     inputs = [encode(t.states[rows], regression.n_jobs) for rows in groups]
     growth = Growth(
         n_trees=regression.n_trees,
@@ -194,17 +195,17 @@ def leaf_system(policy: Policy, episodes: Episodes, regression: Regression, rng:
     )
     targets, going_on = t.rewards, discount > 0 and bool(following.any())
     row_weights = None if t.weight is None else episodes.weights[episodes.of_row]
-    for _ in range(STRUCTURES if going_on else 1):
+    for stream in streams if going_on else streams[:1]:
         forests = [
             grow(
                 codes,
                 targets[rows][:, None],
                 growth,
-                rng,
+                of_action,
                 weights=None if row_weights is None else row_weights[rows],
                 n_jobs=regression.n_jobs,
             )
-            for rows, codes in zip(groups, inputs, strict=True)
+            for rows, codes, of_action in zip(groups, inputs, stream.spawn(t.n_actions), strict=True)
         ]
         system = LeafSystem(
             episodes,
@@ -219,9 +220,8 @@ def leaf_system(policy: Policy, episodes: Episodes, regression: Regression, rng:
 
 def _groups(t: Transitions) -> list[Ints]:
     """Return the rows that each action's forest learns from: its own, or all if it has hardly any."""
-    counted = np.ones(len(t), dtype=bool) if t.weight is None else t.weight > 0
-    own = [np.flatnonzero(counted & (t.actions == a)) for a in range(t.n_actions)]
-    return [rows if len(rows) >= FEWEST else np.flatnonzero(counted) for rows in own]
+    own = [np.flatnonzero(t.actions == a) for a in range(t.n_actions)]
+    return [rows if len(rows) >= FEWEST else np.arange(len(t)) for rows in own]
 
 
 def _taken(forests: list[Forest], groups: list[Ints], n: int) -> sparse.csr_matrix:
@@ -229,32 +229,36 @@ def _taken(forests: list[Forest], groups: list[Ints], n: int) -> sparse.csr_matr
     starts = np.cumsum([0, *(forest.leaf_starts[-1] for forest in forests)])
     blocks = []
     for forest, rows, start in zip(forests, groups, starts[:-1], strict=True):
-        columns = forest.leaves_of_rows.T + start  # (m, T)
-        blocks.append((np.repeat(rows, columns.shape[1]), columns.ravel()))
-    return _matrix(blocks, None, (n, int(starts[-1])))
+        blocks.append((rows, forest.leaves_of_rows + np.int32(start), np.ones(len(rows))))
+    return _matrix(blocks, (n, int(starts[-1])))
 
 
 def _under(forests: list[Forest], states: Floats, probabilities: Floats, n_jobs: int) -> sparse.csr_matrix:
     """Return the mean over trees and over the policy's actions of the leaves of ``states`` (n, d) -> (n, L)."""
     starts = np.cumsum([0, *(forest.leaf_starts[-1] for forest in forests)])
-    blocks, data = [], []
+    blocks = []
     for a, forest in enumerate(forests):
         rows = np.flatnonzero(probabilities[:, a])
         if not len(rows):
             continue
-        columns = forest.leaves(states[rows], n_jobs).T + starts[a]  # (m, T)
-        n_trees = columns.shape[1]
-        blocks.append((np.repeat(rows, n_trees), columns.ravel()))
-        data.append(np.repeat(probabilities[rows, a] / n_trees, n_trees))
-    return _matrix(blocks, data, (len(states), int(starts[-1])))
+        leaves = forest.leaves(states[rows], n_jobs) + np.int32(starts[a])
+        blocks.append((rows, leaves, probabilities[rows, a] / len(leaves)))
+    return _matrix(blocks, (len(states), int(starts[-1])))
 
 
-def _matrix(blocks: list[tuple[Ints, Ints]], data: list[Floats] | None, shape: tuple[int, int]) -> sparse.csr_matrix:
-    if not blocks:
-        return sparse.csr_matrix(shape)
-    rows, columns = (np.concatenate(parts) for parts in zip(*blocks, strict=True))
-    values = np.ones(len(rows)) if data is None else np.concatenate(data)
-    return sparse.csr_matrix((values, (rows.astype(np.int32), columns.astype(np.int32))), shape=shape)
+def _matrix(blocks: list[tuple[Ints, Any, Floats]], shape: tuple[int, int]) -> sparse.csr_matrix:
+    """Return a matrix whose rows (m,) have the same value (m,) in several columns (T, m), block by block; written in place, for it is large."""
+    widths = np.zeros(shape[0], dtype=np.int64)
+    for rows, columns, _ in blocks:
+        widths[rows] += len(columns)
+    ends = np.cumsum(widths)
+    free = ends - widths
+    indices, data = np.empty(ends[-1], dtype=np.int32), np.empty(ends[-1])
+    for rows, columns, values in blocks:
+        for column in columns:
+            indices[free[rows]], data[free[rows]] = column, values
+            free[rows] += 1
+    return sparse.csr_matrix((data, indices, np.append(0, ends)), shape=shape)
 
 
 def _inverse(counts: Any) -> Floats:
@@ -264,15 +268,24 @@ def _inverse(counts: Any) -> Floats:
 
 
 def _solve(operator: Any, right: Floats, start: Floats | None, tolerance: float) -> Floats:
-    """Return the solution of ``operator(v) = right``, where the operator is one minus a contraction."""
-    if not right.any() and start is None:
+    """Return the solution of ``operator(v) = right``, where the operator is one minus a contraction.
+
+    The error is at most ``tolerance`` times as large as ``right`` or, from ``start`` on, as what it leaves to do: so resamples differ by what
+    differs in them, however large all values are.
+    """
+    if start is not None:
+        change = right - operator(start)
+        if np.linalg.norm(change) <= EXACT * np.linalg.norm(right):
+            return start
+        return start + _solve(operator, change, None, tolerance)
+    if not right.any():
         return right
     n = len(right)
     product = LinearOperator((n, n), matvec=operator, dtype=np.float64)
     with np.errstate(all="ignore"):
-        found, failed = bicgstab(product, right, x0=start, rtol=tolerance, atol=0.0, maxiter=500)
+        found, failed = bicgstab(product, right, rtol=tolerance, atol=0.0, maxiter=500)
         if failed or not np.isfinite(found).all():  # it may break down, which this cannot
-            found, failed = gmres(product, right, x0=start, rtol=tolerance, atol=0.0, restart=40, maxiter=50)
+            found, failed = gmres(product, right, rtol=tolerance, atol=0.0, restart=40, maxiter=50)
     if failed or not np.isfinite(found).all():
         raise InvalidInput(
             "fitted Q evaluation did not settle: rewards or weights are too large or too unlike each other."

@@ -25,7 +25,7 @@ def resampled(
 ) -> list[Floats]:
     """Return each estimate on the same resampled episodes (B,); resample b has a seed of its own.
 
-    ``weights`` (E,) is how much each episode counts.
+    ``weights`` (E,), which are positive, are how much each episode counts.
     """
     n = len(weights)
     at_once = max(1, MOST_COUNTS // n)
@@ -41,7 +41,6 @@ def resampled(
 
     def of_block(numbers: Ints) -> None:
         counts = counts_of(numbers)
-        counts[counts.sum(axis=1) == 0] = weights  # nothing that counts was drawn
         for values, estimator in zip(out, estimators, strict=True):
             if not isinstance(estimator, FittedStart):  # which has threads of its own
                 values[numbers] = estimator.values(counts)

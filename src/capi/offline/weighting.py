@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -16,7 +17,7 @@ from scipy import sparse
 from capi.offline.episodes import Episodes
 from capi.validation import Floats
 
-LARGEST_LOG = 600.0  # beyond it products of weights leave what float64 can hold
+LARGEST_LOG = 300.0  # of a weight: the squares of larger ones leave what float64 can hold
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,9 +39,9 @@ class Weights:
 
     @cached_property
     def of_rows(self) -> Floats:
-        """The product of the ratios up to each row, in its episode (n,)."""
+        """The product of the ratios up to each row, in its episode (n,); zero where it is too small to be divided by."""
         with np.errstate(over="ignore"):
-            return np.where(self._alive, np.exp(self._logs), 0.0)
+            return np.where(self._logs >= -LARGEST_LOG, np.exp(self._logs), 0.0)
 
     @cached_property
     def of_episodes(self) -> Floats:
@@ -73,7 +74,7 @@ class Weights:
 
     @cached_property
     def lost_after(self) -> int | None:
-        """The first step at which no episode has any weight left; None if there is none."""
+        """The first step at which no episode has any weight left, from 0; None if there is none."""
         sums = self._totals(self.episodes.weights, self.of_rows, self.of_episodes)
         gone = np.flatnonzero(sums == 0)
         return int(gone[0]) if len(gone) else None
@@ -89,16 +90,18 @@ class Weights:
         return counted @ self.by_time(of_rows) + np.cumsum(counted @ self.ended(of_episodes))
 
     @cached_property
-    def _alive(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
-        e = self.episodes
-        zeros = np.cumsum(self.ratios == 0)
-        before = zeros[e.starts] - (self.ratios[e.starts] == 0)
-        return zeros == before[e.of_row]
-
-    @cached_property
     def _logs(self) -> Floats:
-        """Logarithms of the weights (n,); a ratio of zero, after which a weight is zero, counts as one here."""
+        """Logarithms of the weights (n,), of which those of decisions that are worth nothing at the start (discount 0) are no part."""
         e = self.episodes
-        logs = np.log(np.where(self.ratios > 0, self.ratios, 1.0))
-        upto = np.cumsum(logs)
-        return np.where(self._alive, upto - (upto[e.starts] - logs[e.starts])[e.of_row], -np.inf)
+        ratios = np.where(e.worth > 0, self.ratios, 1.0)
+        lost = ratios == 0
+        sizes = np.finfo(np.float64)
+        logs = np.where(lost, 0.0, np.log(np.clip(ratios, sizes.tiny, sizes.max)))
+        return np.where(_running(lost.astype(np.int64), e) > 0, -np.inf, _running(logs, e))
+
+
+def _running(values: np.ndarray[tuple[int, ...], Any], episodes: Episodes) -> Any:
+    """Return the sums of ``values`` (n,) from the start of each row's episode to the row (n,)."""
+    steps, starts = values.copy(), episodes.starts
+    steps[starts[1:]] -= np.add.reduceat(values, starts)[:-1]  # so that sums stay small, whatever the log's length
+    return np.cumsum(steps)
