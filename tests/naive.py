@@ -424,6 +424,34 @@ def leaf_values(system, counts, kept=None, n_sweeps=3000):
     return theta
 
 
+def left_out_leaf_values(again, system, n_sweeps=3000):
+    """The values of a resample's leaves by sweeps of plain loops: ``again`` is the resample on the leaves of ``system``.
+
+    What the resample does to the mean of a leaf of m targets, at the values of the whole log, counts m / (m - 1) times.
+    """
+    e, old = again.episodes, system.solution[1]
+    taken, following = again.taken.toarray(), again.following.toarray()
+    sizes = np.asarray(system.taken.sum(axis=0)).ravel()
+
+    def means(values):
+        out = np.array(old)
+        for leaf in range(taken.shape[1]):
+            rows = np.flatnonzero(taken[:, leaf])
+            if len(rows):
+                out[leaf] = np.mean([e.batch.rewards[i] + e.discount * following[i] @ values for i in rows])
+        return out
+
+    factor = sizes / np.maximum(sizes - 1, 1) - 1
+    noise = factor * (means(old) - old)
+    theta = np.array(old)
+    for _ in range(n_sweeps):
+        new = means(theta) + noise
+        if np.abs(new - theta).max() < 1e-13:
+            break
+        theta = new
+    return theta
+
+
 class Layers:
     """A small decision process in layers, so that time is part of the state: state t * S + x is x at step t.
 

@@ -213,7 +213,7 @@ def test_missing_values_in_states_are_states():
     assert np.isfinite([e.value for e in found.estimates.values()]).all()
 
 
-@pytest.mark.parametrize("scale", [1e-100, 1e100])
+@pytest.mark.parametrize("scale", [2.0**-332, 2.0**332])  # powers of two round nothing, so that trees split alike
 def test_rewards_of_any_size(scale):
     batch = walks(40)
     plain, scaled = (hushed(Uniform(2), remade(batch, rewards=batch.rewards * c)) for c in (1.0, scale))

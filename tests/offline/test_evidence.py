@@ -31,19 +31,23 @@ def without():
     return hushed(Constant(1, 2), batch, discount=0.0)
 
 
+N_DRAWS, N_EPISODES = 199, 100_000  # so many episodes that t is normal
+END = 1 - 4 * 2 / (N_DRAWS - 1)  # the fifth of 199 numbers stands at 2.5 %
+
+
 def plain(record):
     """Return a record as it comes back from JSON, which must not know NaN."""
     return json.loads(json.dumps(record, allow_nan=False))
 
 
 def estimate(value, spread=1.0, level=0.95):
-    draws = value + spread * np.linspace(-1, 1, 101)
-    return Estimate(value, draws, np.linspace(-1, 1, 30), level)
+    draws = value + spread * np.linspace(-1, 1, N_DRAWS)
+    return Estimate(value, draws, np.linspace(-1, 1, N_EPISODES), level)
 
 
 def made(value, behaviour=0.0, doubtful=False, spread=1.0):
     number = estimate(value, spread)
-    zero = Estimate(behaviour, np.full(101, behaviour), np.zeros(30), 0.95)
+    zero = Estimate(behaviour, np.full(N_DRAWS, behaviour), np.zeros(N_EPISODES), 0.95)
     fields = {"behaviour_model": None, "effective_episodes": 30.0, "hardly_taken": 0.0, "beyond": 0.0, "warnings": ()}
     sizes = {"n_rows": 30, "n_episodes": 30, "discount": 0.9, "level": 0.95, "source": "arrays", "kind": "table"}
     return Evidence("mine", "fitted-q", {"fitted-q": number}, zero, doubtful=doubtful, **fields, **sizes)
@@ -102,9 +106,12 @@ def test_a_missing_number_is_missing_everywhere(without):
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        (2.0, "mine is better than what was done, by 2 (95 % interval 1.05 to 2.95)."),
-        (-2.0, "mine is worse than what was done, by 2 (95 % interval -2.95 to -1.05 of the difference)."),
-        (0.5, "There is no significant difference between mine and what was done: 0.5 (95 % interval -0.45 to 1.45)."),
+        (2.0, "mine is better than what was done, by 2 (95 % interval 1.04 to 2.96)."),
+        (-2.0, "mine is worse than what was done, by 2 (95 % interval -2.96 to -1.04 of the difference)."),
+        (
+            0.5,
+            "There is no significant difference between mine and what was done: 0.5 (95 % interval -0.4596 to 1.46).",
+        ),
         (math.nan, "The data do not tell mine and what was done apart: there is no estimate with an interval."),
     ],
 )
@@ -127,7 +134,7 @@ def test_verdicts_between_policies():
 def test_the_difference_is_to_what_was_done():
     number = made(3.0, behaviour=1.0).difference
     assert number.value == 2.0
-    assert number.bootstrap == pytest.approx((1.05, 2.95))
+    assert number.bootstrap == pytest.approx((2 - END, 2 + END), rel=1e-4)
 
 
 def test_the_text_has_the_numbers_and_the_warnings(evidence, found, without):

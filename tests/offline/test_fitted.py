@@ -56,7 +56,7 @@ def test_counting_episodes_is_repeating_them_on_the_same_leaves(monkeypatch):
     )
     filled = np.asarray(again.taken.sum(axis=0)).ravel() > 0
     assert not filled.all()  # leaves that no drawn episode visits keep their values
-    theta = naive.leaf_values(again, np.ones(counts.sum()), kept=np.where(filled, 0.0, system.solution[1]))
+    theta = naive.left_out_leaf_values(again, system)
     assert system.value(counts.astype(float)) == pytest.approx((again.initial @ theta).mean(), abs=1e-9)
 
 

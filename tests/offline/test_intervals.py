@@ -69,7 +69,9 @@ def test_lost_resamples_are_left_out_and_too_many_of_them_leave_no_interval():
     draws = np.arange(100.0)
     draws[:10] = np.nan
     few = Estimate(50.0, draws, np.zeros(4), 0.9)
-    assert few.bootstrap == pytest.approx(tuple(np.quantile(draws[10:], [0.05, 0.95])))
+    ends = np.array([9 + 0.05 * 91, 9 + 0.95 * 91])  # b of B numbers stands at b / (B + 1)
+    wider = stats.t.ppf(0.95, 3) / stats.norm.ppf(0.95) * np.sqrt(4 / 3)
+    assert few.bootstrap == pytest.approx(tuple(50.0 + wider * (ends - 50.0)))
     draws[:11] = np.nan
     assert np.isnan(Estimate(50.0, draws, np.zeros(4), 0.9).bootstrap).all()
     assert np.isnan(Estimate(np.nan, np.arange(100.0), np.zeros(4), 0.9).bootstrap).all()

@@ -12,6 +12,7 @@ from capi.errors import InvalidInput
 from capi.files.archive import read_archive
 from capi.offline import fitted_value
 from capi.runs import RunSettings, evaluate_run, fit_run, load_run, running
+from capi.runs import settings as settings_module
 from small_runs import OPTIONS, interrupted, settings_for
 
 QUICK = {"n_resamples": 5, "n_folds": 2}
@@ -25,6 +26,7 @@ def test_episodes_that_are_held_out_are_not_learned_from(table):
     assert not set(learned.episode) & set(others.episode)
     assert others.n_episodes == round(0.4 * whole.n_episodes)
     assert learned == settings_for(table, hold_out=0.4).batch()  # the same in each process
+    assert learned != settings_for(table, hold_out=0.4, seed=1).batch()
     with pytest.raises(InvalidInput, match="nothing was held out"):
         settings_for(table).held_out()
     with pytest.raises(InvalidInput, match="hold_out must lie in"):
@@ -50,9 +52,10 @@ def test_the_values_of_the_kept_round_are_kept(run):
 def test_held_out_episodes_are_evaluated_and_the_numbers_kept(run):
     found = evaluate_run(run.folder, **QUICK)
     kept = json.loads((run.folder / "evaluation.json").read_text())
-    assert kept == found.to_dict()
+    assert kept == {**found.to_dict(), "policy": running.digest(run.folder / "policy.capi")}
     assert (found.kind, found.n_episodes) == ("held-out", run.settings.held_out().n_episodes)
     assert not any("learned from" in warning for warning in found.warnings)
+    assert found.discount == 0.8
 
 
 def test_the_learning_table_is_recognised_and_another_one_is_read_by_its_words(run, table, tmp_path):
@@ -98,6 +101,19 @@ def test_the_best_of_the_last_rounds_is_kept(table, tmp_path, monkeypatch):
     assert whole.policy.training.n_iterations == best + 1
     again = fitted_value(whole.policy, settings.batch(), discount=0.8, random_state=0)
     assert again == pytest.approx(scores[best])
+    monkeypatch.setattr(settings_module, "CANDIDATES", 4)
+    learned = settings.learner().fit(settings.batch())  # which is what folds learn with
+    assert learned.policy_.rules() == whole.policy.rules()
+    assert learned.keep == "last"
+
+
+def test_the_best_round_survives_an_interruption_and_the_first_of_equals_is_best(table, tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "SHARE", np.inf)
+    monkeypatch.setattr(running, "CANDIDATES", 4)
+    rounds = iter([1.0, 9.0, 2.0, 9.0, 1.0, 9.0, 2.0, 9.0])  # of the whole run, and of the one in two parts
+    monkeypatch.setattr(running, "score_of", lambda *_: next(rounds))
+    settings = settings_for(table, space="optimal-trees", keep="best")
+    assert fit_run(settings, tmp_path / "whole").policy.training.n_iterations == 4
     with pytest.raises(KeyboardInterrupt):
         fit_run(settings, tmp_path / "cut", shown=interrupted(4))
     fit_run(None, tmp_path / "cut", resume=True)
@@ -130,3 +146,37 @@ def test_the_command_line(table, tmp_path):
 
 def test_histories_can_be_drawn(run):
     assert len(run.plot_history().axes) == 3
+
+
+def test_categories_that_the_policy_has_never_seen_are_told(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"sex": rng.choice(["f", "m"], 60), "drug": rng.choice(["a", "b"], 60), "gain": rng.random(60)}
+    )
+    frame.to_csv(tmp_path / "one.csv", index=False)
+    settings = RunSettings(
+        str(tmp_path / "one.csv"), {"state": ["sex"], "action": "drug", "reward": "gain"}, discount=0.0, iterations=1,
+        space="trees", evaluator_options={"n_trees": 3},
+    )  # fmt: skip
+    fit_run(settings, tmp_path / "run")
+    frame.loc[:14, "sex"] = "unknown"
+    frame.loc[15:20, "sex"] = None
+    for name in ("two.csv", "two.parquet"):
+        frame.to_csv(tmp_path / name, index=False) if name.endswith("csv") else frame.to_parquet(tmp_path / name)
+        found = evaluate_run(tmp_path / "run", tmp_path / name, **QUICK)
+        assert "column sex: 25 % of the values are unknown to the policy" in found.warnings[0]
+        assert found.doubtful
+
+
+def test_a_new_policy_has_no_old_evaluation_and_settings_are_not_lost(table, tmp_path):
+    fit_run(settings_for(table, hold_out=0.4), tmp_path / "run")
+    evaluate_run(tmp_path / "run", **QUICK)
+    (tmp_path / "run" / "policy.capi").unlink()
+    fit_run(None, tmp_path / "run", resume=True)
+    assert not (tmp_path / "run" / "evaluation.json").exists()
+    (tmp_path / "run" / "policy.capi").unlink()
+    text = (tmp_path / "run" / "settings.toml").read_text()
+    (tmp_path / "run" / "settings.toml").write_text(text.replace("max_depth = 2", "max_leaf_nodes = 1"))
+    with pytest.raises(InvalidInput, match="max_leaf_nodes"):
+        fit_run(None, tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / "settings.toml").exists()

@@ -67,11 +67,14 @@ class Estimate:
 
     @property
     def bootstrap(self) -> tuple[float, float]:
-        """The interval between quantiles of the resampled estimates."""
+        """The interval between quantiles of the resampled estimates, wider by what a t interval of as many episodes is than a normal one."""
         known = self.draws[np.isfinite(self.draws)]
         if not math.isfinite(self.value) or len(known) < max((1 - MOST_LOST) * len(self.draws), 2):
             return math.nan, math.nan
-        low, high = np.quantile(known, [(1 - self.level) / 2, (1 + self.level) / 2])
+        n, above = len(self.influence), (1 + self.level) / 2
+        ends = np.quantile(known, [1 - above, above], method="weibull")
+        wider = float(stats.t.ppf(above, n - 1) / stats.norm.ppf(above)) * math.sqrt(n / (n - 1)) if n > 1 else 1.0
+        low, high = self.value + wider * (ends - self.value)
         return float(low), float(high)
 
     def __sub__(self, other: Estimate) -> Estimate:

@@ -50,7 +50,7 @@ class Regression:
     """
 
     n_trees: int = 30
-    min_samples_leaf: int = 5
+    min_samples_leaf: int = 2
     n_jobs: int = 1
 
 
@@ -107,41 +107,74 @@ class LeafSystem:
 
     def influence(self) -> Floats:
         """Return the derivative of the estimate in each episode's count, times the sum of the counts (E,)."""
+        counts, of_starts = self.episodes.weights, self.initial @ self.solution[1]
+        mean = float(np.average(of_starts, weights=counts))
+        return of_starts - mean + self._response(np.asarray(self.initial.T @ counts).ravel())
+
+    def response(self, states: Floats, probabilities: Floats, amounts: Floats) -> Floats:
+        """Return how the values of other states depend on the episodes of this log.
+
+        The derivative, in each episode's count (E,), of the sum of ``amounts`` (m,) of the values of ``states`` (m, d), in which a policy has the
+        ``probabilities`` (m, A).
+        """
+        wanted = _under(self.forests, states, probabilities, 1).T @ amounts
+        return self._response(np.asarray(wanted).ravel())
+
+    def _response(self, wanted: Floats) -> Floats:
+        """Return the derivative, in each episode's count (E,), of ``wanted @ theta``; ``wanted`` (L,)."""
         e, (u, theta) = self.episodes, self.solution
-        counts = e.weights
-        rows = counts[e.of_row]
-        wanted = (
-            np.asarray(self.initial.T @ counts).ravel() / counts.sum()
-        )  # (L,) the derivative of the estimate in theta
-        inverse = _inverse(self.taken.T @ rows)
+        rows = e.weights[e.of_row]
+        inverse = _inverse(self._from_rows @ rows)
 
         def adjoint(back: Floats) -> Floats:  # (n,) -> (n,): the transpose of the product in `_solved`
-            return rows * (self.taken @ (inverse * (self.following.T @ back)))
+            return rows * (self.taken @ (inverse * (self._from_next @ back)))
 
         first = rows * (self.taken @ (inverse * wanted))
-        y = _solve(lambda v: v - e.discount * adjoint(v), first, None, CLOSE)
-        # the derivative of the estimate in the leaves' equations: what theta moves directly, and through the next states
-        moved = inverse * (wanted + e.discount * (self.following.T @ y))  # (L,)
+        y = _solve(lambda v: v - e.discount * adjoint(v), first, None, EXACT)
+        # the derivative in the leaves' equations: what theta moves directly, and through the next states
+        moved = self._left_out * inverse * (wanted + e.discount * (self._from_next @ y))  # (L,)
         targets = e.batch.rewards + e.discount * u
-        residuals = (self.taken @ moved) * targets - self.taken @ (moved * theta)  # (n,)
-        of_starts = self.initial @ theta
-        mean = float(np.average(of_starts, weights=counts))
-        return of_starts - mean + counts.sum() * e.summed(residuals)
+        return e.summed((self.taken @ moved) * targets - self.taken @ (moved * theta))
+
+    @cached_property
+    def _left_out(self) -> Floats:
+        """How much farther a target is from the mean of its leaf without it than from that with it (L,).
+
+        A mean of m numbers is nearer to each of them than to the next one, by (m - 1) / m: what is said about its error would be too little.
+        """
+        sizes = np.asarray(self._from_rows @ np.ones(len(self.episodes.batch))).ravel()
+        return sizes / np.maximum(sizes - 1, 1.0)
+
+    @cached_property
+    def _from_rows(self) -> Any:
+        return self.taken.T  # made once: each product with it would make it anew
+
+    @cached_property
+    def _from_next(self) -> Any:
+        return self.following.T
 
     def _solved(self, counts: Floats, start: tuple[Floats, Floats] | None, tolerance: float) -> tuple[Floats, Floats]:
-        """Return next values (n,) and leaf values (L,); leaves without rows keep those of ``start``."""
+        """Return next values (n,) and leaf values (L,).
+
+        If there is a ``start``, the solution for the episodes' own weights, leaves without rows keep its values, and what the counts do to a
+        leaf's mean is taken as large as it is for a target that is not in the mean itself.
+        """
         e = self.episodes
         rows = counts[e.of_row]
-        inverse = _inverse(self.taken.T @ rows)
-        kept = np.zeros(len(inverse)) if start is None else np.where(inverse == 0, start[1], 0.0)
+        inverse = _inverse(self._from_rows @ rows)
 
         def leaves(targets: Floats) -> Floats:
-            return inverse * (self.taken.T @ (rows * targets))
+            return inverse * (self._from_rows @ (rows * targets))
 
-        constant = self.following @ (leaves(e.batch.rewards) + kept)
-        first = None if start is None else start[0]
+        if start is None:
+            first, fixed = None, np.zeros(len(inverse))
+        else:
+            first, theta = start
+            noise = leaves(e.batch.rewards + e.discount * first) - theta
+            fixed = np.where(inverse == 0, theta, (self._left_out - 1) * noise)
+        constant = self.following @ (leaves(e.batch.rewards) + fixed)
         u = _solve(lambda v: v - e.discount * (self.following @ leaves(v)), constant, first, tolerance)
-        return u, leaves(e.batch.rewards + e.discount * u) + kept
+        return u, leaves(e.batch.rewards + e.discount * u) + fixed
 
 
 @dataclass(frozen=True, eq=False)

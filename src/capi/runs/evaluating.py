@@ -12,7 +12,8 @@ from typing import Any
 from capi.errors import EvidenceWarning, InvalidInput
 from capi.files import written_together
 from capi.offline import Evidence, cross_evaluate, evaluate
-from capi.runs.running import EVALUATION, load_run
+from capi.runs.running import EVALUATION, POLICY, digest, load_run
+from capi.schema import Schema
 
 
 def evaluate_run(
@@ -50,6 +51,8 @@ def evaluate_run(
         elif table is not None:
             schema = getattr(result.policy, "schema", None)
             found = evaluate(result.policy, mine.read(table, schema), **{"discount": mine.discount, **settings})
+            strange = _unknown(Path(table), schema)
+            found = replace(found, warnings=(*strange, *found.warnings), doubtful=found.doubtful or bool(strange))
         elif mine.hold_out:
             found = evaluate(result.policy, mine.held_out(), **{"discount": mine.discount, **settings})
             found = replace(found, kind="held-out")
@@ -60,6 +63,24 @@ def evaluate_run(
             )
     assert isinstance(found, Evidence)  # noqa: S101  one learner, one evidence
     with written_together(result.folder, [EVALUATION]) as places:
-        text = json.dumps(found.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)
+        record = {**found.to_dict(), "policy": digest(result.folder / POLICY)}
+        text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
         places[EVALUATION].write_text(text + "\n", encoding="utf-8", newline="\n")
     return found
+
+
+def _unknown(table: Path, schema: Schema | None) -> list[str]:
+    """Return what to say about categories that the policy has never seen, and takes for missing values."""
+    categories = [column for column in schema.columns if column.values] if schema is not None else []
+    if not categories:
+        return []
+    from capi.tables.encoding import unknown_shares  # noqa: PLC0415  only those who have tables pay for Arrow
+    from capi.tables.frames import csv_table, parquet_table  # noqa: PLC0415
+
+    names = [column.name for column in categories]
+    found = csv_table(table, names, ",") if table.suffix.lower() == ".csv" else parquet_table(table, names)
+    return [
+        f"column {name}: {100 * share:.2g} % of the values are unknown to the policy, which takes them for missing. "
+        "Check the spelling, or learn from such cases."
+        for name, share in unknown_shares(categories, found).items()
+    ]

@@ -21,12 +21,11 @@ from capi.files.archive import write_archive
 from capi.files.policy_file import load_policy, save_policy
 from capi.iteration import training_of
 from capi.loop import Iteration
-from capi.offline import fitted_value
 from capi.pictures import draw_history
 from capi.policies import described
 from capi.policy_spaces.imitation import ReadByImitation
 from capi.runs.checkpoint import Kept, read_checkpoint, write_checkpoint
-from capi.runs.settings import RunSettings
+from capi.runs.settings import CANDIDATES, RunSettings, score_of
 from capi.transitions import Transitions
 from capi.types import Policy
 
@@ -44,7 +43,6 @@ SETTINGS, POLICY, HISTORY, VALUES, EVALUATION, CHECKPOINT, LOCK = (
 )
 HISTORY_COLUMNS = ("k", "loss", "changed", "value", "score")  # what does not depend on the machine
 VALUES_FORMAT = "capi values"
-CANDIDATES = 10  # last iterations among which the best is sought
 SHARE = 0.05  # of the time that checkpoints may take
 READ_AT_ONCE = 2**20
 
@@ -110,7 +108,7 @@ def fit_run(
         try:
             return _run(settings, batch, folder, shown)
         except CapiError:
-            if not (folder / CHECKPOINT).exists():
+            if not resume and not (folder / CHECKPOINT).exists():
                 (folder / SETTINGS).unlink(missing_ok=True)  # there is nothing to go on with: the folder is free again
             raise
 
@@ -132,7 +130,8 @@ def load_run(folder: str | Path) -> RunResult:
 
 def _run(settings: RunSettings, batch: Transitions, folder: Path, shown: Any) -> RunResult:
     learner = settings.learner()
-    origin = hashlib.sha256(settings.to_toml().encode() + _digest(Path(settings.table))).hexdigest()
+    table = digest(settings.table)
+    origin = hashlib.sha256(settings.to_toml().encode() + table.encode()).hexdigest()
     after: Iteration | None = None
     kept: Kept | None = None  # the best so far, if that is asked for
     history: list[dict[str, float]] = []
@@ -143,7 +142,7 @@ def _run(settings: RunSettings, batch: Transitions, folder: Path, shown: Any) ->
         after = iteration
         history.append(iteration.numbers())
         if settings.keep == "best" and settings.iterations - iteration.k <= CANDIDATES:
-            candidate = _kept(iteration, batch, _score(iteration.policy, batch, settings))
+            candidate = _kept(iteration, batch, score_of(iteration.policy, batch, settings.discount, settings.seed))
             history[-1]["score"] = candidate.score
             kept = candidate if kept is None or candidate.score > kept.score else kept
         if perf_counter() - written >= cost / SHARE and iteration.k + 1 < settings.iterations:
@@ -156,7 +155,8 @@ def _run(settings: RunSettings, batch: Transitions, folder: Path, shown: Any) ->
     policy = described(kept.policy, batch.schema, training_of(batch, settings.discount, kept.k + 1))
     with written_together(folder, [HISTORY, VALUES]) as places:
         places[HISTORY].write_text(_csv(history), encoding="utf-8", newline="\n")
-        write_archive(places[VALUES], {"format": VALUES_FORMAT}, {"values": kept.values})
+        write_archive(places[VALUES], {"format": VALUES_FORMAT, "table": table}, {"values": kept.values})
+    (folder / EVALUATION).unlink(missing_ok=True)  # of an earlier policy
     save_policy(policy, folder / POLICY)
     (folder / CHECKPOINT).unlink(missing_ok=True)
     return RunResult(folder, settings, policy, history)
@@ -164,10 +164,6 @@ def _run(settings: RunSettings, batch: Transitions, folder: Path, shown: Any) ->
 
 def _kept(iteration: Iteration, batch: Transitions, score: float) -> Kept:
     return Kept(iteration.k, iteration.policy, iteration.q.values(batch.states).astype(np.float32), score)
-
-
-def _score(policy: Policy, batch: Transitions, settings: RunSettings) -> float:
-    return fitted_value(policy, batch, discount=settings.discount, random_state=settings.seed, n_jobs=-1)
 
 
 def _settings_of(folder: Path) -> RunSettings:
@@ -185,13 +181,15 @@ def _csv(history: list[dict[str, float]]) -> str:
     return text.getvalue()
 
 
-def _digest(path: Path) -> bytes:
-    """Return a fingerprint of a file's bytes."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(READ_AT_ONCE):
-            digest.update(block)
-    return digest.digest()
+def digest(path: str | Path) -> str:
+    """Return a fingerprint of a file's bytes, or of those of all files in a folder."""
+    place, found = Path(path), hashlib.sha256()
+    for part in sorted(place.rglob("*")) if place.is_dir() else [place]:
+        if part.is_file():
+            with part.open("rb") as file:
+                while block := file.read(READ_AT_ONCE):
+                    found.update(block)
+    return found.hexdigest()
 
 
 @contextmanager

@@ -7,12 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+import numpy as np
 
 from capi.errors import InvalidInput
 from capi.iteration import CAPI
+from capi.loop import Iteration
+from capi.offline import fitted_value
 from capi.schema import Schema
 from capi.transitions import Transitions
+from capi.types import Policy
 from capi.validation import as_discount, as_int, check_choice, is_real
 
 EVALUATORS = {"fitted-q": ("fitted", "FittedQ"), "kernel-fitted-q": ("kernel", "KernelFittedQ")}
@@ -26,8 +31,31 @@ SPACES = {
 }
 NOT_IN_FILES = {"regressor", "kernel", "features", "metric_params", "monotone"}
 ROLES = ("episode", "time", "state", "action", "reward", "terminated", "truncated", "propensity", "weight")
+CANDIDATES = 10  # last rounds among which the best is sought
 LEARNING = ("discount", "iterations", "seed", "hold_out", "keep")
 READERS = {".csv": "from_csv", ".parquet": "from_parquet", ".pq": "from_parquet"}
+
+
+class KeepsBest(CAPI):
+    """The learner that ends with the best of its last rounds, by fitted Q evaluation on what it learns from."""
+
+    def fit(self, transitions: Any = None, **settings: Any) -> Self:
+        """Run the loop and keep its best policy; ``transitions`` is a batch."""
+
+        def score(iteration: Iteration) -> float:
+            early = self.n_iterations - iteration.k > CANDIDATES
+            return -np.inf if early else score_of(iteration.policy, transitions, self.discount, self.random_state)
+
+        asked, self.keep = self.keep, score
+        try:
+            return super().fit(transitions, **settings)
+        finally:
+            self.keep = asked
+
+
+def score_of(policy: Policy, batch: Transitions, discount: float, seed: Any) -> float:
+    """Return the number by which runs compare the policies of their last rounds."""
+    return fitted_value(policy, batch, discount=discount, random_state=seed, n_jobs=-1)
 
 
 @dataclass(frozen=True)
@@ -86,7 +114,8 @@ class RunSettings:
 
     def learner(self) -> CAPI:
         """Return the learner that these settings describe."""
-        return CAPI(
+        kind = KeepsBest if self.keep == "best" else CAPI
+        return kind(
             evaluator=_made("capi.evaluators", EVALUATORS[self.evaluator], self.evaluator_options, "evaluator"),
             space=_made("capi.policy_spaces", SPACES[self.space], self.space_options, "space"),
             discount=self.discount,

@@ -66,6 +66,19 @@ def encode(columns: Sequence[Column], table: Table, names: Sequence[str] | None 
     return states
 
 
+def unknown_shares(columns: Sequence[Column], table: Table) -> dict[str, float]:
+    """Return for each column of categories the share of a table's rows whose value is none of them, if there are any."""
+    shares = {}
+    for column in columns:
+        if column.values:
+            array = table.column(column.name)
+            known = _positions(array, column.values)
+            lost = known.null_count - nan_as_null(array).null_count
+            if lost > 0:
+                shares[column.name] = lost / table.n_rows
+    return shares
+
+
 def numbers(name: str, table: Table) -> Floats:
     """Return a column of numbers or booleans (n,), NaN where it is missing."""
     array = _features(Column(name), name, table)
