@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from capi.errors import InvalidInput
@@ -25,6 +26,15 @@ def n_threads(n_jobs: int | None) -> int:
 def available_cores() -> int:
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Keep BLAS to one thread: for vectors that are short, of which more threads make much waiting, and sums in another order."""
+    from threadpoolctl import threadpool_limits  # noqa: PLC0415  it looks through all libraries that are loaded
+
+    with threadpool_limits(limits=1, user_api="blas"):
+        yield
 
 
 def in_threads(work: Callable[[Item], Result], items: Sequence[Item], n_jobs: int) -> list[Result]:

@@ -22,7 +22,7 @@ from capi.offline.evidence import METHODS, Comparison, Estimate, Evidence, check
 from capi.offline.fitted import FittedStart, LeafSystem, Regression, leaf_system
 from capi.offline.resampling import resampled
 from capi.offline.weighting import Weights
-from capi.parallel import n_threads
+from capi.parallel import n_threads, one_blas_thread
 from capi.policies import Constant, EpsilonGreedy, Mixture
 from capi.randomness import RandomState, numbered_rng, seed_sequence
 from capi.rows import chosen_entries
@@ -340,6 +340,7 @@ class _Quantities:
     )
 
 
+@one_blas_thread()
 def _evidence(policies: Mapping[str, list[Policy]], log: _Log, kind: str) -> Comparison:
     for name, of_folds in policies.items():
         for policy in of_folds[:1] if kind == "table" else of_folds:
@@ -383,7 +384,7 @@ def _evidence(policies: Mapping[str, list[Policy]], log: _Log, kind: str) -> Com
             kind=kind,
         )
         for line in lines:
-            python_warnings.warn(f"{name}: {line}", EvidenceWarning, stacklevel=4 if kind == "table" else 3)
+            python_warnings.warn(f"{name}: {line}", EvidenceWarning, stacklevel=5 if kind == "table" else 4)
     return Comparison(found)
 
 

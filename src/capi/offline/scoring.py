@@ -6,7 +6,7 @@ import numpy as np
 
 from capi.offline.episodes import Episodes
 from capi.offline.fitted import Regression, leaf_system
-from capi.parallel import n_threads
+from capi.parallel import n_threads, one_blas_thread
 from capi.randomness import RandomState, as_generator
 from capi.transitions import Transitions
 from capi.types import Policy
@@ -43,5 +43,6 @@ def fitted_value(
     [0.0, 1.0]
     """
     regression, episodes = Regression(n_jobs=n_threads(n_jobs)), Episodes.counted(batch, as_discount(discount))
-    system = leaf_system(policy, episodes, regression, as_generator(random_state))
-    return float(np.average(system.initial @ system.solution[1], weights=episodes.weights))
+    with one_blas_thread():
+        system = leaf_system(policy, episodes, regression, as_generator(random_state))
+        return float(np.average(system.initial @ system.solution[1], weights=episodes.weights))
