@@ -33,6 +33,7 @@ from capi.types import Policy
 from capi.validation import Floats, Ints
 
 STRUCTURES = 4
+ROWS_A_LEAF, MANY_ROWS = 50_000, 200_000  # a leaf has a row for each so many; fewer trees do beyond so many
 FEWEST = 2  # rows of an action; with fewer it is judged by all rows
 EXACT, CLOSE = 1e-10, 1e-4  # how well the system is solved: the estimate itself, and what moves it
 
@@ -43,15 +44,23 @@ class Regression:
 
     Parameters
     ----------
-    n_trees : int
-    min_samples_leaf : int
+    n_trees : int, optional
+        By default 30, or 10 for very many rows.
+    min_samples_leaf : int, optional
+        By default 2, or more for very many rows: small leaves have little bias, and of very many rows hardly any.
     n_jobs : int
         Threads; the result does not depend on it.
     """
 
-    n_trees: int = 30
-    min_samples_leaf: int = 2
+    n_trees: int | None = None
+    min_samples_leaf: int | None = None
     n_jobs: int = 1
+
+    def growth(self, n_rows: int, n_features: int) -> Growth:
+        """Return how trees grow on so many rows."""
+        leaf = max(2, n_rows // ROWS_A_LEAF) if self.min_samples_leaf is None else self.min_samples_leaf
+        trees = (10 if n_rows > MANY_ROWS else 30) if self.n_trees is None else self.n_trees
+        return Growth(n_trees=trees, n_candidates=n_features, min_samples_split=2 * leaf, min_samples_leaf=leaf)
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,12 +229,7 @@ def leaf_system(policy: Policy, episodes: Episodes, regression: Regression, rng:
     groups = _groups(t)
     streams = rng.spawn(STRUCTURES)
     inputs = [encode(t.states[rows], regression.n_jobs) for rows in groups]
-    growth = Growth(
-        n_trees=regression.n_trees,
-        n_candidates=t.n_features,
-        min_samples_split=2 * regression.min_samples_leaf,
-        min_samples_leaf=regression.min_samples_leaf,
-    )
+    growth = regression.growth(len(t), t.n_features)
     targets, going_on = t.rewards, discount > 0 and bool(following.any())
     row_weights = None if t.weight is None else episodes.weights[episodes.of_row]
     for stream in streams if going_on else streams[:1]:
