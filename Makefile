@@ -50,6 +50,7 @@ bench: $(VENV)/.ready fresh-kernels  ## run the benchmarks beside their peers
 	$(BIN)/python benchmarks/linear.py
 	$(BIN)/python benchmarks/optimal_trees.py
 	$(BIN)/python benchmarks/evaluators.py
+	$(BIN)/python benchmarks/offline.py
 
 fresh-kernels: $(VENV)/.ready
 	@$(BIN)/python scripts/clear_stale_kernels.py

@@ -177,7 +177,8 @@ class Evidence:
 
     def plot(self) -> Figure:
         """Return a picture of all estimates with their intervals, beside what was done."""
-        return _drawn([*self._lines()[:-1]], self.level, f"{self.method} stands for the policy")
+        title = f"{self.name}, by {self.n_episodes} episodes"
+        return _drawn([*self._lines()[:-1]], self.level, title, self.method)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values that JSON has."""
@@ -361,12 +362,14 @@ def _table(lines: list[dict[str, Any]]) -> list[str]:
     return rows
 
 
-def _drawn(lines: list[dict[str, Any]], level: float, title: str) -> Figure:
-    from capi.pictures import PALETTE, new_figure  # noqa: PLC0415  only those who draw pay for it
+def _drawn(lines: list[dict[str, Any]], level: float, title: str, headline: str | None = None) -> Figure:
+    """Return a picture of estimates and their intervals, a line each; the others are pale if there is a ``headline``."""
+    from capi.pictures import INK, PALE_INK, PALETTE, name_axes, new_figure  # noqa: PLC0415  only those who draw pay for it
 
     figure, (axes,) = new_figure(6.5, 0.9 + 0.38 * len(lines))
     for place, line in enumerate(reversed(lines)):
-        colour = PALETTE[7] if line["policy"] == LOGGED else PALETTE[0]
+        pale = headline is not None and line["method"] != headline
+        colour = INK if line["policy"] == LOGGED else PALE_INK if pale else PALETTE[0]
         if line["estimate"] is None:
             axes.text(0.5, place, "no estimate", transform=axes.get_yaxis_transform(), ha="center", va="center")
             continue
@@ -377,6 +380,5 @@ def _drawn(lines: list[dict[str, Any]], level: float, title: str) -> Figure:
     for label in axes.get_yticklabels():
         label.set_parse_math(False)
     axes.set_ylim(-0.6, len(lines) - 0.4)
-    axes.set_xlabel(f"value, with {100 * level:g} % interval")
-    axes.set_title(title, loc="left")
+    name_axes(axes, x=f"value, with {100 * level:g} % interval", title=title)
     return figure
