@@ -177,7 +177,7 @@ class Evidence:
 
     def plot(self) -> Figure:
         """Return a picture of all estimates with their intervals, beside what was done."""
-        title = f"{self.name}, by {self.n_episodes} episodes"
+        title = f"{self.name}, by {self.method} on {self.n_episodes} episodes"
         return _drawn([*self._lines()[:-1]], self.level, title, self.method)
 
     def to_dict(self) -> dict[str, Any]:
