@@ -10,8 +10,9 @@ from capi import Transitions
 from capi.errors import EvidenceWarning
 from capi.offline import METHODS, compare
 from capi.offline.episodes import Episodes
-from capi.offline.evaluating import Settings, _estimators, _Log, _Quantities
 from capi.offline.fitted import Regression
+from capi.offline.log import Log, Settings
+from capi.offline.quantities import Quantities, estimators_of
 from capi.offline.weighting import Weights
 
 WEIGHTINGS = tuple(method for method in METHODS if method != "fitted-q")
@@ -73,9 +74,9 @@ def warned_of(found, words):
 def estimators(batch, discount, ratios, start_values, taken_values, next_values):
     """Return the estimators of ``methods`` with given action values instead of fitted ones."""
     e = Episodes(batch, discount)
-    log = _Log(e, Settings(discount, methods=WEIGHTINGS), np.random.SeedSequence(0), np.arange(len(e)) % 2)
+    log = Log(e, Settings(discount, methods=WEIGHTINGS), np.random.SeedSequence(0), np.arange(len(e)) % 2)
     pi = np.full((len(batch), batch.n_actions), np.nan)
-    return _estimators(_Quantities(Weights(e, ratios), pi, start_values, taken_values, next_values), None, log)
+    return estimators_of(Quantities(Weights(e, ratios), pi, start_values, taken_values, next_values), None, log)
 
 
 def of_model(batch, q, pi):

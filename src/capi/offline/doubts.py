@@ -1,0 +1,162 @@
+"""What speaks against trusting the estimates of a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from capi.fingerprints import share_known
+from capi.offline.behaviour import Behaviour
+from capi.offline.log import Log
+from capi.offline.quantities import Quantities
+from capi.types import Policy
+
+ENOUGH = 20  # effective episodes that a doubly robust number needs, or half of all
+FEW_EPISODES, TOO_FEW_EPISODES = 30, 10  # below which intervals are too short, and below which they say nothing
+HARDLY = 0.01  # share of an action among the decisions in such states, below which nothing is known about it
+MUCH = 0.1  # of the decisions hardly ever taken, or of the value beyond the log, of which one should know
+NOT_ONE = 0.1  # how far the mean ratio may be from one
+
+
+def headline(parts: Iterable[Quantities], log: Log) -> str:
+    """Return the method that stands for a policy: doubly robust if there is overlap enough, else fitted Q, else the first."""
+    enough = min(ENOUGH, len(log.episodes) / 2)
+    overlap = all(q.weights.effective_episodes >= enough for q in parts)
+    for method in ("doubly-robust", "fitted-q") if overlap else ("fitted-q", "doubly-robust"):
+        if method in log.settings.methods:
+            return method
+    return log.settings.methods[0]
+
+
+def doubts_about(policies: list[Policy], q: Quantities, log: Log) -> tuple[list[str], bool]:
+    """Return what speaks against trusting the estimates of a policy, and whether it speaks loudly."""
+    lines: list[str] = []
+    e, w = log.episodes, q.weights
+    doubtful = False
+    seen = _seen(policies, log)
+    if seen > 0:
+        doubtful = True
+        lines.append(
+            f"{_percent(seen)} of these episodes are among those that the policy was learned from, so that its value here flatters it. "
+            "Evaluate it on other episodes, or the learner with cross_evaluate."
+        )
+    hardly, never = hardly_taken(q, log)
+    labels = log.batch.schema.action_labels
+    if never:
+        doubtful = True
+        shares = ", ".join(f"{labels[a]!r} ({_percent(share)} of its decisions)" for a, share in never.items())
+        lines.append(
+            f"the log never took {shares}: nothing says what that is worth. Forbid it, or collect such decisions."
+        )
+    if hardly > MUCH:
+        doubtful = True
+        lines.append(
+            f"{_percent(hardly)} of the policy's decisions were hardly ever taken in such states: there every estimate rests on guesses."
+        )
+    if w.overflows:
+        doubtful = True
+        lines.append(
+            f"importance weights overflow (the largest is e^{w.largest_log:.0f}): there are no weighted and no doubly robust estimates. "
+            "The probabilities of the logged actions are tiny; check them, or shorten the episodes."
+        )
+    elif w.lost_after is not None:
+        doubtful = True
+        lines.append(
+            f"from step {w.lost_after + 1} on no logged episode agrees with the policy: there are no importance-sampling estimates, "
+            "and the doubly robust ones rest on the fitted values alone from there on."
+        )
+    elif w.effective_episodes < min(ENOUGH, len(e) / 2):
+        doubtful = True
+        lines.append(
+            f"the policy and the log overlap too little: {len(e)} episodes are worth {w.effective_episodes:.1f} of the policy's own "
+            f"(the heaviest has {_percent(w.largest_share)} of the weight). Weighted and doubly robust estimates should not be trusted."
+        )
+    lines += _about_behaviour(log.behaviour)
+    mean = _mean_ratio(q, log)
+    if mean is not None:
+        doubtful = True
+        lines.append(
+            f"the ratios of the policy's and the log's probabilities should be 1 in the mean, and are {mean:.2f}: "
+            "either the log's probabilities are wrong, or the policy does what the log never does."
+        )
+    if len(e) < FEW_EPISODES:
+        doubtful = doubtful or len(e) < TOO_FEW_EPISODES
+        lines.append(f"there are only {len(e)} episodes: intervals from so few are too short.")
+    return lines, doubtful
+
+
+def _seen(policies: list[Policy], log: Log) -> float:
+    """Return the share of the episodes that the policy which decides in them was learned from."""
+    trained = [getattr(policy, "training", None) for policy in policies]
+    if not any(training is not None and training.episodes for training in trained):
+        return 0.0
+    hashes, share = log.batch.episode_hashes(), 0.0
+    same = all(policy is policies[0] for policy in policies)
+    for k, training in enumerate(trained[:1] if same else trained):
+        mine = hashes if same else hashes[log.fold_of_episode == k]
+        if training is not None and training.episodes:
+            share += share_known(mine, training.episodes) * len(mine) / len(hashes)
+    return share
+
+
+def _about_behaviour(b: Behaviour) -> list[str]:
+    lines = []
+    if b.is_miscalibrated:
+        lines.append(
+            f"the estimated behaviour probabilities are off by {_percent(b.calibration_error)} in the mean "
+            f"(chance alone: {_percent(b.expected_error)}): weighted estimates inherit that. Give the true ones, or another classifier."
+        )
+    if b.rare > 0.001:
+        lines.append(
+            f"{_percent(b.rare)} of the logged decisions had a probability below 1 %: a few of them may decide the weighted estimates."
+        )
+    return lines
+
+
+def _mean_ratio(q: Quantities, log: Log) -> float | None:
+    """Return the mean ratio of the policy's and the log's probabilities if it differs from 1 by more than chance explains."""
+    e = log.episodes
+    if q.weights.overflows:  # which has its own warning
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):  # a single ratio beyond all bounds is all noise
+        sums, rows = e.weights * e.summed(q.weights.ratios), e.weights * e.lengths
+        mean = float(sums.sum() / rows.sum())
+        noise = float(np.linalg.norm(sums - mean * rows) / rows.sum())
+    return mean if abs(mean - 1) > max(NOT_ONE, 4 * noise) else None
+
+
+def hardly_taken(q: Quantities, log: Log) -> tuple[float, dict[int, float]]:
+    """Return the share of the policy's decisions that were hardly ever taken in such states, and the share of each action never taken at all."""
+    leaves, counts = log.by_leaf
+    rows = counts * (len(log.batch) / counts.sum())  # weights have any scale
+    shares = (rows + 1) / (rows + 1).sum(axis=1, keepdims=True)  # by Laplace's rule, for few rows show nothing
+    rare = shares[leaves] < HARDLY
+    never = counts.sum(axis=0) == 0
+    counted = log.episodes.weights[log.episodes.of_row]
+    mean = np.average(q.probabilities, axis=0, weights=counted)
+    taken = {int(a): float(mean[a]) for a in np.flatnonzero(never & (mean > 0))}
+    return float(np.average((q.probabilities * rare).sum(axis=1), weights=counted)), taken
+
+
+def share_beyond(q: Quantities, log: Log) -> float:
+    """Return the share of the value that lies behind the log's end, by the fitted values."""
+    e = log.episodes
+    if not e.truncated.any():
+        return 0.0
+    ends = e.last[e.truncated]
+    tail = float((e.weights[e.truncated] * np.abs(e.worth[ends] * e.discount * q.next_values[ends])).sum())
+    whole = float((e.weights * np.abs(q.start_values)).sum())
+    return min(tail / whole, 1.0) if whole > 0 else float(tail > 0)
+
+
+def beyond_words(share: float) -> str:
+    """Return what to say about the share of the value that lies behind the log's end."""
+    return (
+        f"about {_percent(share)} of the value lies behind the end of the recorded episodes, where only the fitted values know of it; "
+        "no interval covers their error there."
+    )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"

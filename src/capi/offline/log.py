@@ -1,0 +1,95 @@
+"""The log as evaluation sees it: its episodes, their folds, and with which probabilities they were decided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from capi.errors import InvalidInput
+from capi.offline.behaviour import Behaviour, behaviour_of
+from capi.offline.episodes import Episodes
+from capi.offline.evidence import METHODS
+from capi.offline.fitted import Regression
+from capi.randomness import RandomState, numbered_rng, seed_sequence
+from capi.tables.coverage import counts_by_leaf
+from capi.transitions import Transitions
+from capi.types import PolicyEvaluator
+from capi.validation import Floats, Ints
+
+FOLDS, BEHAVIOUR, VALUES, LOGGED_VALUES, FITTED, RESAMPLES = range(6)  # streams of random numbers
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to evaluate; `evaluate` explains each."""
+
+    discount: float
+    method: str = "auto"
+    methods: tuple[str, ...] = METHODS
+    behaviour: Any = None
+    evaluator: PolicyEvaluator | None = None
+    n_folds: int = 5
+    n_resamples: int = 200
+    level: float = 0.95
+    random_state: RandomState = 0
+    n_jobs: int | None = None
+    regression: Regression = field(default_factory=Regression)
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """The episodes, their folds, and what they were decided with."""
+
+    episodes: Episodes
+    settings: Settings
+    seeds: np.random.SeedSequence
+    fold_of_episode: Ints  # (E,)
+
+    @property
+    def batch(self) -> Transitions:
+        """The decisions."""
+        return self.episodes.batch
+
+    @property
+    def n_folds(self) -> int:
+        """Number of parts."""
+        return int(self.fold_of_episode.max()) + 1
+
+    @cached_property
+    def fold_of_row(self) -> Ints:
+        """The part of each row (n,)."""
+        return self.fold_of_episode[self.episodes.of_row]
+
+    @cached_property
+    def behaviour(self) -> Behaviour:
+        """The probabilities of what was done."""
+        s = self.settings
+        return behaviour_of(self.batch, self.fold_of_row, s.behaviour, self.rng(BEHAVIOUR), s.n_jobs)
+
+    @cached_property
+    def by_leaf(self) -> tuple[Ints, Floats]:
+        """The kind of state of each row (n,), and how often each action was taken in each kind."""
+        return counts_by_leaf(self.batch)
+
+    def rng(self, *numbers: int) -> np.random.Generator:
+        """Return the generator of a stream and of the parts that ``numbers`` address."""
+        return numbered_rng(self.seeds, *numbers)
+
+
+def log_of(batch: Transitions, settings: Settings) -> Log:
+    """Return the log of a batch, its episodes dealt to folds at random; those without weight are left out."""
+    if not isinstance(batch, Transitions):
+        raise InvalidInput(f"batch must be a Transitions; got {type(batch).__name__}.")
+    episodes, seeds = Episodes.counted(batch, settings.discount), seed_sequence(settings.random_state)
+    n_episodes = len(episodes)
+    if n_episodes < 2:
+        raise InvalidInput(
+            "evaluation needs at least two episodes that count; this batch has one. Name the episode column, or collect more."
+        )
+    fold = np.empty(n_episodes, dtype=np.int64)
+    order = numbered_rng(seeds, FOLDS).permutation(n_episodes)
+    fold[order] = np.arange(n_episodes) % min(settings.n_folds, n_episodes)
+    return Log(episodes, settings, seeds, fold)
