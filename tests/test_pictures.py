@@ -409,3 +409,9 @@ assert "matplotlib.pyplot" not in sys.modules
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=os.environ)
     assert done.returncode == 0, done.stderr
+
+
+def test_labels_that_begin_with_an_underscore_are_in_the_legend():
+    figure = draw_gaps(np.array([[0.0, 1.0, 2.0], [2.0, 0.0, 1.0], [0.0, 3.0, 1.0]]), labels=["_wait", "treat", "_"])
+    texts = figure.axes[0].get_legend().get_texts()
+    assert [text.get_text() for text in texts] == ["_wait", "treat", "_"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from io import BytesIO
+from re import compile as pattern
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +36,7 @@ PANELS = {  # what a history may tell of each iteration, and what it is called
     "score": "score",
 }
 MOST_MARKED = 40  # iterations; the points of more run into each other
+OWN_LABEL = pattern(r"(_(child|container)\d+|_nolegend_)?")  # what matplotlib calls parts that nobody named
 N_BINS = 30
 LOG_FROM = 1000.0  # times that the largest gap is one of the small ones, from which the axis is logarithmic
 SMALLEST_SHOWN = 1e-6  # of the largest gap, on a logarithmic axis
@@ -110,7 +112,11 @@ def add_legend(axes: Axes, title: str) -> None:
         Whose labelled parts are listed.
     title : str
     """
+    drawn: list[Any] = [*axes.containers, *axes.lines, *axes.collections]
+    named = [(part, str(part.get_label())) for part in drawn if not OWN_LABEL.fullmatch(str(part.get_label()))]
     legend = axes.legend(
+        [part for part, _ in named],
+        [f"{i}" for i, _ in enumerate(named)],  # matplotlib leaves out what begins with "_"
         frameon=False,
         loc="upper left",
         bbox_to_anchor=(1.0, 1.0),
@@ -121,8 +127,9 @@ def add_legend(axes: Axes, title: str) -> None:
         labelcolor=INK,
     )
     legend.get_title().set_color(INK)
-    for text in legend.get_texts():
+    for text, (_, label) in zip(legend.get_texts(), named, strict=True):
         text.set_parse_math(False)
+        text.set_text(label)
 
 
 def stack_bars(axes: Axes, left: Floats, widths: Floats, heights: Floats, labels: Sequence[Any]) -> None:

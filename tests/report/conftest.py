@@ -9,6 +9,7 @@ import pytest
 
 from capi.policies import Training, described
 from capi.policy_spaces import Constrained, Forests, Linear, Neighbors, Thresholds, Trees
+from capi.report import write_report
 from capi.rules import Never, Only
 from capi.runs import RunSettings
 from report.tables import fitted, visits, with_policy
@@ -60,6 +61,20 @@ def run_of(base, tmp_path_factory):
         return made[kind]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def written(tmp_path_factory):
+    """A function that returns the page of a run, written once."""
+    place, made = tmp_path_factory.mktemp("pages"), {}
+
+    def write(run, include_cases=False):
+        if (run, include_cases) not in made:
+            path = place / f"{len(made)}.html"
+            made[run, include_cases] = write_report(run, path, include_cases=include_cases)
+        return made[run, include_cases]
+
+    return write
 
 
 @pytest.fixture(scope="session")

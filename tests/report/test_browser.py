@@ -6,8 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from capi.report import report_record, write_report
-from report.tables import fitted, states
+from capi.files.exports.program import program_of
+from capi.policy_spaces.trees import Trees
+from capi.report import report_record
+from capi.report.flat import FlatTree
+from capi.report.sources import read_sources
+from capi.runs import RunSettings
+from report.tables import fitted, states, with_policy
 
 EXACT = [
     "tree",
@@ -49,10 +54,10 @@ def rows_for(page, frame):
 
 
 @pytest.mark.parametrize("kind", EXACT)
-def test_the_panel_decides_as_the_policy(kind, run_of, open_page, tmp_path):
+def test_the_panel_decides_as_the_policy(kind, run_of, open_page, written):
     """Through the documented entry, for hundreds of states: missing values, categories, booleans and dates among them."""
     run, policy, batch = run_of(kind)
-    page = open_page(write_report(run, tmp_path / "r.html"))
+    page = open_page(written(run))
     frame = states(300, 99, missing=kind not in WITHOUT_GAPS)
     expected = policy.act(batch.schema.encode(frame))
     assert len(set(expected.tolist())) > 1
@@ -60,11 +65,9 @@ def test_the_panel_decides_as_the_policy(kind, run_of, open_page, tmp_path):
     np.testing.assert_array_equal(page.evaluate(DECIDE, rows_for(page, frame)), expected)
 
 
-def test_an_imitated_policy_is_labelled_and_decides_as_its_tree(run_of, open_page, tmp_path):
-    from capi.report.sources import read_sources
-
+def test_an_imitated_policy_is_labelled_and_decides_as_its_tree(run_of, open_page, written):
     run, _, batch = run_of("neighbors")
-    page = open_page(write_report(run, tmp_path / "r.html"))
+    page = open_page(written(run))
     told = read_sources(run).told
     frame = states(300, 99, missing=False)
     leaves = told.tree.leaf_of(batch.schema.encode(frame))
@@ -92,10 +95,10 @@ def set_through_controls(page, record, row):
 
 
 @pytest.mark.parametrize("kind", ["tree", "linear"])
-def test_the_real_controls_lead_to_the_same_decisions(kind, run_of, open_page, tmp_path):
+def test_the_real_controls_lead_to_the_same_decisions(kind, run_of, open_page, written):
     run, policy, batch = run_of(kind)
     record = report_record(run)["panel"]
-    page = open_page(write_report(run, tmp_path / "r.html"))
+    page = open_page(written(run))
     frame = states(4, 5, missing=kind not in WITHOUT_GAPS)
     expected = batch.schema.labels_of(policy.act(batch.schema.encode(frame)))
     for (_, row), label in zip(frame.iterrows(), expected, strict=True):
@@ -103,10 +106,10 @@ def test_the_real_controls_lead_to_the_same_decisions(kind, run_of, open_page, t
         assert page.inner_text("#decision").strip() == label
 
 
-def test_sliders_keys_examples_and_the_drawn_path(run_of, open_page, tmp_path):
+def test_sliders_keys_examples_and_the_drawn_path(run_of, open_page, written):
     run, _, _ = run_of("tree")
     record = report_record(run)["panel"]
-    page = open_page(write_report(run, tmp_path / "r.html"))
+    page = open_page(written(run))
     i = next(i for i, column in enumerate(record["columns"]) if column["kind"] == "number")
     page.focus(f"#c{i}-range")
     page.keyboard.press("End")
@@ -126,28 +129,30 @@ def test_sliders_keys_examples_and_the_drawn_path(run_of, open_page, tmp_path):
     assert "Set " in page.inner_text("#why")
 
 
-def test_votes_and_scores_are_shown(run_of, open_page, tmp_path):
+def test_votes_and_scores_are_shown(run_of, open_page, written):
     for kind, words in (("forest", "Votes of the 9 trees"), ("linear", "Scores: the largest wins")):
-        page = open_page(write_report(run_of(kind)[0], tmp_path / "r.html"))
+        page = open_page(written(run_of(kind)[0]))
         assert words in page.inner_text("#why")
         assert page.locator("#why .bars li").count() == 3
 
 
-def test_a_cut_says_what_it_needs(run_of, open_page, tmp_path):
-    page = open_page(write_report(run_of("thresholds")[0], tmp_path / "r.html"))
+def test_a_cut_says_what_it_needs(run_of, open_page, written):
+    page = open_page(written(run_of("thresholds")[0]))
     assert "age is missing" in page.evaluate("capiReport.decide([null]).error")
 
 
-def test_the_nearest_cases_are_those_of_the_table(run_of, open_page, tmp_path):
+def test_the_nearest_cases_are_those_of_the_table(run_of, open_page, written):
     run, _, batch = run_of("linear")
-    page = open_page(write_report(run, tmp_path / "r.html", include_cases=True))
+    page = open_page(written(run, include_cases=True))
     state = batch.schema.decode(batch.states[17:18])
     record = report_record(run, include_cases=True)["panel"]
     row = {name: pd.Timestamp(column[0]) if column.dtype.kind == "M" else column[0] for name, column in state.items()}
     set_through_controls(page, record, row)
     cells = page.locator("#case-table tbody tr").first.locator("td").all_inner_texts()
     assert cells[-2] == batch.schema.action_labels[batch.actions[17]]
-    assert float(cells[-1].replace(",", "")) == pytest.approx(batch.rewards[17], rel=1e-3)
+    assert float(cells[-1].replace(",", "").replace("\N{MINUS SIGN}", "-")) == pytest.approx(
+        batch.rewards[17], rel=1e-3
+    )
     assert page.locator("#case-table tbody tr").count() == 5
 
 
@@ -165,8 +170,8 @@ def hostile(tmp_path_factory):
     return fitted(tmp_path_factory.mktemp("hostile"), frame, roles, "forests", n_trees=3, min_samples_leaf=5)
 
 
-def test_hostile_names_do_nothing_and_can_be_read(hostile, open_page, tmp_path):
-    page = open_page(write_report(hostile, tmp_path / "r.html", include_cases=True))
+def test_hostile_names_do_nothing_and_can_be_read(hostile, open_page, written):
+    page = open_page(written(hostile, include_cases=True))
     page.click("#next")
     assert page.evaluate("window.hacked") is None
     assert page.evaluate("document.images.length") == 0
@@ -182,13 +187,11 @@ def test_hostile_names_do_nothing_and_can_be_read(hostile, open_page, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["hostile", "tree"])
-@pytest.mark.parametrize("width", [360, 1200])
-def test_nothing_is_wider_than_the_screen(kind, width, hostile, run_of, open_page, tmp_path):
-    run = hostile if kind == "hostile" else run_of(kind)[0]
-    page = open_page(
-        write_report(run, tmp_path / "r.html", include_cases=True), viewport={"width": width, "height": 700}
-    )
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+def test_nothing_is_wider_than_the_screen(kind, hostile, run_of, open_page, written):
+    page = open_page(written(hostile if kind == "hostile" else run_of(kind)[0], include_cases=True))
+    for width in (1200, 360):
+        page.set_viewport_size({"width": width, "height": 700})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def brightness(page):
@@ -196,8 +199,8 @@ def brightness(page):
     return sum(colours[:3]) / 3
 
 
-def test_light_dark_and_paper(run_of, open_page, tmp_path):
-    path = write_report(run_of("tree")[0], tmp_path / "r.html")
+def test_light_dark_and_paper(run_of, open_page, written):
+    path = written(run_of("tree")[0])
     assert brightness(open_page(path, color_scheme="light")) > 240
     page = open_page(path, color_scheme="dark")
     assert brightness(page) < 60
@@ -212,18 +215,143 @@ def test_light_dark_and_paper(run_of, open_page, tmp_path):
     assert page.pdf().startswith(b"%PDF")
 
 
-def test_without_javascript_the_rest_can_be_read(run_of, browser, tmp_path):
+def test_without_javascript_the_rest_can_be_read(run_of, browser, written):
     page = browser.new_page(java_script_enabled=False)
-    page.goto(write_report(run_of("tree")[0], tmp_path / "r.html").as_uri())
+    page.goto(written(run_of("tree")[0]).as_uri())
     assert "What was learned" in page.inner_text("body")
     assert "needs JavaScript" in page.inner_text("#panel")
     page.close()
 
 
-def test_every_control_has_a_name(run_of, open_page, tmp_path):
-    page = open_page(write_report(run_of("forest")[0], tmp_path / "r.html"))
+def test_every_control_has_a_name(run_of, open_page, written):
+    page = open_page(written(run_of("forest")[0]))
     unnamed = page.evaluate(
         """[...document.querySelectorAll('input, select, button, svg[role=img]')]
         .filter(e => !(e.ariaLabel || e.textContent.trim() || (e.labels && e.labels.length))).length"""
     )
     assert unnamed == 0
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory):
+    """A run on points in time with microseconds, before 1970 too, rare and unseen words, and two scales; all of them matter."""
+    rng = np.random.default_rng(3)
+    n = 400
+    point = pd.Timestamp("1955-03-04 05:06:07") + pd.to_timedelta(rng.integers(0, 10**15, n), "us")
+    words = np.array(["", "x" * 299 + "aa", "x" * 299 + "bb", *(f"w{i}" for i in range(24))])
+    word = words[rng.integers(0, len(words), n)]
+    word[:3] = "Jane Doe"
+    frame = pd.DataFrame({"when": point, "word": word, "small": rng.normal(size=n), "large": rng.normal(size=n) * 1e6})
+    frame["do"] = rng.choice(["a", "b"], n)
+    frame["gain"] = rng.normal(size=n)
+    roles = {"state": ["when", "word", "small", "large"], "action": "do", "reward": "gain"}
+    run = fitted(tmp_path_factory.mktemp("odd"), frame, roles, max_depth=3)
+    batch = RunSettings.from_toml(run / "settings.toml").batch()
+    x = batch.states
+    values = np.stack(
+        [np.sin(x[:, 0]) + np.cos(x[:, 1]) + np.sin(x[:, 2]) + np.sin(x[:, 3] / 1e5), np.zeros(n)], axis=1
+    )
+    policy = Trees(max_depth=7).improve(x, values)
+    return with_policy(run, run.parent / "odd", policy, batch), policy, batch, frame
+
+
+def test_points_in_time_are_compared_to_the_microsecond(odd, open_page, written):
+    run, policy, batch, frame = odd
+    page = open_page(written(run))
+    tree = FlatTree.of(program_of(read_sources(run).policy).trees[0])
+    cuts = [t for j, t in zip(tree.feature, tree.at_most, strict=True) if j == 0]
+    assert cuts
+    origin = batch.schema.columns[0].origin_microseconds
+    points = [origin + int(np.floor(t * 86_400_000_000)) + d for t in cuts for d in range(-3, 4)]
+    rows = pd.concat([frame.iloc[[i % len(frame)]] for i in range(len(points))], ignore_index=True)
+    rows["when"] = np.array(points, dtype="datetime64[us]")
+    expected = policy.act(batch.schema.encode(rows))
+    rows = rows[rows["word"] != "Jane Doe"].copy()
+    rows["when"] = [str(np.datetime64(int(p), "us")) for p in np.array(points)[rows.index]]
+    names = page.evaluate("capiReport.columns")
+    sent = [[plain(value) for value in row] for row in rows[names].astype(object).itertuples(index=False)]
+    found = page.evaluate(
+        "rows => rows.map(row => { const d = capiReport.decide(row); return d.error ? -1 : d.index; })", sent
+    )
+    told = np.array(found) >= 0  # two words of 301 letters cannot be told apart
+    assert told.mean() > 0.8
+    np.testing.assert_array_equal(np.array(found)[told], expected[rows.index][told])
+
+
+def test_every_category_can_be_chosen_and_wrong_values_are_errors(odd, open_page, written):
+    run, policy, batch, _ = odd
+    page = open_page(written(run))
+    names = page.evaluate("capiReport.columns")
+    i = names.index("word")
+    texts = page.locator(f"#c{i}-value option").all_inner_texts()
+    column = batch.schema.columns[1]
+    assert len(texts) == len(set(texts)) == len(column.values)
+    assert "''" in texts
+    assert "Jane Doe" not in page.content()
+    assert "word not in ''" in page.content() or "word in ''" in page.content()
+    rare = column.values.index("Jane Doe")
+    row = {**dict.fromkeys(names, 0.0), "when": "2000-01-01T00:00:00"}
+    states = batch.schema.encode(pd.DataFrame([{**row, "when": pd.Timestamp("2000-01-01"), "word": "Jane Doe"}]))
+    decided = page.evaluate("row => capiReport.decide(row).index", {**row, "word": f"(rare value {rare + 1})"})
+    assert decided == policy.act(states)[0]
+    wrong = [
+        {"word": "nobody"},
+        {"when": "2021-02-30"},
+        {"when": "soon"},
+        {"small": "1"},
+        {"small": True},
+        {"when": "2021-01-01T24:00"},
+    ]
+    for change in wrong:
+        answer = page.evaluate("row => capiReport.decide(row)", {**row, "word": "", **change})
+        assert answer["action"] is None
+        assert next(iter(change)) in answer["error"]
+    assert page.evaluate("row => capiReport.decide(row).error", {**row, "word": ""}) is None
+
+
+def test_nearest_cases_are_scaled_by_their_spread(odd, open_page, written):
+    """Else the column in millions would decide alone."""
+    run, _, batch, _ = odd
+    page = open_page(written(run, include_cases=True))
+    names = page.evaluate("capiReport.columns")
+    row = {"when": "1980-06-01T00:00:00", "small": 3.0, "large": 0.0}
+    for name, value in row.items():
+        page.fill(f"#c{names.index(name)}-value", str(value))
+    page.select_option(f"#c{names.index('word')}-value", label="w7")
+    state = batch.schema.encode(pd.DataFrame([{**row, "when": pd.Timestamp(row["when"]), "word": "w7"}]))
+    distance = (((batch.states - state) / batch.states.std(axis=0)) ** 2).sum(axis=1)
+    cells = page.locator("#case-table tbody tr").first.locator("td").all_inner_texts()
+    assert float(cells[-1].replace("\N{MINUS SIGN}", "-")) == pytest.approx(batch.rewards[distance.argmin()], rel=1e-3)
+
+
+def test_one_key_is_one_step(odd, open_page, written):
+    run = odd[0]
+    record = report_record(run)["panel"]
+    page = open_page(written(run))
+    i = next(i for i, column in enumerate(record["columns"]) if column["name"] == "small")
+    column = record["columns"][i]
+    page.focus(f"#c{i}-range")
+    page.keyboard.press("Home")
+    for k in (1, 2, 3):
+        page.keyboard.press("ArrowRight")
+        assert float(page.input_value(f"#c{i}-value")) == pytest.approx(column["low"] + k * column["step"], abs=1e-9)
+
+
+def test_fingers_find_the_controls_and_paper_holds_the_tables(odd, browser, written):
+    path = written(odd[0])
+    page = browser.new_page(viewport={"width": 360, "height": 700}, has_touch=True, is_mobile=True)
+    page.goto(path.as_uri())
+    assert (
+        page.evaluate("Math.min(...[...document.querySelectorAll('nav a')].map(a => a.getBoundingClientRect().height))")
+        >= 40
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert page.evaluate("document.querySelector('input[type=range]').getBoundingClientRect().height") >= 24
+    assert page.evaluate("getComputedStyle(document.querySelector('input[type=range]')).appearance") == "none"
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 700, "height": 900})
+    assert (
+        page.evaluate("Math.max(...[...document.querySelectorAll('table')].map(t => t.getBoundingClientRect().right))")
+        <= 700
+    )
+    page.close()

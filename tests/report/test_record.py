@@ -20,7 +20,6 @@ from capi.report.drawings import wrapped
 from capi.report.flat import FlatTree, program_record
 from capi.report.page import script_json
 from capi.report.ranges import _merged
-from capi.report.stakes import action_gaps
 from capi.report.svg import ticks
 from capi.report.wording import conditions, exact_text, number_text
 from capi.runs import RunSettings
@@ -95,8 +94,8 @@ def test_the_numbers_are_those_by_hand(small):
 def test_panel_of_a_cut(small):
     panel = report_record(small)["panel"]
     assert panel["exact"]
-    assert panel["columns"][0]["low"] == 0.0
-    assert panel["columns"][0]["high"] == 39.0
+    assert panel["columns"][0]["low"] == 5.0  # five of 0 .. 39 lie below, and five above the other end
+    assert panel["columns"][0]["high"] == 35.0
     assert panel["policy"]["trees"] == [{"f": [0, -1, -1], "t": [19.5, 0, 0], "m": [0, 0, 0], "c": [1, 0, 1]}]
     assert panel["policy"]["rankings"] == [[1], [0]]
     assert panel["cases"] is None
@@ -116,7 +115,7 @@ def test_old_runs_say_what_they_lack(small, tmp_path):
     record = report_record(run)
     assert record["stakes"] is None
     assert record["leaves"][0]["gap"] is None
-    assert set(record["convergence"]) == {"k", "loss", "changed"}
+    assert set(record["convergence"]) == {"k", "loss", "changed", "kept", "candidates"}
     text = write_report(run).read_text()
     assert "kept no estimated action values" in text
     assert "Not evaluated yet" in text
@@ -176,9 +175,10 @@ def test_small_counts_are_hidden(small, tmp_path):
     values = np.stack([batch.states[:, 0] - 36.5, np.zeros(40)], axis=1)
     run = with_policy(small, tmp_path / "few", Thresholds().improve(batch.states, values), batch)
     record = report_record(run)
-    assert [leaf["rows"] for leaf in record["leaves"]] == [37, None]
+    assert [leaf["rows"] for leaf in record["leaves"]] == [None, None]  # 40 less 37 would tell of three
     assert record["leaves"][1]["differs"] is None
-    assert record["differences"]["cells"][0] == [None, 13]
+    assert record["differences"]["cells"] == [[None, None], [None, None]]
+    assert record["differences"]["decided"] == [None, None]
 
 
 def test_a_forest_that_is_too_large_is_told_by_a_tree(run_of, monkeypatch):
@@ -287,7 +287,6 @@ def test_small_helpers():
     assert ticks(0.0, 1.0, 5) == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
     assert wrapped("one two three four", 8, 2) == ["one two", "three f…"]
     assert wrapped("x" * 30, 10, 2) == ["x" * 10, "x" * 9 + "…"]
-    np.testing.assert_array_equal(action_gaps(np.array([[1.0, 5.0, 3.0], [2.0, 2.0, 0.0]])), [2.0, 0.0])
     assert "<" not in script_json({"</script>": "\u2028&>"})
     assert json.loads(script_json({"</script>": "\u2028&>"})) == {"</script>": "\u2028&>"}
 

@@ -9,10 +9,12 @@ from typing import Any
 
 from markupsafe import Markup
 
-from capi.report.svg import LETTER, SMALL, dot, line, mark_below, mark_left, rect, svg, text_at, ticks
-from capi.report.wording import number_text, percent_text, short
+from capi.report.svg import LETTER, SMALL, SMALLEST, dot, line, mark_below, mark_left, rect, svg, text_at, ticks
+from capi.report.wording import MINUS, number_text, percent_text, short
 
 MOST_DOTS = 60
+LARGEST = 1e150  # pictures leave out what is larger
+CONSTANT = 1e-9  # of the size: a smaller range is none
 LONGEST_LABEL = 40  # letters
 
 
@@ -23,13 +25,14 @@ def histogram_picture(record: dict[str, Any], width: float = 260, height: float 
     places = [(mark - marks[0]) / (marks[-1] - marks[0] or 1.0) * width for mark in marks]
     density = [s / max(b - a, 1e-9) for s, a, b in zip(shares, places[:-1], places[1:], strict=True)]
     top, floor_y = max(density) or 1.0, height - 20
+    names = record.get("names") or [number_text(edge) for edge in edges]
     bars = []
     for i, (share, dense) in enumerate(zip(shares, density, strict=True)):
         tall = max(dense / top * (floor_y - 4), 1.0 if share > 0 else 0.0)
         gap = 1.0 if places[i + 1] - places[i] > 3 else 0.0
-        title = f"{number_text(edges[i])} to {number_text(edges[i + 1])}: {percent_text(share)}"
+        title = f"{names[i]} to {names[i + 1]}: {percent_text(share)}"
         bars.append(rect(places[i], floor_y - tall, places[i + 1] - places[i] - gap, tall, "bar", title))
-    ends = record.get("ends") or [number_text(edges[0]), number_text(edges[-1])]
+    ends = record.get("ends") or [names[0], names[-1]]
     labels = [text_at(0, height - 5, ends[0], "tick"), text_at(width, height - 5, ends[1], "tick", "end")]
     if record.get("log"):
         labels.append(text_at(width / 2, height - 5, "logarithmic", "tick faint", "middle"))
@@ -75,17 +78,20 @@ def line_picture(
     title: str,
     *,
     percent: bool = False,
+    kept: int | None = None,
     width: float = 320,
     height: float = 170,
 ) -> Markup:
-    """Return a line over iterations; places without a number are left out."""
-    points = [(x, y) for x, y in zip(xs, ys, strict=True) if x is not None and y is not None and isfinite(y)]
+    """Return a line over iterations; places without a number are left out, and the iteration that was kept is marked."""
+    known = [(x, y) for x, y in zip(xs, ys, strict=True) if x is not None and y is not None and isfinite(y)]
+    points = [(x, y) for x, y in known if abs(y) < LARGEST]
     if not points:
         return Markup("")
     text = _whole_percent if percent else number_text
     low, high = (0.0 if percent else min(y for _, y in points)), max(y for _, y in points)
-    if high == low:
-        low, high = (low - 0.5 * abs(low), high + 0.5 * abs(high)) if low else (0.0, 1.0)
+    size = max(abs(low), abs(high))
+    if high - low <= CONSTANT * size or size < SMALLEST:
+        low, high = (low - 0.5 * size, high + 0.5 * size) if size >= SMALLEST else (0.0, 1.0)
     marks = ticks(low, high, 4)
     left = 12 + SMALL * max([len(text(m)) for m in marks] or [1])
     right, top, bottom = width - 10, 10.0, height - 34
@@ -100,17 +106,20 @@ def line_picture(
     parts = [m for v in marks for m in mark_left(left, right, y(v), text(v))]
     steps = sorted({floor(t) for t in ticks(first + 1, last + 1, 6)} | {int(first) + 1})
     parts += [text_at(x(s - 1), bottom + 15, str(s), "tick", "middle") for s in steps if first <= s - 1 <= last]
+    if kept is not None and first <= kept - 1 <= last:
+        parts.append(line(x(kept - 1), top, x(kept - 1), bottom, "limit"))
     path = " ".join(f"{'M' if i == 0 else 'L'}{x(a):.2f} {y(b):.2f}" for i, (a, b) in enumerate(points))
     parts.append(Markup('<path d="{}" class="line"/>').format(path))
     if len(points) <= MOST_DOTS:
         parts += [dot(x(a), y(b), 2.4, "dot", f"iteration {int(a) + 1}: {text(b)}") for a, b in points]
     parts.append(text_at((left + right) / 2, height - 4, "iteration", "tick", "middle"))
-    alt = f"{title} by iteration, from {text(points[0][1])} to {text(points[-1][1])}"
+    marked = "" if kept is None else f"; iteration {kept} was kept"
+    alt = f"{title} by iteration, from {text(points[0][1])} to {text(points[-1][1])}{marked}"
     return svg(width, height, alt, parts, "lines")
 
 
 def _whole_percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
+    return percent_text(share) if abs(share) > 1 else f"{100 * share:.3g} %".replace("-", MINUS)
 
 
 def interval_picture(rows: Sequence[dict[str, Any]], *, zero: bool = False) -> Markup:
@@ -118,12 +127,13 @@ def interval_picture(rows: Sequence[dict[str, Any]], *, zero: bool = False) -> M
 
     ``rows`` have ``label``, ``estimate``, ``low``, ``high`` and ``kind``, a class; with ``zero`` there is a line there.
     """
-    rows = [row for row in rows if row["estimate"] is not None]
+    rows = [_drawn(row) for row in rows if row["estimate"] is not None and abs(row["estimate"]) < LARGEST]
     numbers = [v for row in rows for v in (row["estimate"], row["low"], row["high"]) if v is not None]
     if not numbers:
         return Markup("")
     low, high = min(numbers + ([0.0] if zero else [])), max(numbers + ([0.0] if zero else []))
-    margin = 0.05 * (high - low) or 0.5 * abs(high) or 1.0
+    margin = max(0.05 * (high - low), CONSTANT * max(abs(low), abs(high))) if high > low else 0.5 * abs(high)
+    margin = margin if margin >= SMALLEST else 1.0
     low, high = low - margin, high + margin
     longest = min(max(len(row["label"]) for row in rows), LONGEST_LABEL)
     left, step = 14 + LETTER * longest, 28.0
@@ -149,3 +159,8 @@ def interval_picture(rows: Sequence[dict[str, Any]], *, zero: bool = False) -> M
         parts.append(dot(x(row["estimate"]), y, 4.5, f"estimate {row['kind']}", number_text(row["estimate"])))
     words = "; ".join(f"{row['label']}: {number_text(row['estimate'])}" for row in rows)
     return svg(width, bottom + 22, f"Estimates with intervals. {words}", parts, "intervals")
+
+
+def _drawn(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row without ends that are too large to be drawn."""
+    return {**row, **{end: None for end in ("low", "high") if row[end] is not None and abs(row[end]) >= LARGEST}}

@@ -8,15 +8,20 @@ from typing import Any
 
 from markupsafe import Markup
 
-from capi.report.svg import BOLD, LETTER, SMALL, colour_of, line, rect, svg, text_at, ticks
+from capi.report.svg import BOLD, LETTER, N_COLOURS, SMALL, colour_of, line, rect, svg, text_at, ticks
 from capi.report.wording import count_text, number_text, percent_text, short
 
 PAGE = 950.0  # pixels across
 NARROWEST, WIDEST = 104.0, 150.0  # boxes of a tree
+LEAST_NUMBERED = 15.0  # pixels of a cell that has room for the number of its action
+IMITATES = "not the policy itself, but a tree that decides like it"
 
 
-def tree_picture(record: dict[str, Any]) -> Markup:
-    """Return the drawing of a small tree; nodes carry their numbers, so that the script can show a way down."""
+def tree_picture(record: dict[str, Any], own: bool = True) -> Markup:
+    """Return the drawing of a small tree; nodes carry their numbers, so that the script can show a way down.
+
+    A tree that is not the policy's ``own`` says so, for drawings are copied without the text around them.
+    """
     nodes, levels, leaves = record["nodes"], record["levels"], record["leaves"]
     box_height, gap_x, gap_y = 58.0, 10.0, 46.0
     box_width = min(max(PAGE / len(leaves) - gap_x, NARROWEST), WIDEST)
@@ -44,7 +49,10 @@ def tree_picture(record: dict[str, Any]) -> Markup:
                 edges.append(text_at(cx + (-6 if cx < x else 6), cy - 7, word, "answer", "end" if cx < x else "start"))
         boxes.append(_node(node, number, x, y, box_width, box_height))
     title = f"A decision tree with {len(leaves)} leaves; the same as text stands in the rules"
-    return svg(width, height, title, [*edges, *boxes], "tree")
+    if not own:
+        title = f"A tree that decides like the policy, with {len(leaves)} leaves"
+        boxes.append(text_at(4, height + 14, IMITATES, "tick"))
+    return svg(width, height + (0 if own else 20), title, [*edges, *boxes], "tree" if own else "tree imitates")
 
 
 def _node(node: dict[str, Any], number: int, x: float, y: float, width: float, height: float) -> Markup:
@@ -54,14 +62,14 @@ def _node(node: dict[str, Any], number: int, x: float, y: float, width: float, h
     lines = wrapped(node["text"], most, 2 if leaf else 3)
     kinds = ["strong" if leaf else ""] * len(lines)
     if leaf:
-        share = "<5 rows" if node["rows"] is None else f"{percent_text(node['share'])} of rows"
-        lines, kinds = [*lines, share], [*kinds, "faint"]
+        shares = [] if node["rows"] is None else [f"{percent_text(node['share'])} of rows"]
+        lines, kinds = [*lines, *shares], [*kinds, *(["faint"] * len(shares))]
     start = y + height / 2 - (len(lines) - 1) * 7.5 + 4
     texts = [
         text_at(x, start + i * 15, line, kind, "middle")
         for i, (line, kind) in enumerate(zip(lines, kinds, strict=True))
     ]
-    rows = "" if not leaf else f" ({count_text(node['rows'])} rows)"
+    rows = "" if not leaf or node["rows"] is None else f" ({count_text(node['rows'])} rows)"
     stripe = rect(x - width / 2, y, 5, height, f"fill {colour_of(node['action'])}") if leaf else Markup("")
     return Markup('<g class="node {}" data-node="{}"><title>{}</title>{}{}{}</g>').format(
         "leaf" if leaf else "split",
@@ -98,12 +106,15 @@ def map_picture(record: dict[str, Any], actions: Sequence[str]) -> Markup:
     left = 16.0 if len(axes) < 2 else 30 + SMALL * max(len(t) for t in _axis_labels(axes[1]))
     width, height = 480.0, 300.0 if len(axes) > 1 else 60.0
     right, top, bottom = left + width, 8.0, 8.0 + height
-    cells = []
+    cells, numbers = [], []
     for y, rows, first, n, action, backed in _blocks(record["runs"]):
         x0, y0 = left + first * width / nx, bottom - (y + rows) * height / ny
         kind = f"fill {colour_of(action)}{'' if backed else ' pale'}"
         where = "" if backed else " (hardly any rows here)"
         cells.append(rect(x0, y0, n * width / nx, rows * height / ny, kind, f"{actions[action]}{where}"))
+        if len(actions) > N_COLOURS and min(n * width / nx, rows * height / ny) >= LEAST_NUMBERED:
+            middle = x0 + n * width / nx / 2, y0 + rows * height / ny / 2 + 4
+            numbers.append(text_at(*middle, str(action + 1), "number", "middle"))
     frame = [line(left, bottom, right, bottom), line(left, top, left, bottom)]
     marks = []
     for place, label in _axis_marks(axes[0]):
@@ -120,7 +131,8 @@ def map_picture(record: dict[str, Any], actions: Sequence[str]) -> Markup:
         )
     marks.append(text_at((left + right) / 2, bottom + 34, short(axes[0]["name"], 60), "name", "middle"))
     names = " and ".join(axis["name"] for axis in axes)
-    return svg(right + 14, bottom + 42, f"Decisions over {names}", [*cells, *frame, *marks], "map")
+    kind = "map outlined" if len(actions) > N_COLOURS else "map"  # else neighbours of one colour would look like one
+    return svg(right + 14, bottom + 42, f"Decisions over {names}", [*cells, *numbers, *frame, *marks], kind)
 
 
 def _blocks(runs: Sequence[Sequence[int]]) -> list[list[int]]:

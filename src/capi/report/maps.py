@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from math import sqrt
 from typing import Any
 
 import numpy as np
 
-from capi.report.ranges import column_record, day_text, thinned
+from capi.report.ranges import day_scale, median, scale_of, thinned
 from capi.report.sources import Sources
-from capi.report.wording import FEW
+from capi.report.wording import FEW, LONGEST_WORD, short
 from capi.tables.columns import MOST_VALUES, Column
 from capi.validation import Floats, Ints
 
 GRID = 60  # cells along a column of numbers
-COARSE = 12  # cells in which rows are counted
+LEAST_COARSE, COARSE = 2, 12  # cells in which rows are counted
 LEAST_SAMPLED, MOST_SAMPLED = 200, 2000  # rows on which influence is measured
 MOST_ASKED = 80_000  # decisions for that
 MOST_TRIED = 400  # columns
@@ -75,7 +76,7 @@ def _axis(sources: Sources, number: int) -> dict[str, Any]:
     rows = sources.batch.states[:, feature_slice(sources, number)]
     if column.kind in ("number", "date"):
         return _number_axis(column, rows[:, 0])
-    words = [str(v) for v in column.values] if column.values else ["false", "true"]
+    words = [short(str(v), LONGEST_WORD) for v in column.values] if column.values else ["false", "true"]
     one_hot = column.kind == "one-hot"
     features = np.eye(len(words)) if one_hot else np.arange(float(len(words)))[:, None]
     missing = np.isnan(rows[:, 0])
@@ -85,20 +86,19 @@ def _axis(sources: Sources, number: int) -> dict[str, Any]:
 
 def _number_axis(column: Column, x: Floats) -> dict[str, Any]:
     known = x[~np.isnan(x)]
-    low, high = (float(end) for end in np.quantile(thinned(known), [0.01, 0.99]))
-    scale = column_record(column, known[(known >= low) & (known <= high)][:, None], 0)
+    dates = column.kind == "date"
+    scale = day_scale(column, known, share=0.01) if dates else scale_of(known, share=0.01)
     low, high = scale["low"], scale["high"]
     edges = np.geomspace(low, high, GRID + 1) if scale["log"] else np.linspace(low, high, GRID + 1)
-    middles = np.sqrt(edges[1:] * edges[:-1]) if scale["log"] else (edges[1:] + edges[:-1]) / 2
+    middles = np.sqrt(edges[1:]) * np.sqrt(edges[:-1]) if scale["log"] else (edges[1:] + edges[:-1]) / 2
     inside = (x >= low) & (x <= high)
     cell = np.searchsorted(edges, np.where(inside, x, low), side="right") - 1
-    ends = [day_text(column, end) for end in (low, high)] if column.kind == "date" else None
     return {
         "name": column.name,
-        "low": low,
-        "high": high,
+        "low": None if dates else low,  # with their texts they would tell the first day of the table
+        "high": None if dates else high,
         "log": scale["log"],
-        "ends": ends,
+        "ends": scale["ends"] if dates else None,
         "features": middles[:, None],
         "cell_of": np.where(inside, np.clip(cell, 0, GRID - 1), -1),
     }
@@ -117,17 +117,19 @@ def _typical_state(sources: Sources) -> Floats:
         elif column.kind == "one-hot":
             state[places] = np.eye(rows.shape[1])[known.sum(axis=0).argmax()]
         elif column.kind == "number":
-            state[places] = np.median(known)
+            state[places] = median(known[:, 0])
         else:
-            state[places] = np.floor(np.median(known))
+            state[places] = np.floor(median(known[:, 0]))
     return state
 
 
 def _backed(axes: list[dict[str, Any]], shape: tuple[int, int]) -> Any:
     """Return which cells have rows of the table around them: at least `FEW` in their part of a coarser grid."""
     coarse = []
+    rows = len(axes[0]["cell_of"]) / (2 * FEW)  # so many cells have enough of them if they are spread evenly
     for axis, size in zip(axes, shape[::-1], strict=False):
-        by = max(1, size // COARSE) if "words" not in axis else 1
+        most = min(max(int(rows if len(axes) == 1 else sqrt(rows)), LEAST_COARSE), COARSE)
+        by = max(1, size // most) if "words" not in axis else 1
         coarse.append((axis["cell_of"], by, -(-size // by)))
     x, by_x, nx = coarse[0]
     y, by_y, ny = coarse[1] if len(axes) > 1 else (np.zeros(len(x), dtype=np.int64), 1, 1)

@@ -6,6 +6,7 @@ import json
 from base64 import b64encode
 from hashlib import sha256
 from importlib.resources import files
+from os import fsencode
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,12 @@ from capi.files import result_folder, written_together
 from capi.report import charts, drawings
 from capi.report.record import report_record
 from capi.report.svg import colour_of
-from capi.report.wording import count_text, number_text, percent_text
+from capi.report.wording import count_text, hidden_text, number_text, percent_text, short
+from capi.runs import RunSettings
+from capi.runs.running import CHECKPOINT, EVALUATION, HISTORY, LOCK, POLICY, SETTINGS, VALUES
 
 NAME = "report.html"
+LONGEST_NAME = 200  # bytes: while it is written it has a longer one
 IN_SCRIPT = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
@@ -57,12 +61,38 @@ def write_report(run: str | Path, out: str | Path | None = None, *, include_case
     ...     page.name, "What would it do?" in page.read_text(encoding="utf-8")
     ('report.html', True)
     """
+    target = _target(Path(run), out)
     html = page_of(report_record(run, include_cases))
-    target = Path(run) / NAME if out is None else Path(out)
-    if not target.name:
-        raise InvalidInput(f"out must be the name of a file, such as report.html; got {str(out)!r}.")
     with written_together(result_folder(target.parent), [target.name]) as places:
         places[target.name].write_text(html, encoding="utf-8", newline="\n")
+    return target
+
+
+def _target(run: Path, out: str | Path | None) -> Path:
+    """Return where the page goes, or refuse a name that no file can have, and the files that the report is made from."""
+    target = run / NAME if out is None else Path(out)
+    try:
+        usable = 0 < len(fsencode(target.name)) <= LONGEST_NAME and "\0" not in str(target) and target.name != ".."
+    except ValueError:
+        usable = False
+    if not usable:
+        raise InvalidInput(f"out must be the name of a file, such as report.html; got {short(str(out))!r}.")
+    try:
+        return _apart(target, run)
+    except (OSError, RuntimeError) as error:  # parts of its path that no file can have, or that lead in circles
+        raise InvalidInput(f"out must be the name of a file, such as report.html: {short(str(error), 200)}.") from error
+
+
+def _apart(target: Path, run: Path) -> Path:
+    """Return ``target``, or refuse it where a folder is or one of the files that the report is made from."""
+    if target.is_dir():
+        raise InvalidInput(f"{target} must be a file, but a folder is in the way. Choose another place.")
+    kept = [run / name for name in (SETTINGS, POLICY, HISTORY, VALUES, EVALUATION, CHECKPOINT, LOCK)]
+    if (run / SETTINGS).is_file():
+        kept.append(Path(RunSettings.from_toml(run / SETTINGS).table))
+    for path in kept:
+        if target.resolve() == path.resolve() or (target.exists() and path.exists() and target.samefile(path)):
+            raise InvalidInput(f"out must not be {path}, which the report is made from. Choose another name.")
     return target
 
 
@@ -78,7 +108,7 @@ def page_of(record: dict[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"count": count_text, "percent": percent_text, "number": number_text}
+    environment.filters |= {"count": count_text, "told": hidden_text, "percent": percent_text, "number": number_text}
     environment.globals |= {"charts": charts, "drawings": drawings, "colour_of": colour_of}
     script = _template("report.js")
     return environment.get_template("report.html").render(

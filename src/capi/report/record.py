@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,28 @@ from capi.policy_spaces.trees import TreePolicy
 from capi.report.flat import FlatTree
 from capi.report.maps import influences, map_record
 from capi.report.panel import panel_record
-from capi.report.ranges import histogram
+from capi.report.ranges import histogram, scale_of
 from capi.report.sources import Sources, read_sources
-from capi.report.stakes import differences_record, leaves_record, stakes_record
-from capi.report.wording import FEW, conditions, count_text, few_hidden, label_texts, percent_text, sentence
+from capi.report.stakes import differences_record, leaf_rows, leaves_record, stakes_record
+from capi.report.wording import (
+    FEW,
+    conditions,
+    few_hidden,
+    label_texts,
+    percent_text,
+    sentence,
+    told_counts,
+    told_share,
+)
 from capi.report.worth import evaluation_record, number_or_none
+from capi.runs.settings import CANDIDATES
 from capi.tables.columns import Column
+from capi.tables.describe import Coverage
 from capi.validation import check_choice
 
 MOST_LINES = 1500  # of rules
+MOST_RULE_LETTERS = 300_000
+MOST_ITERATIONS = 1e9
 MOST_HISTOGRAMS = 24
 KINDS = {
     "TreePolicy": "a decision tree",
@@ -66,6 +79,8 @@ def report_record(run: str | Path, include_cases: bool = False) -> dict[str, Any
         "evaluation": None if sources.evaluation is None else evaluation_record(sources.evaluation),
         "making": _making(sources),
         "includes_cases": include_cases,
+        "tiny": sources.tiny,
+        "foreign_evaluation": sources.foreign,
     }
 
 
@@ -95,9 +110,15 @@ def _head(sources: Sources) -> dict[str, Any]:
         "kind": kind_of(sources),
         "estimate": number_or_none(found.get("estimate")),
         "interval": [number_or_none(end) for end in found.get("interval") or (None, None)],
-        "level": number_or_none(found.get("level")),
+        "level": _level(found),
+        "discount": float(settings.discount),
         "doubtful": bool(found.get("doubtful", found.get("warnings"))),
     }
+
+
+def _level(found: dict[str, Any]) -> float | None:
+    level = number_or_none(found.get("level"))
+    return level if level is not None and 0 < level < 1 else None
 
 
 def kind_of(sources: Sources) -> str:
@@ -112,35 +133,55 @@ def kind_of(sources: Sources) -> str:
 
 
 def _data(sources: Sources, ranked: list[tuple[int, float]]) -> dict[str, Any]:
-    batch = sources.batch
-    described = batch.describe()
-    rewards = {
-        name: float(x)
-        for name, x in zip(("low", "median", "high"), np.quantile(batch.rewards, [0.05, 0.5, 0.95]), strict=True)
-    }
+    batch, tiny = sources.batch, sources.tiny
+    described = batch._with({"schema": sources.schema}).describe()
+    most = scale_of(batch.rewards, share=0.05)
+    ends = told_counts([described.n_terminated, described.n_truncated])
+    counts = [None] * batch.n_actions if tiny else told_counts([a.rows for a in described.actions])
     order = [number for number, share in ranked if share > 0] or [number for number, _ in ranked]
     return {
         "n_rows": described.n_rows,
         "hold_out": float(getattr(sources.result.settings, "hold_out", 0.0)),
         "n_only_next": described.n_only_next,
         "n_episodes": described.n_episodes,
-        "lengths": described.lengths,
-        "n_terminated": few_hidden(described.n_terminated),
-        "n_truncated": few_hidden(described.n_truncated),
+        "lengths": {"median": described.lengths["median"]},
+        "n_terminated": None if tiny else ends[0],
+        "n_truncated": None if tiny else ends[1],
         "assumed": described.assumed,
-        "rewards": {**rewards, "mean": described.rewards["mean"], "deviation": described.rewards["deviation"]},
-        "missing": [
-            {"name": name, "rows": few_hidden(rows), "share": rows / len(batch) if rows >= FEW else None}
-            for name, rows in described.missing.items()
-        ],
+        "rewards": None if tiny else {"low": most["low"], "high": most["high"], "mean": described.rewards["mean"]},
+        "missing": [] if tiny else [_missing(name, n, len(batch)) for name, n in described.missing.items()],
         "actions": [
-            {**asdict(a), "action": label, "rows": few_hidden(a.rows), "share": a.share if a.rows >= FEW else None}
-            for a, label in zip(described.actions, label_texts(sources.schema.action_labels), strict=True)
+            _action(a, label, rows, hidden=tiny)
+            for a, label, rows in zip(described.actions, label_texts(sources.schema.action_labels), counts, strict=True)
         ],
-        "warnings": [sentence(warning) for warning in described.warnings],
-        "histograms": [_histogram(sources, number) for number in order[:MOST_HISTOGRAMS]],
+        "warnings": [] if tiny else [sentence(_without_counts(w, described.actions)) for w in described.warnings],
+        "histograms": [] if tiny else [_histogram(sources, number) for number in order[:MOST_HISTOGRAMS]],
         "n_not_shown": len(sources.schema.columns) - len(order[:MOST_HISTOGRAMS]),
     }
+
+
+def _missing(name: str, rows: int, of: int) -> dict[str, Any]:
+    share = told_share(rows, of)
+    return {"name": name, "rows": None if share is None else rows, "share": share}
+
+
+def _action(found: Coverage, label: str, rows: int | None, *, hidden: bool) -> dict[str, Any]:
+    """Return how often an action was taken, without what stands for too few rows."""
+    share = None if rows is None else found.share
+    few = hidden or few_hidden(found.rows) is None
+    own = {"effective": None, "covered": None} if few else {"effective": found.effective, "covered": found.covered}
+    return {"action": label, "rows": rows, "share": share, **own}
+
+
+def _without_counts(warning: str, actions: tuple[Coverage, ...]) -> str:
+    """Return a warning of the table without numbers of fewer than `FEW` rows."""
+    for a in actions:
+        if a.effective < FEW and warning == f"action {a.action} has an effective sample of only {a.effective:.3g} rows":
+            return f"action {a.action} has an effective sample of fewer than {FEW} rows"
+    count, _, rest = warning.partition(" ")
+    if count.isdecimal() and int(count) < FEW:
+        return f"a few rows repeat {rest.partition(' repeats ')[2] or rest.partition(' repeat ')[2]}"
+    return warning
 
 
 def _histogram(sources: Sources, number: int) -> dict[str, Any]:
@@ -164,8 +205,10 @@ def _learned(sources: Sources, ranked: list[tuple[int, float]]) -> dict[str, Any
         "rules": _rules(sources),
         "kept_rules": [str(rule) for rule in policy.kept_rules] if isinstance(policy, ConstrainedPolicy) else [],
         "tree": tree_record(sources),
-        "influence": [{"name": names[number], "share": share} for number, share in ranked if share > 0][:10],
-        "map": map_record(sources, ranked),
+        "influence": []
+        if sources.tiny
+        else [{"name": names[i], "share": share} for i, share in ranked if share > 0][:10],
+        "map": None if sources.tiny else map_record(sources, ranked),
     }
 
 
@@ -173,18 +216,18 @@ def tree_record(sources: Sources) -> dict[str, Any]:
     """Return the tree that tells the policy, node by node, for the drawing."""
     tree = sources.told.tree
     labels = label_texts(sources.schema.action_labels)
-    rows = np.bincount(sources.told.leaf_of_row, minlength=len(tree))
+    rows = leaf_rows(sources)
     nodes: list[dict[str, Any]] = []
     for node, left in enumerate(tree.left):
         if left < 0:
             actions = tree.actions[node]
-            count = few_hidden(int(rows[node]))
+            count = rows[node]
             share = None if count is None else count / len(sources.batch)
             text = ", else ".join(labels[a] for a in actions)
             nodes.append({"left": -1, "text": text, "action": actions[0], "rows": count, "share": share})
         else:
             cut = tree.feature[node], tree.at_most[node], tree.missing_left[node]
-            yes, no = conditions(sources.schema, *cut, sources.with_missing)
+            yes, no = conditions(sources.spoken, *cut, sources.with_missing)
             nodes.append({"left": left, "text": yes, "otherwise": no})
     return {"nodes": nodes, "levels": tree.levels, "leaves": tree.leaves}
 
@@ -202,14 +245,17 @@ def _rules(sources: Sources) -> dict[str, Any]:
         own = program is not None and len(program.trees) == 1
         tree = FlatTree.of(program.trees[0]) if program is not None and own else sources.told.tree
         lines = list(_lines(sources, tree))
-    left_out = max(0, len(lines) - MOST_LINES)
-    return {"text": "\n".join(lines[:MOST_LINES]), "own": own, "n_lines": len(lines), "n_left_out": left_out}
+    letters = np.cumsum([len(line) + 1 for line in lines])
+    n = min(len(lines), MOST_LINES, int(np.searchsorted(letters, MOST_RULE_LETTERS, side="right")))
+    return {"text": "\n".join(lines[:n]), "own": own, "n_lines": len(lines), "n_left_out": len(lines) - n}
 
 
 def _lines(sources: Sources, tree: FlatTree) -> Iterator[str]:
     """Yield the lines of a tree's rules, each leaf with its share of the rows."""
     labels = label_texts(sources.schema.action_labels)
-    rows = np.bincount(tree.leaf_of(sources.batch.states), minlength=len(tree))
+    counts = np.bincount(tree.leaf_of(sources.batch.states), minlength=len(tree))[tree.leaves]
+    told = [None] * len(counts) if sources.tiny else told_counts(counts.tolist())
+    rows = dict(zip(tree.leaves, told, strict=True))
     waiting: list[tuple[int, str, str]] = [(0, "", "")]
     while waiting:
         node, indent, before = waiting.pop()
@@ -217,26 +263,32 @@ def _lines(sources: Sources, tree: FlatTree) -> Iterator[str]:
             yield before
         left = tree.left[node]
         if left < 0:
-            count = few_hidden(int(rows[node]))
-            share = (
-                f"{count_text(count)} rows" if count is None else percent_text(count / len(sources.batch)) + " of rows"
-            )
+            count = rows[node]
+            share = "" if count is None else f"   ({percent_text(count / len(sources.batch))} of rows)"
             actions = ", else ".join(labels[a] for a in tree.actions[node])
-            yield f"{indent}{actions}   ({share})"
+            yield f"{indent}{actions}{share}"
             continue
         cut = tree.feature[node], tree.at_most[node], tree.missing_left[node]
-        yes, _ = conditions(sources.schema, *cut, sources.with_missing)
+        yes, _ = conditions(sources.spoken, *cut, sources.with_missing)
         yield f"{indent}if {yes}:"
         waiting += [(left + 1, indent + "  ", f"{indent}else:"), (left, indent + "  ", "")]
 
 
-def _convergence(sources: Sources) -> dict[str, list[float | None]]:
-    """Return the history by column; numbers that are none are None."""
-    history = sources.result.history
-    known = [name for name in ("k", "loss", "changed", "value") if history and name in history[0]]
-    return {
-        name: [float(row[name]) if np.isfinite(row.get(name, np.nan)) else None for row in history] for name in known
-    }
+def _convergence(sources: Sources) -> dict[str, Any]:
+    """Return the history by column, numbers that are none as None, and which iteration was kept: None if the last one was."""
+    history = [row for row in sources.result.history if 0 <= row.get("k", -1) < MOST_ITERATIONS]
+    known = [name for name in ("k", "loss", "changed", "value", "score") if any(name in row for row in history)]
+    found: dict[str, Any] = {name: [number_or_none(row.get(name)) for row in history] for name in known}
+    return {**found, "kept": _kept(sources), "candidates": min(CANDIDATES, len(history))}
+
+
+def _kept(sources: Sources) -> int | None:
+    """Return the iteration, counted from 1, whose policy was kept as the best, None if it was not sought."""
+    training = getattr(sources.policy, "training", None)
+    n_iterations = len(sources.result.history)
+    if sources.result.settings.keep != "best" or training is None:
+        return None
+    return training.n_iterations if 1 <= training.n_iterations <= n_iterations else None
 
 
 def _making(sources: Sources) -> dict[str, Any]:
@@ -248,6 +300,7 @@ def _making(sources: Sources) -> dict[str, Any]:
         "table": table,
         "seed": settings.seed,
         "discount": settings.discount,
-        "n_iterations": None if training is None else training.n_iterations,
+        "n_iterations": None if training is None else max(training.n_iterations, len(sources.result.history)),
+        "kept": _kept(sources),
         "versions": {} if training is None else dict(sorted(training.versions.items())),
     }

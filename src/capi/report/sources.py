@@ -13,17 +13,19 @@ import numpy as np
 from capi.errors import InvalidInput
 from capi.files.archive import read_archive
 from capi.files.exports.program import Program, program_of
+from capi.fingerprints import sketch
 from capi.policies import one_hot
 from capi.policy_spaces.forests import ForestPolicy
 from capi.policy_spaces.trees import Trees
 from capi.report.flat import FlatTree
-from capi.report.ranges import without_rare_words
-from capi.runs.running import RunResult, load_run
+from capi.report.ranges import rare_renamed, without_rare_words
+from capi.report.wording import FEW, TINY, label_texts
+from capi.report.worth import checked_evaluation
+from capi.runs.running import EVALUATION, POLICY, VALUES, RunResult, digest, load_run
 from capi.schema import Schema
 from capi.transitions import Transitions
 from capi.validation import Bools, Floats, Ints
 
-VALUES, EVALUATION = "values.zip", "evaluation.json"
 MOST_BYTES = 2**36  # our own files, as large as their tables
 DRAWN_DEPTH = 4  # of a tree that is drawn; a larger one is told by a smaller one
 IMITATION_DEPTH = 3
@@ -52,16 +54,46 @@ class Sources:
     decisions: Ints  # (n,) of the policy, in the states of the table
     values: Floats | None  # (n, A) estimated action values there; old runs have none
     evaluation: dict[str, Any] | None
+    foreign: bool = False  # whether there is an evaluation, but of another policy
+
+    @property
+    def tiny(self) -> bool:
+        """Whether the table has so few rows that no numbers of it are told."""
+        return len(self.batch) < TINY
 
     @cached_property
     def schema(self) -> Schema:
-        """The words of the table; a category of fewer than `FEW` rows has a number for a name."""
+        """The words of the table; a category of fewer than `FEW` rows, and such an action that is never chosen, has a number for a name."""
         columns, start = [], 0
         for column in self.batch.schema.columns:
             width = len(column.feature_names)
             columns.append(without_rare_words(column, self.batch.states[:, start : start + width]))
             start += width
-        return Schema.of_columns(columns, self.batch.schema.action_labels)
+        labels = self.batch.schema.action_labels
+        counts = np.bincount(self.batch.actions, minlength=len(labels))
+        rare = (counts > 0) & (counts < FEW) & ~np.isin(np.arange(len(labels)), self._chosen())
+        return Schema.of_columns(columns, rare_renamed(labels, rare, "rare action"))
+
+    @cached_property
+    def spoken(self) -> Schema:
+        """The schema with categories as they stand in sentences: never empty, and not too long."""
+        columns = [replace(column, values=tuple(label_texts(column.values))) for column in self.schema.columns]
+        return Schema.of_columns(columns, self.schema.action_labels)
+
+    def _chosen(self) -> list[int]:
+        """Return the actions that the policy chooses: in the states of the table, and in the leaves of a single tree."""
+        found = set(self.decisions.tolist())
+        program = None if self._too_large else program_of(self.policy)
+        if program is not None and len(program.trees) == 1:
+            found |= {actions[0] for actions in FlatTree.of(program.trees[0]).actions if actions}
+        return sorted(found)
+
+    @property
+    def _too_large(self) -> bool:
+        """Whether the policy cannot be written down, or is too large for that."""
+        inner = getattr(self.policy, "policy", self.policy)
+        large = isinstance(inner, ForestPolicy) and sum(len(t.nodes) for t in inner.forest.trees) > MOST_NODES
+        return self.masked or large
 
     @property
     def masked(self) -> bool:
@@ -76,11 +108,7 @@ class Sources:
     @cached_property
     def program(self) -> Program | None:
         """What the policy does, None if it can only be imitated."""
-        inner = getattr(self.policy, "policy", self.policy)
-        too_large = isinstance(inner, ForestPolicy) and sum(len(t.nodes) for t in inner.forest.trees) > MOST_NODES
-        if self.masked or too_large:
-            return None
-        found = program_of(self.policy)
+        found = None if self._too_large else program_of(self.policy)
         return None if found is None else replace(found, schema=self.schema)
 
     @cached_property
@@ -124,8 +152,11 @@ def read_sources(run: str | Path) -> Sources:
             f"the policy of {folder} was learned with masks of allowed actions, which its table does not hold: there is nothing to "
             "report on. State what is allowed as rules (Constrained) and learn again."
         )
+    values = _values(folder, batch, result.settings.table, policy)
     decisions = policy.act(batch.states, batch.allowed)
-    return Sources(result, batch, policy, decisions, _values(folder, batch), _evaluation(folder))
+    evaluation = _evaluation(folder)
+    foreign = evaluation is not None and evaluation.get("policy") not in (None, digest(folder / POLICY))
+    return Sources(result, batch, policy, decisions, values, None if foreign else evaluation, foreign)
 
 
 def _batch(result: RunResult) -> Transitions:
@@ -169,17 +200,30 @@ def _listed(names: Any) -> str:
     return shown + (", ..." if len(names) > 10 else "")
 
 
-def _values(folder: Path, batch: Transitions) -> Floats | None:
-    """Return the estimated action values in the states of the table (n, A), None if the run kept none."""
+def _check_same(table: str, batch: Transitions, policy: Any, then: Any) -> None:
+    """Refuse a table whose content changed; ``then`` is its digest when it was learned from, if the run knows it."""
+    episodes = getattr(getattr(policy, "training", None), "episodes", ())
+    if isinstance(then, str):
+        same = then == digest(table)
+    else:
+        same = not episodes or tuple(episodes) == sketch(batch.episode_hashes())
+    if not same:
+        raise InvalidInput(f"{table} changed since the policy was learned: fit again, or restore it.")
+
+
+def _values(folder: Path, batch: Transitions, table: str, policy: Any) -> Floats | None:
+    """Return the estimated action values in the states of the table (n, A), None if the run kept none; refuse another table."""
     path = folder / VALUES
     if not path.exists():
+        _check_same(table, batch, policy, None)
         return None
     try:
         header, arrays = read_archive(path, MOST_BYTES)
     except InvalidInput as error:
         raise InvalidInput(f"{path} cannot be read: {error} Delete it to have a report without it.") from error
     values = arrays.get("values")
-    if header.get("format") != "capi values" or values is None:
+    _check_same(table, batch, policy, header.get("table"))
+    if header.get("format") != "capi values" or values is None or values.dtype.kind not in "fiu":
         raise InvalidInput(
             f"{path} must hold action values (capi fit writes it). Delete it to have a report without it."
         )
@@ -188,6 +232,8 @@ def _values(folder: Path, batch: Transitions) -> Floats | None:
             f"{path} must fit the table of the run: it has values of shape {values.shape}, the table {len(batch)} decisions and "
             f"{batch.n_actions} actions. The table has changed: put the old one back, or learn again."
         )
+    if not np.isfinite(values).all():
+        raise InvalidInput(f"{path} must hold finite action values. Delete it to have a report without them.")
     return values.astype(np.float64)
 
 
@@ -198,8 +244,9 @@ def _evaluation(folder: Path) -> dict[str, Any] | None:
         return None
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{path} cannot be read: {error}. Run capi evaluate again, or delete it.") from error
-    if not isinstance(found, dict) or found.get("format") != "capi evaluation":
-        raise InvalidInput(f"{path} must be what capi evaluate writes. Run capi evaluate again, or delete it.")
-    return found
+    try:
+        return checked_evaluation(found)
+    except InvalidInput as error:
+        raise InvalidInput(f"{path} {error} Run capi evaluate again, or delete it.") from error

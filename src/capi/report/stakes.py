@@ -3,48 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import floor
 from typing import Any
 
 import numpy as np
 
-from capi.report.ranges import merged_histogram, thinned
+from capi.loss import negligible_gap, second_best_gap
+from capi.report.ranges import merged_histogram, nice
 from capi.report.sources import Sources
-from capi.report.wording import FEW, conditions, few_hidden, label_texts
+from capi.report.wording import FEW, conditions, few_hidden, label_texts, told_cells, told_counts, told_share
 from capi.rows import chosen_entries
 from capi.validation import Floats, Ints
 
-HARDLY = 0.01  # of the spread of values: smaller gaps hardly matter
 MOST_ACTIONS = 12  # in a cross table; the others are put together
 N_BINS = 30
 
 
-def action_gaps(values: Floats) -> Floats:
-    """Return by how much the best action's value exceeds that of the second best (n,)."""
-    best = np.partition(values, values.shape[1] - 2, axis=1)[:, -2:]
-    return best[:, 1] - best[:, 0]
+def gaps_and_limit(sources: Sources) -> tuple[Floats, float] | None:
+    """Return what the second-best action loses (n,), infinite where there is no choice, and up to where it hardly matters."""
+    values, allowed = sources.values, sources.batch.allowed
+    if values is None or values.shape[1] < 2 or sources.tiny:
+        return None
+    gaps = second_best_gap(values, allowed)
+    return (gaps, negligible_gap(values, allowed)) if np.isfinite(gaps).sum() >= FEW else None
 
 
-def spread_of(values: Floats) -> float:
-    """Return how far apart the action values lie: the range without the lowest and the highest twentieth."""
-    low, high = np.quantile(thinned(values), [0.05, 0.95])
-    return float(high - low)
-
-
-def _share_hardly(gaps: Floats, limit: float) -> float:
-    """Return the share of gaps below the limit; equal values never matter."""
-    return float(np.mean((gaps < limit) | (gaps == 0)))
+def _share_hardly(gaps: Floats, limit: float) -> float | None:
+    """Return the share of gaps up to the limit."""
+    return told_share(int((gaps <= limit).sum()), len(gaps))
 
 
 def stakes_record(sources: Sources) -> dict[str, Any] | None:
     """Return how the action gap is spread and what share of decisions hardly matters, None without action values."""
-    values = sources.values
-    if values is None or values.shape[1] < 2:
+    found = gaps_and_limit(sources)
+    if found is None:
         return None
-    gaps, limit = action_gaps(values), HARDLY * spread_of(values)
-    high = float(np.quantile(gaps, 0.95))
-    edges, shares = merged_histogram(gaps, np.linspace(0, high or 1.0, N_BINS + 1))
+    gaps, limit = found[0][np.isfinite(found[0])], found[1]
+    beyond = min(max(FEW, floor(0.05 * len(gaps))), len(gaps) - 1)
+    step = nice(float(np.sort(gaps)[-1 - beyond]) / N_BINS)
+    edges, shares = merged_histogram(gaps, np.linspace(0.0, N_BINS * step, N_BINS + 1))
     return {
-        "spread": spread_of(values),
         "limit": limit,
         "mean": float(gaps.mean()),
         "median": float(np.median(gaps)),
@@ -56,38 +54,57 @@ def stakes_record(sources: Sources) -> dict[str, Any] | None:
 
 def leaves_record(sources: Sources) -> list[dict[str, Any]]:
     """Return, for each leaf of the tree that tells the policy, how often it is met, what is decided and what is at stake."""
-    told, values = sources.told, sources.values
+    told = sources.told
     labels = label_texts(sources.schema.action_labels)
     differs = sources.decisions != sources.batch.actions
-    gaps = action_gaps(values) if values is not None and values.shape[1] > 1 else None
-    gained = None
-    if values is not None:
-        gained = chosen_entries(values, sources.decisions) - chosen_entries(values, sources.batch.actions)
-    limit = HARDLY * spread_of(values) if values is not None else 0.0
+    gaps, limit = gaps_and_limit(sources) or (None, 0.0)
+    gained = _gains(sources)
+    rows_of = [np.flatnonzero(told.leaf_of_row == leaf) for leaf in told.tree.leaves]
+    counts = leaf_rows(sources)
     found = []
-    for number, leaf in enumerate(told.tree.leaves):
-        rows = np.flatnonzero(told.leaf_of_row == leaf)
-        enough = len(rows) >= FEW
+    for number, (leaf, rows) in enumerate(zip(told.tree.leaves, rows_of, strict=True)):
+        enough = len(rows) >= FEW and not sources.tiny
         record: dict[str, Any] = {
             "number": number + 1,
             "node": leaf,
             "where": where(sources, leaf),
             "decision": ", else ".join(labels[a] for a in told.tree.actions[leaf]),
             "action": told.tree.actions[leaf][0],
-            "rows": few_hidden(len(rows)),
-            "share": len(rows) / len(differs) if enough else None,
-            "differs": float(differs[rows].mean()) if enough else None,
+            "rows": counts[leaf],
+            "share": None if counts[leaf] is None else len(rows) / len(differs),
+            "differs": told_share(int(differs[rows].sum()), len(rows)) if enough else None,
         }
-        record["gap"] = float(gaps[rows].mean()) if enough and gaps is not None else None
-        record["share_hardly"] = _share_hardly(gaps[rows], limit) if enough and gaps is not None else None
-        record["hardly"] = record["gap"] is not None and (record["gap"] < limit or record["gap"] == 0)
+        free = np.zeros(0) if gaps is None else gaps[rows][np.isfinite(gaps[rows])]
+        record["gap"] = float(free.mean()) if enough and len(free) >= FEW else None
+        record["share_hardly"] = _share_hardly(free, limit) if enough and len(free) >= FEW else None
+        record["hardly"] = record["gap"] is not None and record["gap"] <= limit
         of_those = rows[differs[rows]]
-        told_apart = gained is not None and len(of_those) >= FEW
+        told_apart = gained is not None and enough and len(of_those) >= FEW
         record["at_stake"] = float(gained[of_those].mean()) if told_apart and gained is not None else None
         found.append(record)
     _rank(found, "rank_gap", lambda leaf: leaf["gap"])
-    _rank(found, "rank_differs", lambda leaf: None if leaf["differs"] is None else leaf["differs"] * leaf["share"])
+    _rank(
+        found,
+        "rank_differs",
+        lambda leaf: None if leaf["differs"] is None else leaf["differs"] * (leaf["share"] or 0.0),
+    )
     return found
+
+
+def _gains(sources: Sources) -> Floats | None:
+    """Return the estimated value of the policy's action less that of the logged one (n,)."""
+    values = sources.values
+    if values is None:
+        return None
+    return chosen_entries(values, sources.decisions) - chosen_entries(values, sources.batch.actions)
+
+
+def leaf_rows(sources: Sources) -> dict[int, int | None]:
+    """Return how many rows each leaf of the tree that tells the policy has, as far as that may be told."""
+    told = sources.told
+    counts = [int((told.leaf_of_row == leaf).sum()) for leaf in told.tree.leaves]
+    shown = [None] * len(counts) if sources.tiny else told_counts(counts)
+    return dict(zip(told.tree.leaves, shown, strict=True))
 
 
 def _rank(leaves: list[dict[str, Any]], name: str, size: Callable[[dict[str, Any]], float | None]) -> None:
@@ -104,35 +121,35 @@ def where(sources: Sources, leaf: int) -> list[str]:
     words = []
     for node, holds in tree.path_to(leaf):
         cut = tree.feature[node], tree.at_most[node], tree.missing_left[node]
-        yes, no = conditions(sources.schema, *cut, sources.with_missing)
+        yes, no = conditions(sources.spoken, *cut, sources.with_missing)
         words.append(yes if holds else no)
     return words
 
 
-def differences_record(sources: Sources) -> dict[str, Any]:
+def differences_record(sources: Sources) -> dict[str, Any] | None:
     """Return what was done against what the policy does: shares of the actions, agreement, and the cross table."""
+    if sources.tiny:
+        return None
     logged, decided = sources.batch.actions, sources.decisions
     names, places = _grouped(label_texts(sources.schema.action_labels), logged, decided)
     cells = np.zeros((len(names), len(names)), dtype=np.int64)
     np.add.at(cells, (places[logged], places[decided]), 1)
-    n = len(logged)
-    gain = None
-    if sources.values is not None:
-        gained = chosen_entries(sources.values, decided) - chosen_entries(sources.values, logged)
-        gain = float(gained.mean())
+    n, agreed = len(logged), int((logged == decided).sum())
+    gained = None if few_hidden(n - agreed) is None else _gains(sources)
+    told = told_cells(cells.tolist())
     return {
         "actions": names,
-        "logged": [_share(c, n) for c in cells.sum(axis=1)],
-        "decided": [_share(c, n) for c in cells.sum(axis=0)],
-        "cells": [[few_hidden(int(c)) for c in row] for row in cells],
-        "row_shares": [[_share(c, int(row.sum())) for c in row] for row in cells],
-        "agreement": float(np.mean(logged == decided)),
-        "mean_gain": gain,
+        "logged": _shares(told_counts(cells.sum(axis=1).tolist()), n),
+        "decided": _shares(told_counts(cells.sum(axis=0).tolist()), n),
+        "cells": told,
+        "row_shares": [_shares(row, int(total)) for row, total in zip(told, cells.sum(axis=1), strict=True)],
+        "agreement": told_share(agreed, n),
+        "mean_gain": None if gained is None else float(gained.mean()),
     }
 
 
-def _share(count: Any, of: int) -> float | None:
-    return None if few_hidden(int(count)) is None else (float(count) / of if of else 0.0)
+def _shares(counts: list[int | None], of: int) -> list[float | None]:
+    return [None if count is None else count / of if of else 0.0 for count in counts]
 
 
 def _grouped(labels: list[str], logged: Ints, decided: Ints) -> tuple[list[str], Ints]:

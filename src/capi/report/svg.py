@@ -11,6 +11,7 @@ from math import ceil, floor, log10
 from markupsafe import Markup
 
 N_COLOURS = 8
+SMALLEST = 1e-290  # differences below have too few digits to divide by
 LETTER = 6.6  # pixels that a letter of 12 px takes
 SMALL = 6.2  # of 11 px
 BOLD = 7.6  # of 12 px, bold
@@ -52,14 +53,17 @@ def colour_of(action: int) -> str:
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
     """Return round numbers between two ends, at most ``most``."""
-    if not high > low:
+    rough = high / most - low / most
+    if not SMALLEST < rough < 1 / SMALLEST:
         return [low]
-    rough = (high - low) / most
     power = 10.0 ** floor(log10(rough))
     step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * (1 - 1e-9))
     first = ceil(low / step - 1e-9)
     last = floor(high / step + 1e-9)
-    return [float(f"{i * step:.12g}") for i in range(first, last + 1)]
+    decimals = max(0, 1 - floor(log10(step)))
+    found = [round(i * step, decimals) for i in range(first, last + 1)]
+    slack = 1e-9 * (high - low)
+    return [x for x in dict.fromkeys(found) if low - slack <= x <= high + slack]
 
 
 def dot(x: float, y: float, radius: float, kind: str, title: str) -> Markup:

@@ -11,7 +11,11 @@ from capi.tables.columns import Column
 from capi.validation import Bools
 
 FEW = 5  # rows: what stands for fewer is not told
+TINY = 20  # rows: of a smaller table no numbers are told at all
 LONGEST = 60  # letters of a name in a picture
+LONGEST_WORD = 300  # letters of a category or an action
+LONGEST_CONDITION = 600
+MOST_PERCENT = 1e6
 NOTHING, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -21,14 +25,56 @@ def few_hidden(count: int) -> int | None:
     return None if 0 < count < FEW else int(count)
 
 
+def told_counts(counts: Sequence[int]) -> list[int | None]:
+    """Return counts whose sum is known, None for those that are so small that they could point at someone.
+
+    If there is one such count only, the smallest of the others is None, too: else the sum would give it away.
+    """
+    told = [few_hidden(int(count)) for count in counts]
+    if told.count(None) == 1 and len(told) > 1:
+        others = [i for i, count in enumerate(told) if count is not None]
+        told[min(others, key=lambda i: (told[i] == 0, told[i], i))] = None
+    return told
+
+
+def told_cells(cells: Sequence[Sequence[int]]) -> list[list[int | None]]:
+    """Return a table of counts whose sums by row and by column are known, with None for what they would give away."""
+    told = [[few_hidden(int(count)) for count in row] for row in cells]
+    again = True
+    while again:
+        again = False
+        for turned in (False, True):
+            lines = [list(line) for line in zip(*told, strict=True)] if turned else told
+            new = [told_counts([1 if c is None else c for c in line]) for line in lines]
+            again = again or new != lines
+            told = [list(line) for line in zip(*new, strict=True)] if turned else new
+    return told
+
+
+def told_share(count: int, of: int) -> float | None:
+    """Return a share of rows, None if it or the rest stands for so few that they could be pointed at."""
+    few = few_hidden(int(count)) is None or few_hidden(int(of - count)) is None
+    return None if few or not of else float(count) / of
+
+
 def count_text(count: int | None) -> str:
     """Return a number of rows with its thousands apart; what was hidden is "<5"."""
     return f"<{FEW}" if count is None else f"{count:,}"
 
 
+def hidden_text(count: int | None) -> str:
+    """Return a number of rows, or that it is hidden: because it is small, or because it would give such a one away."""
+    return "hidden" if count is None else count_text(count)
+
+
 def percent_text(share: float | None) -> str:
     """Return a share in per cent with one decimal."""
-    return NOTHING if share is None else f"{100 * share:.1f} %"
+    if share is None or not isfinite(100 * share):
+        return NOTHING
+    if abs(100 * share) > MOST_PERCENT:
+        return f"{number_text(100 * share)} %"
+    text = f"{100 * share:.1f} %"
+    return "0.0 %" if text == "-0.0 %" else text.replace("-", MINUS)
 
 
 def number_text(x: float | None, digits: int = 4) -> str:
@@ -61,7 +107,22 @@ def sentence(text: str) -> str:
 
 def label_texts(labels: Sequence[Any]) -> list[str]:
     """Return action labels as text that is never empty."""
-    return [str(label) if str(label).strip() else repr(label) for label in labels]
+    return numbered([short(str(label) if str(label).strip() else repr(label), LONGEST_WORD) for label in labels])
+
+
+def numbered(texts: Sequence[str]) -> list[str]:
+    """Return texts that all differ: those that are there twice, because they were cut, end with a number."""
+    seen: dict[str, int] = {}
+    taken, found = set(texts), []
+    for text in texts:
+        seen[text] = seen.get(text, 0) + 1
+        new = text
+        while seen[text] > 1 and new in taken:
+            new = f"{text} ({seen[text]})"
+            seen[text] += new in taken
+        taken.add(new)
+        found.append(new)
+    return found
 
 
 def column_of(schema: Schema, feature: int) -> tuple[int, Column, int]:
@@ -93,7 +154,7 @@ def conditions(
     if at_most == inf:
         known, missing = f"{column.name} is known", f"{column.name} is missing"
         return (f"{known} or missing", "never") if missing_left else (known, missing)
-    yes, no = _sides(column, position, at_most)
+    yes, no = (short(side, LONGEST_CONDITION) for side in _sides(column, position, at_most))
     left, right = (" or is missing", "") if missing_left else ("", " or is missing")
     return (yes + left, no + right) if with_missing[feature] else (yes, no)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
+from capi.errors import InvalidInput
 from capi.report.wording import count_text, number_text, percent_text, sentence
 
 KINDS = {
@@ -15,11 +16,28 @@ KINDS = {
 }
 LOGGED = {"policy": "what was done", "method": "mean return"}
 NUMBERS = ("estimate", "standard_error", "low", "high")
+LISTS = ("estimates", "interval", "warnings")
+RECORDS = ("behaviour", "difference", "behaviour_model", "overlap")
+MOST_COUNTED = 1e15
+
+
+def checked_evaluation(found: Any) -> dict[str, Any]:
+    """Return what ``evaluation.json`` says, or say what it should be."""
+    if not isinstance(found, dict) or found.get("format") != "capi evaluation":
+        raise InvalidInput("must be what capi evaluate writes.")
+    for name, kind, what in [(name, list, "a list") for name in LISTS] + [(name, dict, "a record") for name in RECORDS]:
+        if found.get(name) is not None and not isinstance(found[name], kind):
+            raise InvalidInput(f"must be what capi evaluate writes: its {name!r} is no {what[2:]}.")
+    if found.get("interval") is not None and len(found["interval"]) != 2:
+        raise InvalidInput("must be what capi evaluate writes: its 'interval' has not two ends.")
+    if not all(isinstance(row, Mapping) for row in found.get("estimates") or ()):
+        raise InvalidInput("must be what capi evaluate writes: its 'estimates' are no records.")
+    return found
 
 
 def evaluation_record(found: Mapping[str, Any]) -> dict[str, Any]:
     """Return an evaluation (``evaluation.json``) in rows and facts; what it does not say is left out."""
-    method = str(found.get("method") or "")
+    method = text_of(found.get("method"))
     rows = [_row(row, method) for row in found.get("estimates") or () if isinstance(row, Mapping)]
     behaviour = found.get("behaviour")
     if isinstance(behaviour, Mapping):
@@ -30,17 +48,27 @@ def evaluation_record(found: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "rows": rows,
         "gain": _gain(found.get("difference")),
-        "verdict": sentence(str(found.get("verdict") or "")),
-        "warnings": [sentence(str(warning)) for warning in found.get("warnings") or ()],
+        "verdict": sentence(text_of(found.get("verdict"))),
+        "warnings": [sentence(text_of(warning)) for warning in found.get("warnings") or () if text_of(warning)],
         "facts": list(_facts(found)),
-        "behaviour_text": sentence(str(model.get("text") or "")) if isinstance(model, Mapping) else "",
+        "behaviour_text": sentence(text_of(model.get("text"))) if isinstance(model, Mapping) else "",
     }
 
 
 def number_or_none(value: Any) -> float | None:
     """Return a number, None if it is none."""
-    known = isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
-    return float(value) if known else None
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:  # whole numbers of hundreds of digits
+        return None
+    return number if isfinite(number) else None
+
+
+def text_of(value: Any) -> str:
+    """Return a text that can be written in a file; what is no text at all is empty."""
+    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else ""
 
 
 def _gain(difference: Any) -> dict[str, Any] | None:
@@ -51,7 +79,7 @@ def _gain(difference: Any) -> dict[str, Any] | None:
 
 
 def _row(row: Mapping[str, Any], headline: str) -> dict[str, Any]:
-    policy, method = str(row.get("policy") or ""), str(row.get("method") or "")
+    policy, method = text_of(row.get("policy")), text_of(row.get("method"))
     numbers = {name: number_or_none(row.get(name)) for name in NUMBERS}
     for end in ("low", "high"):
         if numbers[end] is None:
@@ -64,18 +92,18 @@ def _row(row: Mapping[str, Any], headline: str) -> dict[str, Any]:
 def _facts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return names and texts of what belongs to the estimates."""
     facts = [
-        ("Evaluated on", KINDS.get(str(found.get("kind")), str(found.get("kind") or ""))),
-        ("Table", str(found.get("source") or "").replace("\\", "/").rsplit("/", 1)[-1]),
-        ("Headline method", str(found.get("method") or "")),
+        ("Evaluated on", KINDS.get(text_of(found.get("kind")), text_of(found.get("kind")))),
+        ("Table", text_of(found.get("source")).replace("\\", "/").rsplit("/", 1)[-1]),
+        ("Headline method", text_of(found.get("method"))),
     ]
     for name, key in (("Decisions", "n_rows"), ("Episodes", "n_episodes"), ("Bootstrap resamples", "n_resamples")):
         number = number_or_none(found.get(key))
-        facts.append((name, "" if number is None else count_text(int(number))))
+        facts.append((name, "" if number is None or not 0 <= number <= MOST_COUNTED else count_text(int(number))))
     for name, key in (("Discount", "discount"), ("Effective episodes", "effective_episodes")):
         number = number_or_none(found.get(key))
         facts.append((name, "" if number is None else number_text(number)))
     level = number_or_none(found.get("level"))
-    facts.append(("Level of the intervals", "" if level is None else f"{100 * level:g} %"))
+    facts.append(("Level of the intervals", "" if level is None or not 0 < level < 1 else f"{100 * level:g} %"))
     overlap, model = found.get("overlap"), found.get("behaviour_model")
     beyond = number_or_none(found.get("beyond"))
     facts.append(("Share of the value beyond the log", "" if beyond is None else percent_text(beyond)))

@@ -14,7 +14,6 @@
   if (!panel) return;
 
   const policy = panel.policy;
-  const DAY = 86400000000;
   const N_NEAREST = 5;
 
   // Infinite numbers are words in JSON.
@@ -23,23 +22,24 @@
 
   /* From the columns of the table to features: NaN is missing. */
 
-  const daysOf = (text, column) => {
-    const found = /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?)?$/.exec(text);
+  /* Microseconds since 1970. */
+  const pointOf = (text) => {
+    const found = /^(\d{4})-(\d\d)-(\d\d)(?:[T ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,6}))?)?)?$/.exec(String(text));
     if (!found) return NaN;
     const [year, month, day, hour, minute, second] = found.slice(1, 7).map((part) => Number(part || 0));
     const point = new Date(0);
     point.setUTCFullYear(year, month - 1, day);
     point.setUTCHours(hour, minute, second);
-    const since = (point.getTime() - column.origin) * 1000 + Number((found[7] || "").padEnd(6, "0"));
-    const whole = Math.floor(since / DAY);
-    return whole + (since - whole * DAY) / DAY;
+    const right = point.getUTCMonth() === month - 1 && point.getUTCDate() === day && hour < 24 && minute < 60 && second < 60;
+    if (!right) return NaN;
+    return point.getTime() * 1000 + Number((found[7] || "").padEnd(6, "0"));
   };
 
   const write = (column, value, x) => {
     if (value === null || value === undefined || Number.isNaN(value)) return;
     if (column.kind === "number") x[column.start] = Number(value);
     else if (column.kind === "boolean") x[column.start] = value ? 1 : 0;
-    else if (column.kind === "date") x[column.start] = daysOf(value, column);
+    else if (column.kind === "date") x[column.start] = pointOf(value);
     else if (column.kind === "codes") x[column.start] = value;
     else for (let i = 0; i < column.width; i += 1) x[column.start + i] = i === value ? 1 : 0;
   };
@@ -117,17 +117,36 @@
     return answer;
   };
 
+  const LONGEST = 300;
+  const refused = (error) => ({ action: null, index: null, error });
+  const placeOf = (column, value) => {
+    const letters = [...String(value)];
+    const cut = letters.length > LONGEST ? letters.slice(0, LONGEST - 1).join("") + "…" : String(value);
+    const found = column.values.find(([, word]) => word === value) || column.values.find(([, word]) => String(word) === cut);
+    const several = letters.length > LONGEST && column.values.some(([, word]) => String(word).startsWith(cut + " ("));
+    return found && !several ? found[0] : undefined;
+  };
+  /* What a column of the panel makes of a value: {value}, or {error} if it cannot be one. */
+  const understood = (column, value) => {
+    if (value === null || value === undefined || Number.isNaN(value)) return { value: null };
+    if (column.values) {
+      const place = placeOf(column, value);
+      return place === undefined ? { error: "There is no such " + column.name + " in the list: " + String(value).slice(0, 80) + "." } : { value: place };
+    }
+    if (column.kind === "date") return Number.isNaN(pointOf(value)) ? { error: column.name + " must be a date like 2024-05-31." } : { value };
+    if (column.kind === "boolean") return value === true || value === false || value === 0 || value === 1 ? { value } : { error: column.name + " must be true or false." };
+    return typeof value === "number" && Number.isFinite(value) ? { value } : { error: column.name + " must be a number." };
+  };
+
   /* The documented entry: columns by name, or a list in the order of capiReport.columns; null is missing, categories
      are words, dates are ISO text. Returns {action, index, error, votes, scores, path, fired}. */
   const decide = (columns) => {
     const values = panel.columns.map((column, i) => {
       const own = Array.isArray(columns) ? i < columns.length : Object.prototype.hasOwnProperty.call(columns, column.name);
-      const value = own ? columns[Array.isArray(columns) ? i : column.name] : null;
-      if (!column.values || value === null) return value;
-      const found = column.values.find(([, word]) => word === value) || column.values.find(([, word]) => String(word) === String(value));
-      return found ? found[0] : null;
+      return understood(column, own ? columns[Array.isArray(columns) ? i : column.name] : null);
     });
-    return decideFeatures(featuresOf(values));
+    const wrong = values.find((found) => found.error);
+    return wrong ? refused(wrong.error) : decideFeatures(featuresOf(values.map((found) => found.value)));
   };
 
   /* Controls. */
@@ -144,19 +163,21 @@
   const shown = (x) => {
     if (!Number.isFinite(x)) return "–";
     const size = Math.abs(x);
-    if (size !== 0 && (size < 1e-4 || size >= 1e9)) return x.toExponential(3);
-    return x.toLocaleString("en-GB", { maximumSignificantDigits: 5 });
+    const digits = size !== 0 && (size < 1e-4 || size >= 1e9) ? x.toExponential(3) : x.toLocaleString("en-GB", { maximumSignificantDigits: 5 });
+    return digits.replaceAll("-", "\u2212");
   };
-  const STEPS = 1000;
 
   const numberControl = (column, id) => {
     const { low, high, step, log } = column;
-    const slider = made("input", { type: "range", min: 0, max: STEPS, step: 1, id: id + "-range", "aria-label": column.name });
+    const steps = log ? 1000 : Math.max(1, Math.round((high - low) / step));
+    const slider = made("input", { type: "range", min: 0, max: steps, step: 1, id: id + "-range", "aria-label": column.name });
     const box = made("input", { type: "number", step: "any", id: id + "-value", "aria-label": column.name + ", as a number" });
-    const toPlace = (x) => STEPS * (log ? Math.log(x / low) / Math.log(high / low) : (x - low) / (high - low));
+    const toPlace = (x) => steps * (log ? (Math.log(x) - Math.log(low)) / (Math.log(high) - Math.log(low)) : (x - low) / (high - low));
     const toNumber = (place) => {
-      if (log) return Number((low * (high / low) ** (place / STEPS)).toPrecision(3));
-      return Number((Math.round((low + ((high - low) * place) / STEPS) / step) * step).toPrecision(12));
+      if (place === steps) return high;
+      if (log) return Number(Math.exp(Math.log(low) + (Math.log(high) - Math.log(low)) * (place / steps)).toPrecision(3));
+      const x = low + place * step;
+      return step >= 1 || Math.abs(x) > 1e10 ? x : Number(x.toPrecision(12));
     };
     const follow = () => {
       const x = Number(box.value);
@@ -182,10 +203,12 @@
     return { parts: [box], get: () => (box.value === "" ? undefined : box.value), set: (text) => { box.value = text; } };
   };
 
+  const wordOf = (entry) => (entry.length > 2 ? entry[2] : String(entry[1]));
   const choiceControl = (column, id) => {
     const list = made("select", { id: id + "-value", "aria-label": column.name });
-    for (const [place, word] of column.values) list.append(made("option", { value: place, text: String(word) }));
-    return { parts: [list], get: () => (list.value === "" ? undefined : Number(list.value)), set: (place) => { list.value = String(place); } };
+    for (const entry of column.values) list.append(made("option", { value: entry[0], text: wordOf(entry) }));
+    const more = column.n_not_listed ? [made("p", { class: "small", text: column.n_not_listed + " further values do not fit on this page." })] : [];
+    return { parts: [list, ...more], get: () => (list.value === "" ? undefined : Number(list.value)), set: (place) => { list.value = String(place); } };
   };
 
   const booleanControl = (column, id) => {
@@ -226,7 +249,8 @@
 
   /* Answers. */
 
-  const chip = (a) => made("span", { class: "chip a" + (a % 8), "aria-hidden": "true" });
+  const many = panel.actions.length > 8;
+  const chip = (a) => made("span", { class: "chip a" + (a % 8) + (many ? " numbered" : ""), "aria-hidden": "true", text: many ? String(a + 1) : "" });
   const valueText = (x, feature) => {
     const column = panel.columns.find((c) => c.start <= feature && feature < c.start + c.width);
     return column ? caseText(column, (j) => x[j]) : "";
@@ -237,26 +261,31 @@
     if (column.kind === "number") return shown(first);
     if (column.kind === "boolean") return first ? "true" : "false";
     if (column.kind === "date") {
-      const text = new Date(column.origin + Math.round(first * 86400000)).toISOString();
+      const text = new Date(Math.round(first / 1000)).toISOString();
       return column.whole_days ? text.slice(0, 10) : text.slice(0, 16).replace("T", " ");
     }
     let place = first;
     if (column.kind === "one-hot") for (let i = 0; i < column.width; i += 1) if (at(column.start + i) === 1) place = i;
     const found = column.values.find(([i]) => i === place);
-    return found ? String(found[1]) : "another";
+    return found ? wordOf(found) : "another";
   };
 
   const featureName = (j) => {
     const column = panel.columns.find((c) => c.start <= j && j < c.start + c.width);
     const word = column.kind === "one-hot" ? column.values.find(([place]) => place === j - column.start) : null;
-    return word ? column.name + "=" + word[1] : column.name;
+    return word ? column.name + "=" + wordOf(word) : column.name;
+  };
+
+  const cutText = (feature, cut) => {
+    const column = panel.columns.find((c) => c.start === feature);
+    return column && column.kind === "date" && Number.isFinite(cut) ? caseText(column, () => cut) : String(cut).replace("-", "\u2212");
   };
 
   const pathList = (answer, x) => {
     const list = made("ol", { class: "path", "aria-label": "The way through the tree" });
     const tree = policy.trees[0];
     for (const [node, left] of answer.path) {
-      const words = panel.words ? panel.words[node][left ? 0 : 1] : featureName(tree.f[node]) + (left ? " <= " : " > ") + tree.t[node];
+      const words = panel.words ? panel.words[node][left ? 0 : 1] : featureName(tree.f[node]) + (left ? " ≤ " : " > ") + cutText(tree.f[node], tree.t[node]);
       list.append(made("li", {}, made("span", { class: "words", text: words }), made("span", { class: "faint", text: "here: " + valueText(x, tree.f[node]) })));
     }
     list.append(made("li", { class: "last" }, made("span", { class: "words", text: (answer.path.length ? "so: " : "always: ") + answer.action })));
