@@ -60,7 +60,9 @@ def main(folder="results/demo"):
 
     tree, hiv = load_policy(run / "policy.capi"), HIV()
     offline = json.loads((run / "evaluation.json").read_text())
-    print("\nWhat the simulator says: discounted return from the unhealthy state; above 1e8 the patient's own defence takes over.")
+    print(
+        "\nWhat the simulator says: discounted return from the unhealthy state; above 1e8 the patient's own defence takes over."
+    )
     policies = {f"always {label}": Constant(a, 4) for a, label in enumerate(hiv.action_labels)}
     for name, policy in policies.items():
         print(f"  {name:16} {returned(policy, hiv):10.3g}")
@@ -79,9 +81,11 @@ class Translated:
         self.number = np.array([domain.action_labels.index(label) for label in policy.schema.action_labels])
 
     def act(self, states, allowed=None):
+        """Return the simulator's number of each decision."""
         return self.number[self.policy.act(states)]
 
     def probabilities(self, states, allowed=None):
+        """Return the same with certainty."""
         return np.eye(self.n_actions)[self.act(states)]
 
 

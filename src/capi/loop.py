@@ -58,7 +58,14 @@ class Iteration:
         """Return what is cheap to keep: everything but Q and the policy, and what Q cost if it was simulated."""
         simulated = getattr(self.q, "n_transitions", None)
         cost = {} if simulated is None else {"n_transitions": simulated + self.n_drawn}
-        return {"k": self.k, "loss": self.loss, "changed": self.changed, "value": self.value, "seconds": self.seconds, **cost}
+        return {
+            "k": self.k,
+            "loss": self.loss,
+            "changed": self.changed,
+            "value": self.value,
+            "seconds": self.seconds,
+            **cost,
+        }
 
 
 def own_states(batch: Transitions) -> StateSample:
