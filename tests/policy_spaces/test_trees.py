@@ -7,7 +7,7 @@ from capi import CAPI, Transitions
 from capi.errors import InvalidInput
 from capi.loss import gap_weighted_loss
 from capi.policies import Training, described
-from capi.policy_spaces import Forests, Thresholds, Trees
+from capi.policy_spaces import Forests, OptimalTrees, Thresholds, Trees
 from capi.policy_spaces.trees import RegretSample, seconds_for_optimal
 from capi.schema import Schema
 from capi.testing import check_policy_space
@@ -368,3 +368,14 @@ def test_the_estimate_grows_with_everything():
     for name, value in larger.items():
         assert seconds_for_optimal(**{**base, name: value}) > 1.2 * seconds_for_optimal(**base), name
     assert seconds_for_optimal(60_000, np.full(6, 256), 4, 4) > 100
+
+
+@pytest.mark.parametrize("space", [Trees(max_depth=1), OptimalTrees(1)], ids=["greedy", "optimal"])
+def test_neighbouring_numbers_and_numbers_far_apart_are_told_apart(space):
+    """Between neighbours there is no cut to round, and the distance of the others overflows."""
+    values = np.array([[1.0, 0.0], [0.0, 1.0]])
+    rng = np.random.default_rng(0)
+    pairs = [(x, np.nextafter(x, np.inf)) for x in rng.random(50) * 10.0 ** rng.integers(-5, 6, size=50)]
+    for low, high in [*pairs, (-1e308, 1.5e308), (0.0, 5e-324)]:
+        states = np.array([[low], [high]])
+        np.testing.assert_array_equal(space.improve(states, values).act(states), [0, 1], err_msg=f"{low!r} {high!r}")

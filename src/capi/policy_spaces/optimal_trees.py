@@ -567,6 +567,7 @@ def _node(column: Floats, left: Bools, feature: int) -> tuple[Any, float]:
         node["threshold"] = np.inf
         return node, np.inf
     below, above = column[left & ~missing].max(), column[~left & ~missing].min()
-    middle = below + (above - below) / 2
+    with np.errstate(over="ignore"):
+        middle = below + (above - below) / 2
     node["threshold"] = middle if below <= middle < above else below
     return node, float(above)

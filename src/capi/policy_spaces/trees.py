@@ -398,7 +398,9 @@ def with_readable_cuts(tree: Tree) -> Tree:
     nodes = tree.nodes.copy()
     for i in np.flatnonzero((nodes["left"] >= 0) & np.isfinite(nodes["threshold"])):
         middle, above = float(nodes["threshold"][i]), float(tree.above[i])
-        nodes["threshold"][i] = readable_cut(middle - (above - middle), above) if middle < above else middle
+        below = middle - (above - middle)
+        between = np.nextafter(middle, np.inf) < above and np.isfinite(below)  # else the cut is the value below itself
+        nodes["threshold"][i] = readable_cut(below, above) if between else middle
     return replace(tree, nodes=nodes)
 
 
