@@ -479,3 +479,22 @@ def test_any_log_gives_numbers_with_their_warnings_or_a_reason(batch, discount, 
         assert found.verdict.endswith("see the warnings.")
         found.to_dict()
         str(found)
+
+
+def test_a_state_that_hides_the_time_left_is_found_out():
+    """Episodes of three steps and a constant state: fitted Q believes that they end by chance, and weights know better."""
+    n = 300
+    rng = np.random.default_rng(0)
+    ends = np.arange(n) % 3 == 2
+    zeros = np.zeros((n, 1))
+    rewards = 1.0 + 0.1 * rng.normal(size=n)
+    actions = rng.integers(2, size=n)
+    batch = Transitions(zeros, actions, rewards, zeros, ends, episode=np.arange(n) // 3, propensity=np.full(n, 0.5))
+    found = hushed(Uniform(2), batch, discount=0.9)
+    assert found.estimates["doubly-robust"].value == pytest.approx(2.71, abs=0.05)
+    assert found.estimates["fitted-q"].value == pytest.approx(2.5, abs=0.05)
+    assert any("differ by more than chance explains" in warning for warning in found.warnings)
+    assert not found.doubtful
+    assert hushed(Uniform(2), batch, discount=0.9, method="fitted-q").doubtful
+    timed = remade(batch, states=(np.arange(n) % 3)[:, None], next_states=(np.arange(n) % 3 + 1)[:, None])
+    assert not any("chance" in warning for warning in hushed(Uniform(2), timed, discount=0.9).warnings)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
 from capi.fingerprints import share_known
 from capi.offline.behaviour import Behaviour
+from capi.offline.evidence import Estimate
 from capi.offline.log import Log
 from capi.offline.quantities import Quantities
 from capi.types import Policy
@@ -16,6 +17,7 @@ ENOUGH = 20  # effective episodes that a doubly robust number needs, or half of 
 FEW_EPISODES, TOO_FEW_EPISODES = 30, 10  # below which intervals are too short, and below which they say nothing
 HARDLY = 0.01  # share of an action among the decisions in such states, below which nothing is known about it
 MUCH = 0.1  # of the decisions hardly ever taken, or of the value beyond the log, of which one should know
+APART = 4.0  # standard errors between two estimates beyond which chance is no reason
 NOT_ONE = 0.1  # how far the mean ratio may be from one
 
 
@@ -160,3 +162,17 @@ def beyond_words(share: float) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
+
+
+def disagreement(estimates: Mapping[str, Estimate]) -> str:
+    """Return what to say if the doubly robust estimate corrects that of fitted Q by more than chance explains; else nothing."""
+    if not {"doubly-robust", "fitted-q"} <= set(estimates):
+        return ""
+    robust, fitted = estimates["doubly-robust"], estimates["fitted-q"]
+    apart = robust - fitted
+    if not abs(apart.value) > max(APART * apart.standard_error, 1e-9 * abs(fitted.value)):  # NaN is not either
+        return ""
+    return (
+        f"fitted Q ({fitted.value:.4g}) and doubly robust ({robust.value:.4g}) estimates differ by more than chance explains: the fitted values are "
+        "biased, or the probabilities are wrong. Perhaps the state's columns do not tell enough, such as the time that is left."
+    )

@@ -11,7 +11,7 @@ from sklearn.base import clone
 
 from capi.errors import EvidenceWarning, InvalidInput
 from capi.iteration import Learner
-from capi.offline.doubts import MUCH, beyond_words, doubts_about, hardly_taken, headline, share_beyond
+from capi.offline.doubts import MUCH, beyond_words, disagreement, doubts_about, hardly_taken, headline, share_beyond
 from capi.offline.estimators import Estimator
 from capi.offline.evidence import METHODS, Comparison, Estimate, Evidence, check_methods
 from capi.offline.log import RESAMPLES, Log, Settings, log_of
@@ -264,20 +264,21 @@ def _evidence(policies: Mapping[str, list[Policy]], log: Log, kind: str) -> Comp
     found: dict[str, Evidence] = {}
     for name, q in parts.items():
         lines, doubtful = warned[name]
-        beyond = share_beyond(q, log)
-        if beyond > MUCH:
-            lines = [*lines, beyond_words(beyond)]
+        mine = {m: estimates[name, m] for m in log.settings.methods}
+        beyond, apart = share_beyond(q, log), disagreement(mine)
+        lines += [beyond_words(beyond)] if beyond > MUCH else []
+        lines += [apart] if apart else []
         found[name] = Evidence(
             name=name,
             method=method,
-            estimates={m: estimates[name, m] for m in log.settings.methods},
+            estimates=mine,
             behaviour=estimates["", "behaviour"],
             behaviour_model=log.behaviour,
             effective_episodes=q.weights.effective_episodes,
             hardly_taken=hardly_taken(q, log)[0],
             beyond=beyond,
             warnings=tuple(lines),
-            doubtful=doubtful,
+            doubtful=doubtful or (bool(apart) and method == "fitted-q"),
             n_rows=len(log.batch),
             n_episodes=len(log.episodes),
             discount=log.settings.discount,
