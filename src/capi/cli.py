@@ -201,7 +201,7 @@ def fit(
         )
         return
     typer.echo(result.rules())
-    if result.settings.keep == "last" and result.history[-1]["changed"] > TAKES_TURNS:
+    if result.settings.keep == "last" and len(result.history) > 1 and result.history[-1]["changed"] > TAKES_TURNS:
         share = f"{100 * result.history[-1]['changed']:.0f} %"
         typer.echo(
             f"note    the last round still changed {share} of the decisions; --keep best seeks the best of the last ten"

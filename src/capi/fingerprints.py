@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from capi.validation import Floats, Ints
 
 KEPT = 512
+FEW_ALIKE = 0.03  # share of repeated episodes that are rather copies than look-alikes
 Hashes = NDArray[np.uint64]
 
 
@@ -51,14 +52,17 @@ def share_known(hashes: Hashes, known: Sequence[str]) -> float:
     _, copies = np.unique(hashes, return_counts=True)
     repeated = float(copies[copies > 1].sum()) / len(
         hashes
-    )  # have their like among the others, and so by chance among as many more
-    return share if share > 2 * repeated * max(1.0, n_known / len(hashes)) else 0.0
+    )  # have their like among the others, and so among as many more
+    by_chance = repeated * max(1.0, n_known / len(hashes))
+    few_alike = repeated < FEW_ALIKE and share > 0.5  # a table that holds some rows twice
+    return share if share > 2 * by_chance or few_alike else 0.0
 
 
 def _bits(values: Floats) -> Hashes:
-    """Return the bits of numbers; -0 is 0, and there is one NaN."""
-    plain = np.where(np.isnan(values), np.nan, values + 0.0)
-    return plain.view(np.uint64)
+    """Return the bits of numbers in single precision, in which tables are often kept; -0 is 0, and there is one NaN."""
+    with np.errstate(over="ignore"):
+        single = np.where(np.isnan(values), np.nan, values + 0.0).astype(np.float32)
+    return single.view(np.uint32).astype(np.uint64)
 
 
 def _mixed(values: Hashes) -> Hashes:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from capi import Transitions
 from capi.errors import EvidenceWarning, InvalidInput
 from capi.evaluators import FittedQ
-from capi.offline import compare, cross_evaluate, evaluate
+from capi.offline import compare, cross_evaluate, evaluate, fitted_value
 from capi.offline.fitted import Regression
 from capi.policies import Constant, EpsilonGreedy, Greedy, Mixture, NonStationary, Uniform
 from capi.schema import Schema
@@ -498,3 +498,40 @@ def test_a_state_that_hides_the_time_left_is_found_out():
     assert hushed(Uniform(2), batch, discount=0.9, method="fitted-q").doubtful
     timed = remade(batch, states=(np.arange(n) % 3)[:, None], next_states=(np.arange(n) % 3 + 1)[:, None])
     assert not any("chance" in warning for warning in hushed(Uniform(2), timed, discount=0.9).warnings)
+
+
+def test_one_episode_that_decides_is_told():
+    batch = bandit(100)
+    rewards = batch.rewards.copy()
+    rewards[np.flatnonzero(batch.actions == 1)[0]] = 1e6
+    found = told(Constant(1, 2), remade(batch, rewards=rewards), discount=0.0)
+    assert warned_of(found, "a single episode decides the estimate")
+    assert found.doubtful
+    assert not warned_of(told(Constant(1, 2), batch, discount=0.0), "a single episode")
+
+
+def test_given_probabilities_that_do_not_fit_some_states_are_told():
+    """In the mean over all states they do: half of the states have the others' probabilities."""
+    rng = np.random.default_rng(0)
+    x = rng.random((600, 1))
+    likely = np.where(x[:, 0] < 0.5, 0.8, 0.2)
+    actions = (rng.random(600) < likely).astype(int)
+    right = np.where(actions == 1, likely, 1 - likely)
+    plain = {"terminated": np.ones(600, dtype=bool), "n_actions": 2}
+    batch = Transitions(x, actions, rng.random(600), x, propensity=right, **plain)
+    assert not warned_of(told(Uniform(2), batch, discount=0.0), "do not fit what it did")
+    wrong = Transitions(x, actions, batch.rewards, x, propensity=np.full(600, 0.5), **plain)
+    assert warned_of(told(Uniform(2), wrong, discount=0.0), "do not fit what it did")
+
+
+def test_discount_zero_and_long_episodes_are_told_together():
+    assert warned_of(told(Uniform(2), walks(60), discount=0.0), "only the first decision of each episode counts")
+
+
+def test_a_score_is_for_policies_of_the_batch():
+    with pytest.raises(InvalidInput, match="policy has 3 actions, the batch 2"):
+        fitted_value(Constant(0, 3), bandit(20), discount=0.0)
+    with pytest.raises(InvalidInput, match="must be a Policy"):
+        fitted_value("always", bandit(20), discount=0.0)
+    with pytest.raises(InvalidInput, match="batch must be a Transitions"):
+        fitted_value(Constant(0, 2), [1, 2], discount=0.0)

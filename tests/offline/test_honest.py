@@ -116,7 +116,7 @@ def test_each_fold_is_decided_by_a_learner_that_has_not_seen_it():
     seen, shown = [], []
     found = cross_evaluate(Spy(seen), batch, n_folds=4, shown=lambda folds: shown.append(list(folds)) or folds, methods="weighted", **SMALL)  # fmt: skip
     assert isinstance(found, Evidence)
-    assert (found.kind, found.discount, found.name) == ("cross", 0.9, "the policy")
+    assert (found.kind, found.discount, found.name) == ("cross", 0.9, "the learner")
     assert shown == [[0, 1, 2, 3]]
     assert len(seen) == 4
     folds = [set(x[:, 0]) - learned for learned, _ in seen]

@@ -137,7 +137,12 @@ def _by_classifier(classifier: Any, batch: Transitions, rest: Ints, fold: Ints, 
     seeds: Sequence[str] = [name for name in model.get_params() if name.split("__")[-1] == "random_state"]
     model.set_params(**{name: int(rng.integers(2**31)) for name in sorted(seeds)})
     model.fit(batch.states[rest], batch.actions[rest])
-    predicted[:, np.asarray(model.classes_, dtype=np.int64)] = model.predict_proba(batch.states[fold])
+    found = np.asarray(model.predict_proba(batch.states[fold]), dtype=np.float64)
+    if found.shape != (len(fold), len(model.classes_)) or not (np.isfinite(found).all() and (found >= 0).all()):
+        raise InvalidInput(
+            f"behaviour must predict a probability for each action it has seen, none negative; {classifier!r} does not."
+        )
+    predicted[:, np.asarray(model.classes_, dtype=np.int64)] = found
     return predicted
 
 

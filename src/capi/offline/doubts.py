@@ -16,8 +16,12 @@ from capi.types import Policy
 ENOUGH = 20  # effective episodes that a doubly robust number needs, or half of all
 FEW_EPISODES, TOO_FEW_EPISODES = 30, 10  # below which intervals are too short, and below which they say nothing
 HARDLY = 0.01  # share of an action among the decisions in such states, below which nothing is known about it
+MOST = 0.5  # of the value beyond the log, with which nothing can be said
 MUCH = 0.1  # of the decisions hardly ever taken, or of the value beyond the log, of which one should know
 APART = 4.0  # standard errors between two estimates beyond which chance is no reason
+DECIDES = 0.5  # share of the squared influence by which one episode decides
+FEWEST_TAKEN = 20  # decisions by which given probabilities are judged
+TINY = 1e-9  # probabilities below it are as good as none
 NOT_ONE = 0.1  # how far the mean ratio may be from one
 
 
@@ -75,6 +79,11 @@ def doubts_about(policies: list[Policy], q: Quantities, log: Log) -> tuple[list[
             f"(the heaviest has {_percent(w.largest_share)} of the weight). Weighted and doubly robust estimates should not be trusted."
         )
     lines += _about_behaviour(log.behaviour)
+    lines += _about_given(log)
+    if e.discount == 0 and e.lengths.max() > 1:
+        lines.append(
+            "at discount 0 only the first decision of each episode counts. If each decision stands for itself, leave the episode column out."
+        )
     mean = _mean_ratio(q, log)
     if mean is not None:
         doubtful = True
@@ -116,6 +125,46 @@ def _about_behaviour(b: Behaviour) -> list[str]:
     return lines
 
 
+def _about_given(log: Log) -> list[str]:
+    """Return what to say if the probabilities that the log gives do not fit what it did, in some kind of states.
+
+    Whatever the policy, the mean of 1 / p over the rows that took an action, zero for those that did not, is 1 in every kind of states.
+    """
+    b, t = log.behaviour, log.batch
+    if not b.given:
+        return []
+    leaves, counts = log.by_leaf
+    for leaf in np.flatnonzero(counts.sum(axis=1)):
+        inside = leaves == leaf
+        for a in range(t.n_actions):
+            rows = np.flatnonzero(inside if t.allowed is None else inside & t.allowed[:, a])
+            inverse = np.where(t.actions[rows] == a, 1 / np.maximum(b.probability[rows], TINY), 0.0)
+            if np.count_nonzero(inverse) < FEWEST_TAKEN:
+                continue
+            off, error = float(inverse.mean()) - 1, float(inverse.std()) / np.sqrt(len(rows))
+            if abs(off) > max(NOT_ONE, 5 * error):
+                return [
+                    f"the log's probabilities do not fit what it did: in some states {t.schema.action_labels[a]!r} was taken {1 + off:.2f} times as often as "
+                    "they say. Are they those of the actions taken, given the state? Weighted and doubly robust estimates inherit the error."
+                ]
+    return []
+
+
+def dominance(estimate: Estimate, behaviour: Estimate) -> str:
+    """Return what to say if a single episode decides an estimate, and moves it by more than chance moves what was done; else nothing."""
+    sizes = np.abs(estimate.influence)
+    largest = float(sizes.max())
+    if not largest / len(sizes) > behaviour.standard_error:  # NaN is not either
+        return ""
+    share = 1 / float(np.square(sizes / largest).sum())
+    if share <= DECIDES:
+        return ""
+    return (
+        f"a single episode decides the estimate: it has {_percent(share)} of the squared influence. Look at it; "
+        "without it the number would be another."
+    )
+
+
 def _mean_ratio(q: Quantities, log: Log) -> float | None:
     """Return the mean ratio of the policy's and the log's probabilities if it differs from 1 by more than chance explains."""
     e = log.episodes
@@ -133,8 +182,8 @@ def hardly_taken(q: Quantities, log: Log) -> tuple[float, dict[int, float]]:
     leaves, counts = log.by_leaf
     rows = counts * (len(log.batch) / counts.sum())  # weights have any scale
     shares = (rows + 1) / (rows + 1).sum(axis=1, keepdims=True)  # by Laplace's rule, for few rows show nothing
-    rare = shares[leaves] < HARDLY
     never = counts.sum(axis=0) == 0
+    rare = (shares[leaves] < HARDLY) | never
     counted = log.episodes.weights[log.episodes.of_row]
     mean = np.average(q.probabilities, axis=0, weights=counted)
     taken = {int(a): float(mean[a]) for a in np.flatnonzero(never & (mean > 0))}

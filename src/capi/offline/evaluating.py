@@ -11,7 +11,17 @@ from sklearn.base import clone
 
 from capi.errors import EvidenceWarning, InvalidInput
 from capi.iteration import Learner
-from capi.offline.doubts import MUCH, beyond_words, disagreement, doubts_about, hardly_taken, headline, share_beyond
+from capi.offline.doubts import (
+    MOST,
+    MUCH,
+    beyond_words,
+    disagreement,
+    dominance,
+    doubts_about,
+    hardly_taken,
+    headline,
+    share_beyond,
+)
 from capi.offline.estimators import Estimator
 from capi.offline.evidence import METHODS, Comparison, Estimate, Evidence, check_methods
 from capi.offline.log import RESAMPLES, Log, Settings, log_of
@@ -178,7 +188,7 @@ def cross_evaluate(
     >>> print(found.verdict("tree", "second"))
     tree is better than second, by 0.45... (95 % interval 0.4... to 0.5...).
     """
-    named: dict[str, Any] = dict(learners) if isinstance(learners, Mapping) else {"the policy": learners}
+    named: dict[str, Any] = dict(learners) if isinstance(learners, Mapping) else {"the learner": learners}
     if not named:
         raise InvalidInput("learners must have at least one learner; got none.")
     for name, learner in named.items():
@@ -198,7 +208,7 @@ def cross_evaluate(
             else:
                 policies[name].append(learner)
     found = _evidence(policies, log, kind="cross")
-    return found if isinstance(learners, Mapping) else found.evidence["the policy"]
+    return found if isinstance(learners, Mapping) else found.evidence["the learner"]
 
 
 def _settings(discount: float | None, method: str = "auto", methods: Any = None, *rest: Any, **named: Any) -> Settings:
@@ -246,7 +256,7 @@ def _compared(policies: Mapping[str, Policy], batch: Transitions, settings: Sett
 def _evidence(policies: Mapping[str, list[Policy]], log: Log, kind: str) -> Comparison:
     for name, of_folds in policies.items():
         for policy in of_folds[:1] if kind == "table" else of_folds:
-            _check_policy(name, policy, log.batch)
+            check_is_evaluable(name, policy, log.batch)
     parts = {name: quantities_of(of_folds, log) for name, of_folds in policies.items()}
     estimators: dict[str, dict[str, Estimator]] = {}
     for name, q in parts.items():
@@ -265,9 +275,12 @@ def _evidence(policies: Mapping[str, list[Policy]], log: Log, kind: str) -> Comp
     for name, q in parts.items():
         lines, doubtful = warned[name]
         mine = {m: estimates[name, m] for m in log.settings.methods}
-        beyond, apart = share_beyond(q, log), disagreement(mine)
+        beyond, apart = share_beyond(q, log), disagreement(mine) if kind == "table" else ""  # a fold alone is small
         lines += [beyond_words(beyond)] if beyond > MUCH else []
         lines += [apart] if apart else []
+        alone = dominance(mine[method], estimates["", "behaviour"])
+        lines += [alone] if alone else []
+        doubtful = doubtful or bool(alone) or beyond > MOST or (bool(apart) and method == "fitted-q")
         found[name] = Evidence(
             name=name,
             method=method,
@@ -278,7 +291,7 @@ def _evidence(policies: Mapping[str, list[Policy]], log: Log, kind: str) -> Comp
             hardly_taken=hardly_taken(q, log)[0],
             beyond=beyond,
             warnings=tuple(lines),
-            doubtful=doubtful or (bool(apart) and method == "fitted-q"),
+            doubtful=doubtful,
             n_rows=len(log.batch),
             n_episodes=len(log.episodes),
             discount=log.settings.discount,
@@ -291,7 +304,8 @@ def _evidence(policies: Mapping[str, list[Policy]], log: Log, kind: str) -> Comp
     return Comparison(found)
 
 
-def _check_policy(name: str, policy: Policy, batch: Transitions) -> None:
+def check_is_evaluable(name: str, policy: Policy, batch: Transitions) -> None:
+    """Refuse what is no policy for the decisions of ``batch``, or changes with time."""
     if isinstance(policy, type) or not isinstance(policy, Policy):
         raise InvalidInput(f"{name} must be a Policy (act, probabilities, n_actions); got {policy!r}.")
     if policy.n_actions != batch.n_actions:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from capi.errors import InvalidInput
 from capi.offline.episodes import Episodes
+from capi.offline.evaluating import check_is_evaluable
 from capi.offline.fitted import Regression, leaf_system
 from capi.parallel import n_threads, one_blas_thread
 from capi.randomness import RandomState, as_generator
@@ -42,6 +44,9 @@ def fitted_value(
     >>> [round(fitted_value(Constant(a, n_actions=2), batch, discount=0.9), 6) for a in (0, 1)]
     [0.0, 1.0]
     """
+    if not isinstance(batch, Transitions):
+        raise InvalidInput(f"batch must be a Transitions; got {type(batch).__name__}.")
+    check_is_evaluable("policy", policy, batch)
     regression, episodes = Regression(n_jobs=n_threads(n_jobs)), Episodes.counted(batch, as_discount(discount))
     with one_blas_thread():
         system = leaf_system(policy, episodes, regression, as_generator(random_state))
