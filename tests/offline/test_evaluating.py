@@ -387,7 +387,7 @@ def test_other_words_are_refused():
         ({"random_state": -1}, "random_state"),
         ({"n_jobs": 0}, "n_jobs"),
         ({"evaluator": "trees"}, "evaluator must be a PolicyEvaluator"),
-        ({"trees": 5}, "see evaluate for the settings"),
+        ({"trees": 5}, "a setting must be one of .*got 'trees'"),
     ],
     ids=str,
 )

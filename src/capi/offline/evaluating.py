@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings as python_warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any
 
 from sklearn.base import clone
@@ -218,10 +218,10 @@ def _settings(discount: float | None, method: str = "auto", methods: Any = None,
     if method != "auto":
         check_choice(method, "method", ("auto", *METHODS))
         asked = asked if method in asked else (method, *asked)
-    try:
-        settings = Settings(as_discount(discount), method, asked, *rest, **named)
-    except TypeError as error:
-        raise InvalidInput(f"{error}: see evaluate for the settings.") from error
+    known = [f.name for f in fields(Settings)]
+    for name in named:
+        check_choice(name, "a setting", known)
+    settings = Settings(as_discount(discount), method, asked, *rest, **named)
     as_int(settings.n_folds, "n_folds", minimum=2)
     as_int(settings.n_resamples, "n_resamples", minimum=1)
     if not is_real(settings.level) or not 0 < settings.level < 1:
@@ -307,9 +307,12 @@ def _evidence(policies: Mapping[str, list[Policy]], log: Log, kind: str) -> Comp
 def check_is_evaluable(name: str, policy: Policy, batch: Transitions) -> None:
     """Refuse what is no policy for the decisions of ``batch``, or changes with time."""
     if isinstance(policy, type) or not isinstance(policy, Policy):
-        raise InvalidInput(f"{name} must be a Policy (act, probabilities, n_actions); got {policy!r}.")
+        hint = " Pass its policy_, or use cross_evaluate." if isinstance(policy, Learner) else ""
+        raise InvalidInput(f"{name} must be a Policy (act, probabilities, n_actions); got {policy!r}.{hint}")
     if policy.n_actions != batch.n_actions:
-        raise InvalidInput(f"{name} has {policy.n_actions} actions, the batch {batch.n_actions}.")
+        raise InvalidInput(
+            f"{name} has {policy.n_actions} actions, the batch {batch.n_actions}. Say how many there are (n_actions or action_labels)."
+        )
     if _changes_with_time(policy):
         raise InvalidInput(f"{name} changes with time; only policies that do not can be evaluated from a log.")
     schema = getattr(policy, "schema", None)

@@ -113,6 +113,7 @@ def _head(sources: Sources) -> dict[str, Any]:
         "level": _level(found),
         "discount": float(settings.discount),
         "doubtful": bool(found.get("doubtful", found.get("warnings"))),
+        "crossed": found.get("kind") == "cross",
     }
 
 
