@@ -202,10 +202,14 @@ def test_the_time_is_kept(depth):
 def test_interrupting_the_search_keeps_the_best_tree():
     states, values = slow_problem()
     OptimalTrees(4, 4).improve(states[:50], values[:50])  # compile
-    timer = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
-    timer.start()
-    policy = OptimalTrees(4, n_thresholds=30, n_jobs=2).improve(states, values)
-    timer.join()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # shells start what runs behind them deaf to it
+    try:
+        timer = threading.Timer(0.5, signal.raise_signal, [signal.SIGINT])
+        timer.start()
+        policy = OptimalTrees(4, n_thresholds=30, n_jobs=2).improve(states, values)
+        timer.join()
+    finally:
+        signal.signal(signal.SIGINT, before)
     check_stopped(policy, states, values, "interrupt", 4)
 
 
