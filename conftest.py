@@ -1,7 +1,16 @@
 """What every test and doctest has at hand."""
 
+import os
+
 import numpy as np
 import pytest
+from hypothesis import settings
+
+settings.register_profile(
+    "same", derandomize=True
+)  # the same examples each time, so that a failure says something about the change
+settings.register_profile("other", derandomize=False)  # HYPOTHESIS=other looks elsewhere
+settings.load_profile(os.environ.get("HYPOTHESIS", "same"))
 
 
 @pytest.fixture(autouse=True)

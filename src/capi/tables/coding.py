@@ -37,7 +37,10 @@ def coded(name: str, table: Table) -> Coded:
     if not array.num_chunks:
         return Coded(np.empty(0, dtype=np.int64), [])
     dictionary = array.chunk(0).dictionary
-    values = dictionary.to_pylist()
+    try:
+        values = dictionary.to_pylist()
+    except (OverflowError, ValueError) as error:  # dates beyond those that Python has
+        raise table.rejection(name, f"must hold values that Python knows; {error}") from error
     if array.type.ordered:
         order = np.arange(len(values))
     else:
