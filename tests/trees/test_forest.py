@@ -5,9 +5,10 @@ import pytest
 
 import naive
 from capi.errors import InvalidInput
-from capi.trees import _grow, forest, paths
+from capi.trees import _grow, _splits, forest, paths, workspace
 from capi.trees.encoding import encode
 from capi.trees.forest import Forest, Growth
+from capi.trees.workspace import Layout
 
 
 def grow(*arguments, **options):
@@ -55,7 +56,8 @@ def problem(seed, policy, missing, n=40, d=5):
 @pytest.mark.parametrize("is_weighted", [False, True], ids=["plain", "weighted"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(6))
-def test_the_kernels_grow_the_trees_of_their_slow_twin(kind, seed, missing, is_weighted, narrow):
+def test_the_kernels_grow_the_trees_of_their_slow_twin(kind, seed, missing, is_weighted, narrow, monkeypatch):
+    monkeypatch.setattr(workspace, "SPARE_ROWS", (0, 7, 1000)[seed % 3])  # all in place, some of it, nothing
     growth = KINDS[kind]
     X, Y, weights = problem(seed, growth.policy, missing)
     weights = weights if is_weighted else None
@@ -229,17 +231,55 @@ def test_vector_loops_do_what_plain_ones_do(bits, n, n_groups):
     codes = rng.integers(0, 2**bits, size=(n, lanes)).astype(np.uint16 if bits == 16 else np.uint32)
     outputs = rng.integers(-9, 9, size=(n, 2)).astype(float)
     records = np.column_stack([codes.view(np.uint64), outputs.view(np.uint64)])
+    rows, size, first = records.ctypes.data, 8 * records.shape[1], records.shape[1] - 2
     low, high, counts = (np.zeros(lanes, dtype=np.uint64) for _ in range(3))
-    _grow.extremes(records, bits, low, high)
+    assert _grow.extremes(rows, n, size, bits, first, low, high) == outputs[:, 0].sum()
     np.testing.assert_array_equal(low, codes.min(axis=0))
     np.testing.assert_array_equal(high, codes.max(axis=0))
     cut, sums = rng.integers(0, 2**bits, size=lanes, dtype=np.uint64), np.zeros(lanes)
     cut[0] = codes[0, 0]  # equal is below
+    below = codes <= cut
     for o in range(2):
-        _grow.sums_up_to(records, bits, records.shape[1] - 2 + o, cut, sums, counts)
-        below = codes <= cut
+        _grow.sums_up_to(rows, n, size, bits, first + o, cut, sums, counts)
         np.testing.assert_array_equal(counts, below.sum(axis=0))
         np.testing.assert_array_equal(sums, (below * outputs[:, [o]]).sum(axis=0))
+
+
+@pytest.mark.parametrize("bits", [16, 32])
+@pytest.mark.parametrize("n_outputs", range(6))
+@pytest.mark.parametrize("n", [1, 50, 1000])
+@pytest.mark.parametrize("missing_left", [0, 1])
+def test_rows_are_divided_in_place_and_by_copying(bits, n_outputs, n, missing_left):
+    """Each row is whole, on its side, and there once."""
+    rng = np.random.default_rng(n)
+    largest, layout = 2**bits - 1, Layout.of(8 * bits // 64, n_outputs, weighted=False)
+    codes = rng.integers(0, 9, size=(n, 8)).astype(np.uint16 if bits == 16 else np.uint32)
+    codes[rng.random((n, 8)) < 0.2] = largest
+    records = rng.integers(2**60, size=(n, layout.n_words), dtype=np.uint64)
+    records[:, : layout.first_output] = codes.view(np.uint64)
+    before = sorted(map(tuple, records))
+    for feature, cut in ((0, 4), (5, 0), (7, 8), (3, largest - 1)):
+        goes_left = (codes[:, feature] <= cut) | (bool(missing_left) & (codes[:, feature] == largest))
+        expected = sorted(map(tuple, records[goes_left]))
+        copied, moved = np.zeros_like(records), records.copy()
+        addresses = records.ctypes.data, n, 8 * layout.n_words, copied.ctypes.data
+        n_copied = _grow.divide(*addresses, feature, bits, cut, missing_left)
+        n_moved = _grow.divide_in_place(moved, feature, bits, cut, missing_left, np.empty((2, _grow.BLOCK), np.int64))
+        for n_left, after in ((n_copied, copied), (n_moved, moved)):
+            assert n_left == goes_left.sum()
+            assert sorted(map(tuple, after[:n_left])) == expected
+            assert sorted(map(tuple, after)) == before
+
+
+@pytest.mark.parametrize("bits", [16, 32])
+@pytest.mark.parametrize("n", [1, 48, 49, 3000])
+def test_keys_are_sorted_by_their_codes(bits, n):
+    rng = np.random.default_rng(n)
+    codes = rng.integers(0, 2**bits, size=n, dtype=np.uint64) >> rng.integers(0, bits, size=n, dtype=np.uint64)
+    keys = codes << np.uint64(32) | np.arange(n, dtype=np.uint64)
+    expected = np.sort(keys)
+    _splits.sort_by_code(keys, np.empty_like(keys), n, bits, np.empty(256, dtype=np.int64))
+    np.testing.assert_array_equal(keys, expected)
 
 
 def test_cuts_are_found_among_values_that_crowd():

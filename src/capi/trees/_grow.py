@@ -1,8 +1,9 @@
-"""Kernels on the rows of one node. No checks: `capi.trees.forest.grow` prepares and explains all arrays.
+"""Kernels on the rows of one node. No checks: `capi.trees.forest.grow` prepares all arrays, `capi.trees.workspace` explains them.
 
 Values of a feature are replaced by their ranks, the *codes*: equal values have equal codes, and a missing value has the
 largest code there is. A row is a record of 64-bit words: its codes, four of 16 bits or two of 32 in a word, then its outputs, its weight if
-it has one, and its number. So the rows of a node are one stretch of memory, and moving a row is one copy.
+it has one, and its number. So the rows of a node are one stretch of memory, given by the address of the first, their number and
+the ``size`` of each in bytes, and moving a row is one copy.
 """
 
 import numpy as np
@@ -10,6 +11,7 @@ from numba import njit
 
 from capi.trees._lanes import (
     LANES,
+    count_up_to,
     divide_4_of_16,
     divide_6_of_16,
     divide_6_of_32,
@@ -19,14 +21,26 @@ from capi.trees._lanes import (
     divide_any_of_32,
     extremes_of_16,
     extremes_of_32,
+    sum_of,
     sums_of_16,
     sums_of_32,
 )
 
-WINDOW = 8  # values that are compared together
+WINDOW = LANES  # values that are compared together
+BLOCK = 128  # rows that are looked at before any of them is moved
+
+# Without `_nrt` nobody counts references. Counting takes an atomic addition for every slice and call, which waits for all memory:
+# it was a quarter of the time. So kernels do not allocate.
+kernel = njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
 
 
-@njit(cache=True, nogil=True)
+@kernel
+def address_of(array):
+    """Return where an array's memory starts."""
+    return np.int64(array.ctypes.data)
+
+
+@kernel
 def next_uniform(state):
     """Advance ``state`` (1,) uint64 in place and return a float in [0, 1) (xorshift)."""
     x = state[0]
@@ -37,39 +51,51 @@ def next_uniform(state):
     return np.float64(x >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@njit(cache=True, nogil=True)
-def extremes(records, bits, low, high):
-    """Write the smallest and largest code of all features to ``low`` and ``high`` (lanes,)."""
-    size, base = 8 * records.shape[1], records.ctypes.data
+@kernel
+def fill_records(words, outputs, weights, layout, records):
+    """Write the records of all rows: ``words`` (n, W) with their codes, ``outputs`` (n, m), ``weights`` (n,) or (0,), and their numbers."""
+    floats = records.view(np.float64)
+    end = layout.first_output + layout.n_outputs
+    for i in range(len(words)):
+        for k in range(layout.first_output):
+            records[i, k] = words[i, k]
+        for o in range(layout.n_outputs):
+            floats[i, layout.first_output + o] = outputs[i, o]
+        if layout.weighted:
+            floats[i, end] = weights[i]
+        records[i, end + layout.weighted] = i
+
+
+@kernel
+def extremes(rows, n, size, bits, column, low, high):
+    """Write the smallest and largest code of all features to ``low`` and ``high`` (lanes,); return the sum of the floats in ``column``."""
+    total = 0.0
     for first in range(0, len(low), LANES):
-        here, low_here, high_here = base + first * bits // 8, low.ctypes.data + 8 * first, high.ctypes.data + 8 * first
+        offset, lane = first * bits // 8, 8 * first
+        here, y = rows + offset, 8 * column - offset
         if bits == 16:
-            extremes_of_16(here, len(records), size, low_here, high_here)
+            total = extremes_of_16(here, n, size, address_of(low) + lane, address_of(high) + lane, y)
         else:
-            extremes_of_32(here, len(records), size, low_here, high_here)
+            total = extremes_of_32(here, n, size, address_of(low) + lane, address_of(high) + lane, y)
+    return total
 
 
-@njit(cache=True, nogil=True)
-def sums_up_to(records, bits, column, cut, sums, counts):
+@kernel
+def sums_up_to(rows, n, size, bits, column, cut, sums, counts):
     """Write the sums of the floats in ``column`` over the rows up to the cut of each feature to ``sums`` (lanes,).
 
     ``counts`` (lanes,) is the number of those rows. The order of additions is fixed, and sums of exact zeros are zero.
     """
-    size, base = 8 * records.shape[1], records.ctypes.data
+    cuts, to_sums, to_counts = address_of(cut), address_of(sums), address_of(counts)
     for first in range(0, len(cut), LANES):
-        offset = first * bits // 8
-        cut_here, sums_here, counts_here = (
-            cut.ctypes.data + 8 * first,
-            sums.ctypes.data + 8 * first,
-            counts.ctypes.data + 8 * first,
-        )
+        offset, lane = first * bits // 8, 8 * first
         if bits == 16:
-            sums_of_16(base + offset, len(records), size, 8 * column - offset, cut_here, sums_here, counts_here)
+            sums_of_16(rows + offset, n, size, 8 * column - offset, cuts + lane, to_sums + lane, to_counts + lane)
         else:
-            sums_of_32(base + offset, len(records), size, 8 * column - offset, cut_here, sums_here, counts_here)
+            sums_of_32(rows + offset, n, size, 8 * column - offset, cuts + lane, to_sums + lane, to_counts + lane)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def known_extremes(records, k, shift, mask):
     """Return the smallest and the largest code that is not missing, and how many are missing; codes are in word ``k``."""
     low, high, n_missing = mask, np.uint64(0), np.int64(0)
@@ -82,33 +108,26 @@ def known_extremes(records, k, shift, mask):
     return low, high, n_missing
 
 
-@njit(cache=True, nogil=True)
-def missing_sum(records, floats, k, shift, mask, column):
+@kernel
+def missing_sum(records, k, shift, mask, column):
     """Return the sum of the floats in ``column`` over the rows whose code is missing."""
-    total = 0.0
+    floats, total = records.view(np.float64), 0.0
     for i in range(len(records)):
         if ((records[i, k] >> shift) & mask) == mask:
             total += floats[i, column]
     return total
 
 
-@njit(cache=True, nogil=True)
-def plain_sum(floats, column):
-    """Return the sum of a column; four sums side by side, because an addition waits for the one before."""
-    a, b, c, d = 0.0, 0.0, 0.0, 0.0
-    n = len(floats)
-    whole = n - n % 4
-    for i in range(0, whole, 4):
-        a += floats[i, column]
-        b += floats[i + 1, column]
-        c += floats[i + 2, column]
-        d += floats[i + 3, column]
-    for i in range(whole, n):
-        a += floats[i, column]
-    return (a + b) + (c + d)
+@kernel
+def node_sums(rows, n, size, layout, total, n_known):
+    """Write the sums of a node's outputs, but for the first ``n_known``, to ``total`` (m,) and return its weight."""
+    first = rows + 8 * layout.first_output
+    for o in range(n_known, layout.n_outputs):
+        total[o] = sum_of(first + 8 * o, n, size)
+    return sum_of(first + 8 * layout.n_outputs, n, size) if layout.weighted else np.float64(n)
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def all_equal(floats, column):
     """Return whether all entries of a column are the same."""
     for i in range(1, len(floats)):
@@ -117,7 +136,7 @@ def all_equal(floats, column):
     return True
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def all_proportional(floats, column, weight):
     """Return whether all quotients of two columns are the same, to rounding: targets times weights of equal targets."""
     for i in range(1, len(floats)):
@@ -127,72 +146,122 @@ def all_proportional(floats, column, weight):
     return True
 
 
-@njit(cache=True, nogil=True)
-def divide(records, new_records, feature, bits, cut, missing_left):
-    """Write the rows that go left to the front of ``new_records`` and the others to its back; return how many go left.
+@kernel
+def divide(rows, n, size, target, feature, bits, cut, missing_left):
+    """Write the rows that go left to the front of ``target`` and the others to its back; return how many go left.
 
     A missing value has the largest code, and goes right; where it goes left, both sides of the comparison are one larger,
     and the largest code plus one is zero.
     """
-    n, n_words = records.shape
-    source, target = np.int64(records.ctypes.data), np.int64(new_records.ctypes.data)
-    size, offset, plus = np.int64(8 * n_words), np.int64(feature * bits // 8), np.int64(missing_left)
+    n_words, offset, plus = size // 8, feature * bits // 8, np.int64(missing_left)
     upto = np.int64(cut) + plus
     if bits == 16:
         if n_words == 4:
-            return divide_4_of_16(source, n, size, offset, plus, upto, target)
+            return divide_4_of_16(rows, n, size, offset, plus, upto, target)
         if n_words == 6:
-            return divide_6_of_16(source, n, size, offset, plus, upto, target)
+            return divide_6_of_16(rows, n, size, offset, plus, upto, target)
         if n_words == 8:
-            return divide_8_of_16(source, n, size, offset, plus, upto, target)
-        return divide_any_of_16(source, n, size, offset, plus, upto, target)
+            return divide_8_of_16(rows, n, size, offset, plus, upto, target)
+        return divide_any_of_16(rows, n, size, offset, plus, upto, target)
     if n_words == 6:
-        return divide_6_of_32(source, n, size, offset, plus, upto, target)
+        return divide_6_of_32(rows, n, size, offset, plus, upto, target)
     if n_words == 8:
-        return divide_8_of_32(source, n, size, offset, plus, upto, target)
-    return divide_any_of_32(source, n, size, offset, plus, upto, target)
+        return divide_8_of_32(rows, n, size, offset, plus, upto, target)
+    return divide_any_of_32(rows, n, size, offset, plus, upto, target)
 
 
-@njit(cache=True, nogil=True)
-def draw_cuts(n_features, features, values, value_starts, grid, scales, low, high, state, threshold, cut):
-    """Draw a uniform threshold between the extremes of each of the first ``features``, and find its code.
+@kernel
+def divide_in_place(records, feature, bits, cut, missing_left, wrong):
+    """Bring the rows that go left to the front of ``records`` and the others to their back; return how many go left.
 
-    The code is the largest whose value is at most the threshold. ``grid[j, g]`` is the first code of feature j whose
-    value lies in cell g or later; the cell of a value is the whole part of its distance from the smallest times the scale.
-    These tables do not fit into the nearest cache. In loops of their own the look-ups of all features wait together, and
-    comparing all values of a window takes less time than guessing where among them to go on. Behind each feature's values
+    Of a block at the front and one at the back the rows on the wrong side are listed in ``wrong`` (2, BLOCK), without a branch,
+    and then exchanged: half of all rows at most are moved.
+    """
+    k, shift = feature * bits // 64, np.uint64(feature * bits % 64)
+    mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
+    plus = np.uint64(missing_left)
+    upto = np.uint64(cut) + plus
+    front, back = 0, len(records)
+    n_front, n_back, at_front, at_back = 0, 0, 0, 0
+    while back - front >= 2 * BLOCK:
+        if n_front == at_front:
+            n_front, at_front = 0, 0
+            for i in range(front, front + BLOCK):
+                wrong[0, n_front] = i
+                n_front += np.int64((((records[i, k] >> shift) + plus) & mask) > upto)
+        if n_back == at_back:
+            n_back, at_back = 0, 0
+            for i in range(back - BLOCK, back):
+                wrong[1, n_back] = i
+                n_back += np.int64((((records[i, k] >> shift) + plus) & mask) <= upto)
+        for _ in range(min(n_front - at_front, n_back - at_back)):
+            a, b = wrong[0, at_front], wrong[1, at_back]
+            for word in range(records.shape[1]):
+                records[a, word], records[b, word] = records[b, word], records[a, word]
+            at_front += 1
+            at_back += 1
+        front += BLOCK * np.int64(n_front == at_front)
+        back -= BLOCK * np.int64(n_back == at_back)
+    while front < back:
+        if (((records[front, k] >> shift) + plus) & mask) <= upto:
+            front += 1
+        else:
+            back -= 1
+            for word in range(records.shape[1]):
+                records[front, word], records[back, word] = records[back, word], records[front, word]
+    return front
+
+
+@kernel
+def draw_thresholds(features, state, pair, p):
+    """Draw a uniform threshold between the extremes of each candidate of node p that has something to cut."""
+    for t in range(pair.n_cut[p]):
+        j = pair.candidates[p, t]
+        below = features.values[features.value_starts[j] + np.int64(pair.low[p, j])]
+        above = features.values[features.value_starts[j] + np.int64(pair.high[p, j])]
+        x = below + next_uniform(state) * (above - below)
+        pair.thresholds[p, j] = x if x < above else below
+
+
+@kernel
+def find_cells(features, pair, p):
+    """Narrow the extremes of those candidates to the cell of the threshold.
+
+    ``grid[j, g]`` is the first code of feature j whose value lies in cell g or later; the cell of a value is the whole part
+    of its distance from the smallest times the scale. The code that is looked for is one below ``low`` at least.
+    """
+    for t in range(pair.n_cut[p]):
+        j = pair.candidates[p, t]
+        scale, smallest = features.scales[j], features.values[features.value_starts[j]]
+        cell = np.int64((pair.thresholds[p, j] - smallest) * scale) if scale > 0.0 else 0
+        pair.low[p, j] = max(np.int64(pair.low[p, j]) + 1, features.grid[j, cell])
+        pair.high[p, j] = min(np.int64(pair.high[p, j]), features.grid[j, cell + 1])
+
+
+@kernel
+def find_cuts(features, pair, p):
+    """Find the code of each threshold: the largest whose value is at most the threshold.
+
+    Comparing all values of a window takes less time than guessing where among them to go on. Behind each feature's values
     stand `WINDOW` infinite ones.
     """
-    for t in range(n_features):
-        j = features[t]
-        below = values[value_starts[j] + np.int64(low[j])]
-        above = values[value_starts[j] + np.int64(high[j])]
-        threshold[j] = below + next_uniform(state) * (above - below)
-        if not threshold[j] < above:
-            threshold[j] = below
-    for t in range(n_features):
-        j = features[t]
-        cell = np.int64((threshold[j] - values[value_starts[j]]) * scales[j]) if scales[j] > 0.0 else 0
-        low[j] = max(np.int64(low[j]) + 1, grid[j, cell])
-        high[j] = min(np.int64(high[j]), grid[j, cell + 1])
-    for t in range(n_features):
-        j = features[t]
-        x, start = threshold[j], value_starts[j]
-        at, length = start + np.int64(low[j]), np.int64(high[j]) - np.int64(low[j])
+    values = features.values
+    for t in range(pair.n_cut[p]):
+        j = pair.candidates[p, t]
+        x, start = pair.thresholds[p, j], features.value_starts[j]
+        at, length = start + np.int64(pair.low[p, j]), np.int64(pair.high[p, j]) - np.int64(pair.low[p, j])
         while length > 2 * WINDOW:
             half = length // 2
             at += half * np.int64(values[at + half - 1] <= x)
             length -= half
         n_below = np.int64(WINDOW)
         while n_below == WINDOW:
-            n_below = np.int64(0)
-            for i in range(WINDOW):
-                n_below += np.int64(values[at + i] <= x)
+            n_below = count_up_to(address_of(values) + 8 * at, x)
             at += n_below
-        cut[j] = at - start - 1
+        pair.cut[p, j] = at - start - 1
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def split_score(policy, left, total, left_weight, right_weight):
     """Return how good a split is, larger is better: the score, and a second one that decides among ties.
 
@@ -202,17 +271,34 @@ def split_score(policy, left, total, left_weight, right_weight):
     """
     variance = 0.0
     best_left, best_right = np.inf, np.inf
-    for k in range(len(total)):
-        right = total[k] - left[k]
-        variance += left[k] * left[k] / left_weight + right * right / right_weight
-        best_left = min(best_left, left[k])
+    for o in range(len(total)):
+        right = total[o] - left[o]
+        variance += left[o] * left[o] / left_weight + right * right / right_weight
+        best_left = min(best_left, left[o])
         best_right = min(best_right, right)
     if policy:
         return -(best_left + best_right), variance
     return variance, 0.0
 
 
-@njit(cache=True, nogil=True)
+@kernel
+def score_cuts(policy, cuts, total, weight):
+    """Write the `split_score` of every feature's cut. Lanes without a feature, or with an empty side, are nobody's business."""
+    n_lanes = len(cuts.scores)
+    for j in range(n_lanes):
+        cuts.variances[j], cuts.best_left[j], cuts.best_right[j] = 0.0, np.inf, np.inf
+    for o in range(len(total)):
+        for j in range(n_lanes):
+            left, right = cuts.sums[o, j], total[o] - cuts.sums[o, j]
+            cuts.variances[j] += left * left / cuts.weights[j] + right * right / (weight - cuts.weights[j])
+            if policy:
+                cuts.best_left[j] = min(cuts.best_left[j], left)
+                cuts.best_right[j] = min(cuts.best_right[j], right)
+    for j in range(n_lanes):
+        cuts.scores[j] = -(cuts.best_left[j] + cuts.best_right[j]) if policy else cuts.variances[j]
+
+
+@kernel
 def is_better(score, second, best_score, best_second, tie):
     """Return whether a split beats the best one so far."""
     return score > best_score + tie or (score >= best_score - tie and second > best_second)

@@ -47,31 +47,53 @@ class _Writer:
     def number(self, value: int) -> Any:
         return ir.Constant(WORD, value)
 
+    def sum_over(self, first: Any, n: Any, size: Any, take: Callable[[Any], Any]) -> Any:
+        """Return the sum of what ``take`` gives for the address of each of n records."""
+        builder = self.builder
+        totals = [self.variable(ir.Constant(FLOAT, 0.0)) for _ in range(TOGETHER)]
+
+        def add(row: Any, total: Any) -> None:
+            value = take(builder.add(first, builder.mul(row, size)))
+            self.update(total, lambda so_far: builder.fadd(so_far, value))
+
+        whole = builder.and_(n, self.number(-TOGETHER))
+        with cgutils.for_range_slice(builder, self.number(0), whole, self.number(TOGETHER)) as (row, _):
+            for k in range(TOGETHER):
+                add(builder.add(row, self.number(k)), totals[k])
+        with cgutils.for_range_slice(builder, whole, n, self.number(1)) as (row, _):
+            add(row, totals[0])
+        first_sum, second, third, fourth = (builder.load(total) for total in totals)
+        return builder.fadd(builder.fadd(first_sum, second), builder.fadd(third, fourth))
+
 
 def _extremes_of(bits: int) -> Any:
-    """Return a function (records, n, size, low, high) for codes of ``bits`` bits.
+    """Return a function (records, n, size, low, high, y) for codes of ``bits`` bits.
 
     It writes the extremes of each lane of a group, whose codes stand at the address ``records`` and every ``size`` bytes behind
-    it, to eight 64-bit numbers at ``low`` and at ``high``.
+    it, to eight 64-bit numbers at ``low`` and at ``high``, and returns the sum of the outputs, which stand ``y`` bytes behind the codes.
     """
     group = ir.VectorType(ir.IntType(bits), LANES)
 
     @intrinsic  # type: ignore[untyped-decorator]  # numba has no types
-    def extremes(typing: Any, records: Any, n: Any, size: Any, low: Any, high: Any) -> Any:  # noqa: ARG001
-        signature = types.void(types.uintp, types.int64, types.int64, types.uintp, types.uintp)
+    def extremes(typing: Any, records: Any, n: Any, size: Any, low: Any, high: Any, y: Any) -> Any:  # noqa: ARG001
+        signature = types.float64(*[types.int64] * 6)
 
-        def generate(context: Any, builder: ir.IRBuilder, _: Any, arguments: Any) -> Any:
-            records, n, size, low, high = arguments
+        def generate(context: Any, builder: ir.IRBuilder, _: Any, arguments: Any) -> Any:  # noqa: ARG001
+            records, n, size, low, high, y = arguments
             write = _Writer(builder)
             least = write.variable(ir.Constant(group, [2**bits - 1] * LANES))
             most = write.variable(ir.Constant(group, [0] * LANES))
-            with cgutils.for_range(builder, n) as loop:
-                x = write.load(builder.add(records, builder.mul(loop.index, size)), group)
+
+            def take(here: Any) -> Any:
+                x = write.load(here, group)
                 write.update(least, lambda so_far: builder.select(builder.icmp_unsigned("<", x, so_far), x, so_far))
                 write.update(most, lambda so_far: builder.select(builder.icmp_unsigned(">", x, so_far), x, so_far))
+                return write.load(builder.add(here, y), FLOAT)
+
+            total = write.sum_over(records, n, size, take)
             for variable, address in ((least, low), (most, high)):
                 write.store(builder.zext(builder.load(variable), WORDS), address)
-            return context.get_dummy_value()
+            return total
 
         return signature, generate
 
@@ -89,14 +111,13 @@ def _sums_of(bits: int) -> Any:
 
     @intrinsic  # type: ignore[untyped-decorator]
     def sums(typing: Any, records: Any, n: Any, size: Any, y: Any, cuts: Any, out: Any, counts: Any) -> Any:  # noqa: ARG001
-        address = types.uintp
-        signature = types.void(address, types.int64, types.int64, types.int64, address, address, address)
+        signature = types.void(*[types.int64] * 7)
 
         def generate(context: Any, builder: ir.IRBuilder, _: Any, arguments: Any) -> Any:
             records, n, size, y, cuts, out, counts = arguments
             write = _Writer(builder)
             cut = builder.trunc(write.load(cuts, WORDS), group)
-            nothing = ir.Constant(FLOATS, [0.0] * LANES)
+            nothing, one = ir.Constant(FLOATS, [0.0] * LANES), ir.Constant(COUNTS, [1] * LANES)
             totals = [write.variable(nothing) for _ in range(TOGETHER)]
             count = write.variable(ir.Constant(COUNTS, [0] * LANES))
 
@@ -104,8 +125,8 @@ def _sums_of(bits: int) -> Any:
                 here = builder.add(records, builder.mul(row, size))
                 below = builder.icmp_unsigned("<=", write.load(here, group), cut)
                 value = write.spread(write.load(builder.add(here, y), FLOAT), FLOATS)
-                write.update(total, lambda so_far: builder.fadd(so_far, builder.select(below, value, nothing)))
-                write.update(count, lambda so_far: builder.add(so_far, builder.zext(below, COUNTS)))
+                write.update(total, lambda so_far: builder.select(below, builder.fadd(so_far, value), so_far))
+                write.update(count, lambda so_far: builder.select(below, builder.add(so_far, one), so_far))
 
             whole = builder.and_(n, write.number(-TOGETHER))
             with cgutils.for_range_slice(builder, write.number(0), whole, write.number(TOGETHER)) as (row, _):
@@ -123,6 +144,33 @@ def _sums_of(bits: int) -> Any:
     return sums
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def sum_of(typing: Any, first: Any, n: Any, size: Any) -> Any:  # noqa: ARG001
+    """Return the sum of n floats, the first at the address ``first`` and the others every ``size`` bytes behind it."""
+    signature = types.float64(types.int64, types.int64, types.int64)
+
+    def generate(context: Any, builder: ir.IRBuilder, _: Any, arguments: Any) -> Any:  # noqa: ARG001
+        first, n, size = arguments
+        write = _Writer(builder)
+        return write.sum_over(first, n, size, lambda here: write.load(here, FLOAT))
+
+    return signature, generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def count_up_to(typing: Any, values: Any, x: Any) -> Any:  # noqa: ARG001
+    """Return how many of the eight floats at the address ``values`` are at most ``x``."""
+    signature = types.int64(types.int64, types.float64)
+
+    def generate(context: Any, builder: ir.IRBuilder, _: Any, arguments: Any) -> Any:  # noqa: ARG001
+        values, x = arguments
+        write = _Writer(builder)
+        below = builder.fcmp_ordered("<=", write.load(values, FLOATS), write.spread(x, FLOATS))
+        return builder.zext(builder.ctpop(builder.bitcast(below, ir.IntType(LANES))), WORD)
+
+    return signature, generate
+
+
 def _divide_of(bits: int, n_words: int | None) -> Any:
     """Return a function (source, n, size, offset, plus, cut, target) for codes of ``bits`` bits.
 
@@ -137,8 +185,7 @@ def _divide_of(bits: int, n_words: int | None) -> Any:
 
     @intrinsic  # type: ignore[untyped-decorator]
     def divide(typing: Any, source: Any, n: Any, size: Any, offset: Any, plus: Any, cut: Any, target: Any) -> Any:  # noqa: ARG001
-        number = types.int64
-        signature = number(number, number, number, number, number, number, number)
+        signature = types.int64(*[types.int64] * 7)
 
         def generate(context: Any, builder: ir.IRBuilder, _: Any, arguments: Any) -> Any:  # noqa: ARG001
             source, n, size, offset, plus, cut, target = arguments

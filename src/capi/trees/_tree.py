@@ -1,56 +1,86 @@
-"""The kernel that grows one tree, from the pieces in `_grow` and `_splits`.
+"""The kernel that grows one tree, from the pieces in `_grow` and `_splits`; `capi.trees.workspace` explains the tables.
 
-Rows of a node stand side by side, [start, end) of the records. There are two copies of the records: nodes at even depth
-have their rows in the first, and splitting a node writes its stretch to the other one:
+Rows of a node stand side by side, [start, end) of the records, and splitting it brings those of its children to
 
     start            middle            end
       | left left left | right right ... |
+
+Small nodes, which are most, are divided by copying each row to its side of a second place, where their children are then; those
+are copied back, and so on. The second place is small, and the largest nodes are divided in place instead.
 """
 
 import numpy as np
 from numba import njit
 
-from capi.trees._grow import all_equal, all_proportional, divide, known_extremes, plain_sum
-from capi.trees._splits import NO_SPLIT, all_best_cuts, random_cuts, set_five
+from capi.trees._grow import (
+    address_of,
+    all_equal,
+    all_proportional,
+    divide,
+    divide_in_place,
+    draw_thresholds,
+    extremes,
+    find_cells,
+    find_cuts,
+    kernel,
+    known_extremes,
+    node_sums,
+)
+from capi.trees._splits import (
+    NO_SPLIT,
+    best_of_all_cuts,
+    best_of_cuts,
+    choose_candidates,
+    largest_code,
+    set_five,
+    word_of,
+)
+
+NUMBER, START, END, DEPTH, BASE, IS_SPARE = range(6)  # of a node's place: see `set_place`
+IN_PLACE = -1
 
 
-@njit(cache=True, nogil=True)
-def can_split(n, depth, min_split, min_leaf, max_depth):
+@kernel
+def set_place(row, number, start, end, depth, base, is_spare):
+    """Write a node's number, its stretch of rows, its depth and where its rows are.
+
+    They are in ``records[start:end]``, or, if ``is_spare``, in ``spare[start - base:end - base]``. All nodes below the first one
+    that fits into the spare rows have its start as ``base``; above it is `IN_PLACE`.
+    """
+    row[NUMBER], row[START], row[END], row[DEPTH], row[BASE], row[IS_SPARE] = number, start, end, depth, base, is_spare
+
+
+@njit(inline="always")  # kernels cannot return slices
+def rows_at(place, records, spare):
+    """Return the rows of the node at a place."""
+    start, end, base = place[START], place[END], place[BASE]
+    return spare[start - base : end - base] if place[IS_SPARE] else records[start:end]
+
+
+@kernel
+def can_split(n, depth, limits):
     """Return whether a node of this size and depth may have children."""
-    return n >= min_split and n >= 2 * min_leaf and depth < max_depth
+    return n >= limits.min_split and n >= 2 * limits.min_leaf and depth < limits.max_depth
 
 
-@njit(cache=True, nogil=True)
-def set_node(table, i, node, start, end, depth):
-    """Write a node's number, its stretch of rows and its depth to row ``i``."""
-    table[i, 0], table[i, 1], table[i, 2], table[i, 3] = node, start, end, depth
-
-
-@njit(cache=True, nogil=True)
-def node_sums(floats, first_output, weighted, total):
-    """Write the sums of a node's outputs to ``total`` (m,) and return its weight."""
-    for o in range(len(total)):
-        total[o] = plain_sum(floats, first_output + o)
-    return plain_sum(floats, first_output + len(total)) if weighted else np.float64(len(floats))
-
-
-@njit(cache=True, nogil=True)
-def is_pure(floats, first_output, weighted, total, policy):
+@kernel
+def is_pure(records, layout, total, policy):
     """Return whether nothing is to be gained in a node: an action without regret, or targets that are all equal."""
-    m = len(total)
+    m, floats = layout.n_outputs, records.view(np.float64)
     for o in range(m):
+        column = layout.first_output + o
         if policy:
             if total[o] == 0.0:
                 return True
-        elif not weighted:
-            if not all_equal(floats, first_output + o):
+        elif not layout.weighted:
+            if not all_equal(floats, column):
                 return False
-        elif not all_proportional(floats, first_output + o, first_output + m):
+        elif not all_proportional(floats, column, layout.first_output + m):
             return False
     return not policy
 
 
-@njit(cache=True, nogil=True)
+@kernel
 def score_without_split(total, weight, policy):
     """Return a node's own score, to which the scores of its splits are compared."""
     smallest, squares = np.inf, 0.0
@@ -60,189 +90,148 @@ def score_without_split(total, weight, policy):
     return -smallest if policy else squares / weight
 
 
-@njit(cache=True, nogil=True)
-def grow_tree(
-    records,
-    first_output,
-    m,
-    weighted,
-    values,
-    value_starts,
-    grid,
-    scales,
-    has_missing,
-    bits,
-    n_candidates,
-    min_split,
-    min_leaf,
-    max_depth,
-    max_leaves,
-    best_cuts,
-    policy,
-    state,
-    nodes,
-    above,
-    sums,
-    weights,
-    counts,
-    leaf_of_row,
-):
-    """Grow one tree; return the number of its nodes and of its leaves.
+@kernel
+def find_splits(n_made, layout, features, limits, work):
+    """Find the best split of each of the nodes that were just made.
 
-    ``records`` (2, n, R) are given in their first half and used up: R words a row, an even number. The codes of a whole number of
-    groups of lanes come first, then, from word ``first_output`` on, ``m`` outputs, the weight if ``weighted``, and the row's number.
-    ``nodes`` and ``above`` (2n - 1,), ``sums`` (n, m), ``weights`` and ``counts`` (n,) by leaf, and ``leaf_of_row`` (n,) are
-    written.
+    What a step needs of the memory is waited for once, and not once a node: hence step by step, and not node by node.
     """
-    n, d = records.shape[1], len(has_missing)
-    n_lanes = first_output * (64 // bits)
-    floats = records.view(np.float64)
-    mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
-    low, high, cut = np.empty(n_lanes, np.uint64), np.empty(n_lanes, np.uint64), np.zeros(n_lanes, np.uint64)
-    cut_sums, cut_counts = np.empty((m + 1, n_lanes)), np.empty(n_lanes, np.int64)
-    scratch = (low, high, cut, cut_sums, cut_counts, np.zeros(n_lanes, np.int64), np.empty(n_lanes))
-    keys = np.empty(n if best_cuts else 0, dtype=np.uint64)
-    order = np.arange(d)
-    number = first_output + m + weighted
-    total, left, missing = np.empty(m), np.empty(m), np.empty(m)
-    split, best = np.empty(5), np.empty(7)
-
-    open_nodes, open_splits = np.empty((64, 4), dtype=np.int64), np.empty((64, 6))  # a split, and its gain
-    made = np.empty((2, 4), dtype=np.int64)  # the nodes that were just made
-    set_node(made, 0, 0, 0, n, 0)
-    n_made, n_open, n_nodes, n_leaves = 1, 0, 1, 0
-    while True:
+    pair, size = work.pair, 8 * layout.n_words
+    for p in range(n_made):
+        rows = rows_at(pair.place[p], work.records, work.spare)
+        n, total = len(rows), pair.total[p]
+        may_split = can_split(n, pair.place[p, DEPTH], limits)
+        looks = may_split and not limits.best_cuts
+        if looks:  # whoever touches the rows first waits for them, so that the first sums come for free
+            column = layout.first_output
+            total[0] = extremes(address_of(rows), n, size, features.bits, column, pair.low[p], pair.high[p])
+        pair.weight[p] = node_sums(address_of(rows), n, size, layout, total, np.int64(looks))
+        pair.best[p, 0] = NO_SPLIT
+        is_open = may_split and not is_pure(rows, layout, total, limits.policy)
+        pair.n_candidates[p], pair.n_cut[p] = limits.n_candidates if is_open else 0, 0
+    if limits.best_cuts:
         for p in range(n_made):
-            node, start, end, depth = made[p, 0], made[p, 1], made[p, 2], made[p, 3]
-            here = depth % 2
-            rows, outputs = records[here, start:end], floats[here, start:end]
-            weight = node_sums(outputs, first_output, weighted, total)
-            best[0] = NO_SPLIT
-            if can_split(end - start, depth, min_split, min_leaf, max_depth) and not is_pure(
-                outputs, first_output, weighted, total, policy
-            ):
-                tie = 1e-12 * total.sum() if policy else 0.0
-                if best_cuts:
-                    all_best_cuts(
-                        rows,
-                        outputs,
-                        first_output,
-                        weighted,
-                        values,
-                        value_starts,
-                        has_missing,
-                        bits,
-                        n_candidates,
-                        order,
-                        state,
-                        total,
-                        weight,
-                        keys,
-                        split,
-                        left,
-                        missing,
-                        best,
-                        min_leaf,
-                        policy,
-                        tie,
-                    )
-                else:
-                    random_cuts(
-                        rows,
-                        outputs,
-                        first_output,
-                        weighted,
-                        values,
-                        value_starts,
-                        grid,
-                        scales,
-                        has_missing,
-                        bits,
-                        n_candidates,
-                        scratch,
-                        order,
-                        state,
-                        total,
-                        weight,
-                        split,
-                        left,
-                        missing,
-                        best,
-                        min_leaf,
-                        policy,
-                        tie,
-                    )
+            if pair.n_candidates[p] > 0:
+                rows, of_node = rows_at(pair.place[p], work.records, work.spare), (pair.total[p], pair.weight[p], pair.best[p])
+                best_of_all_cuts(rows, layout, features, limits, work.order, work.state, work.trial, *of_node)
+        return
+    for p in range(n_made):
+        if pair.n_candidates[p] > 0:
+            rows = rows_at(pair.place[p], work.records, work.spare)
+            choose_candidates(rows, features, limits.n_candidates, work.order, work.state, pair, p)
+            draw_thresholds(features, work.state, pair, p)
+    for p in range(n_made):
+        find_cells(features, pair, p)
+    for p in range(n_made):
+        find_cuts(features, pair, p)
+    for p in range(n_made):
+        if pair.n_candidates[p] > 0:
+            rows = rows_at(pair.place[p], work.records, work.spare)
+            best_of_cuts(rows, layout, features, limits, work.cuts, work.trial, pair, p)
+
+
+@kernel
+def next_to_split(waiting, n_waiting, best_first):
+    """Return which of the waiting nodes is split next: the last one, or that with the largest gain."""
+    chosen = n_waiting - 1
+    if best_first:
+        for i in range(n_waiting):
+            if waiting.splits[i, 5] > waiting.splits[chosen, 5]:
+                chosen = i
+    return chosen
+
+
+@kernel
+def move_rows(place, split, layout, features, work):
+    """Bring a node's rows to the sides of its split; return how many go left, and the base and the kind of the children's place."""
+    rows = rows_at(place, work.records, work.spare)
+    n, base, bits = len(rows), place[BASE], features.bits
+    feature, cut, missing_left = np.int64(split[0]), np.uint64(split[1]), np.int64(split[2])
+    if base == IN_PLACE and n > len(work.spare):
+        return divide_in_place(rows, feature, bits, cut, missing_left, work.wrong), base, np.int64(0)
+    if base == IN_PLACE:
+        base = place[START]
+    if place[IS_SPARE]:
+        target = work.records[place[START] : place[END]]
+    else:
+        target = work.spare[place[START] - base : place[END] - base]
+    n_left = divide(address_of(rows), n, 8 * layout.n_words, address_of(target), feature, bits, cut, missing_left)
+    return n_left, base, np.int64(1) - place[IS_SPARE]
+
+
+@kernel
+def close_leaf(number, rows, layout, total, weight, grown, leaf_of_row, n_leaves):
+    """Make a node the next leaf."""
+    node = grown.nodes[number]
+    node.left = -1 - n_leaves
+    node.feature, node.threshold, node.missing_left, node.unused = 0, 0.0, 0, 0
+    grown.above[number] = 0.0
+    for o in range(len(total)):
+        grown.sums[n_leaves, o] = total[o]
+    grown.weights[n_leaves] = weight
+    grown.counts[n_leaves] = len(rows)
+    number_word = layout.first_output + layout.n_outputs + layout.weighted
+    for i in range(len(rows)):
+        leaf_of_row[rows[i, number_word]] = n_leaves
+
+
+@kernel
+def grow_tree(layout, features, limits, work, leaf_of_row):
+    """Grow one tree on ``work.records``, which are used up, to ``work.grown``; return the number of its nodes and of its leaves.
+
+    ``leaf_of_row`` (n,) is written, too.
+    """
+    pair, waiting, grown = work.pair, work.waiting, work.grown
+    mask = largest_code(features.bits)
+    for j in range(len(work.order)):
+        work.order[j] = j
+    set_place(pair.place[0], 0, 0, len(work.records), 0, IN_PLACE, 0)
+    n_made, n_waiting, n_nodes, n_leaves = 1, 0, 1, 0
+    while True:
+        find_splits(n_made, layout, features, limits, work)
+        for p in range(n_made):
+            place, best = pair.place[p], pair.best[p]
             if best[0] == NO_SPLIT:
-                n_leaves = close_leaf(
-                    node, rows, total, weight, number, nodes, sums, weights, counts, leaf_of_row, n_leaves
-                )
+                rows = rows_at(place, work.records, work.spare)
+                close_leaf(place[NUMBER], rows, layout, pair.total[p], pair.weight[p], grown, leaf_of_row, n_leaves)
+                n_leaves += 1
                 continue
-            if n_open == len(open_nodes):
-                open_nodes = np.concatenate((open_nodes, np.empty_like(open_nodes)))
-                open_splits = np.concatenate((open_splits, np.empty_like(open_splits)))
-            set_node(open_nodes, n_open, node, start, end, depth)
-            set_five(open_splits[n_open], best[0], best[1], best[2], best[3], best[4])
-            open_splits[n_open, 5] = best[5] - score_without_split(total, weight, policy)
-            n_open += 1
-        if n_open == 0:
+            for k in range(6):
+                waiting.places[n_waiting, k] = place[k]
+            set_five(waiting.splits[n_waiting], best[0], best[1], best[2], best[3], best[4])
+            own = score_without_split(pair.total[p], pair.weight[p], limits.policy)
+            waiting.splits[n_waiting, 5] = best[5] - own
+            n_waiting += 1
+        if n_waiting == 0:
             return n_nodes, n_leaves
 
-        chosen = n_open - 1
-        if max_leaves > 0:  # the largest gain first
-            for i in range(n_open):
-                if open_splits[i, 5] > open_splits[chosen, 5]:
-                    chosen = i
-        full = max_leaves > 0 and n_leaves + n_open >= max_leaves
-        node, start, end, depth = (
-            open_nodes[chosen, 0],
-            open_nodes[chosen, 1],
-            open_nodes[chosen, 2],
-            open_nodes[chosen, 3],
-        )
-        feature, cut_code, missing_left = (
-            np.int64(open_splits[chosen, 0]),
-            np.uint64(open_splits[chosen, 1]),
-            np.int64(open_splits[chosen, 2]),
-        )
-        threshold, next_value = open_splits[chosen, 3], open_splits[chosen, 4]
-        n_open -= 1
-        open_nodes[chosen] = open_nodes[n_open]
-        open_splits[chosen] = open_splits[n_open]
-        n_made = 0
-        here, there = depth % 2, 1 - depth % 2
-        if full:  # no room for one more leaf
-            rows, outputs = records[here, start:end], floats[here, start:end]
-            weight = node_sums(outputs, first_output, weighted, total)
-            n_leaves = close_leaf(
-                node, rows, total, weight, number, nodes, sums, weights, counts, leaf_of_row, n_leaves
-            )
+        chosen = next_to_split(waiting, n_waiting, limits.max_leaves > 0)
+        is_full = limits.max_leaves > 0 and n_leaves + n_waiting >= limits.max_leaves
+        n_waiting -= 1
+        for k in range(6):  # the last one takes its place
+            last_place, last_split = waiting.places[n_waiting, k], waiting.splits[n_waiting, k]
+            waiting.places[n_waiting, k], waiting.splits[n_waiting, k] = waiting.places[chosen, k], waiting.splits[chosen, k]
+            waiting.places[chosen, k], waiting.splits[chosen, k] = last_place, last_split
+        place, split = waiting.places[n_waiting], waiting.splits[n_waiting]
+        number, start, end, depth = place[NUMBER], place[START], place[END], place[DEPTH]
+        rows = rows_at(place, work.records, work.spare)
+        if is_full:  # no room for one more leaf
+            n_made = 0
+            weight = node_sums(address_of(rows), len(rows), 8 * layout.n_words, layout, pair.total[0], 0)
+            close_leaf(number, rows, layout, pair.total[0], weight, grown, leaf_of_row, n_leaves)
+            n_leaves += 1
             continue
 
-        k, shift = feature * bits // 64, np.uint64(feature * bits % 64)
-        n_missing = known_extremes(records[here, start:end], k, shift, mask)[2] if has_missing[feature] else np.int64(0)
-        n_left = divide(records[here, start:end], records[there, start:end], feature, bits, cut_code, missing_left)
-        middle = start + n_left
-        if n_missing == 0:
-            missing_left = np.int64(2 * n_left >= end - start)  # it saw none: they go to the larger side
-
-        nodes[node].feature = feature
-        nodes[node].threshold = threshold
-        nodes[node].missing_left = missing_left
-        nodes[node].left = n_nodes
-        above[node] = next_value
-        set_node(made, 0, n_nodes, start, middle, depth + 1)
-        set_node(made, 1, n_nodes + 1, middle, end, depth + 1)
+        feature = np.int64(split[0])
+        k, shift = word_of(feature, features.bits)
+        saw_missing = features.has_missing[feature] and known_extremes(rows, k, shift, mask)[2] > 0
+        n_left, base, is_spare = move_rows(place, split, layout, features, work)
+        node = grown.nodes[number]
+        node.feature, node.threshold, node.left, node.unused = feature, split[3], n_nodes, 0
+        # A node that saw no missing value sends them to its larger side.
+        node.missing_left = np.int64(split[2]) if saw_missing else np.int64(2 * n_left >= end - start)
+        grown.above[number] = split[4]
+        set_place(pair.place[0], n_nodes, start, start + n_left, depth + 1, base, is_spare)
+        set_place(pair.place[1], n_nodes + 1, start + n_left, end, depth + 1, base, is_spare)
         n_made = 2
         n_nodes += 2
-
-
-@njit(cache=True, nogil=True)
-def close_leaf(node, rows, total, weight, number, nodes, sums, weights, counts, leaf_of_row, n_leaves):
-    """Make a node the next leaf and return how many leaves there are now; ``number`` is the word with a row's number."""
-    nodes[node].left = -1 - n_leaves
-    sums[n_leaves] = total
-    weights[n_leaves] = weight
-    counts[n_leaves] = len(rows)
-    for i in range(len(rows)):
-        leaf_of_row[rows[i, number]] = n_leaves
-    return n_leaves + 1

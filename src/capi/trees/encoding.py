@@ -12,6 +12,7 @@ from capi.errors import InvalidInput
 from capi.parallel import in_threads
 from capi.trees._grow import WINDOW
 from capi.trees._lanes import LANES
+from capi.trees.workspace import Features
 from capi.validation import Bools, Floats, Ints
 
 MOST_FEATURES = 2**15 - 1  # a node has 15 bits for its feature
@@ -44,6 +45,11 @@ class EncodedStates:
     def n_features(self) -> int:
         """Number of features, d."""
         return len(self.has_missing)
+
+    @property
+    def features(self) -> Features:
+        """What the codes stand for, as the kernels take it."""
+        return Features(self.values, self.value_starts, self.grid, self.scales, self.has_missing, self.bits)
 
     def subset(self, rows: Ints) -> EncodedStates:
         """Return the codes of some rows; values that none of them has stay in the table and do no harm."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -9,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capi.parallel import in_threads
-from capi.trees import _route, _tree
+from capi.trees import _grow, _route, _tree
 from capi.trees.encoding import EncodedStates
 from capi.trees.paths import ROWS_AT_ONCE, Paths
+from capi.trees.workspace import NODE, Layout, Limits, Workspace
 from capi.validation import Floats, Ints
 
-NODE = np.dtype([("threshold", "f8"), ("left", "i4"), ("feature", "i2"), ("missing_left", "u1"), ("unused", "u1")])
 UNLIMITED = 2**31 - 1
 
 
@@ -30,6 +31,18 @@ class Growth:
     max_leaf_nodes: int | None = None
     best_cuts: bool = False  # every cut between neighbouring values, else one uniform cut a feature
     policy: bool = False  # outputs are regrets, and a node's score is the regret of its best action
+
+    def limits(self, n_features: int) -> Limits:
+        """Return the same as the kernels take it."""
+        return Limits(
+            n_features if self.n_candidates is None else self.n_candidates,
+            self.min_samples_split,
+            self.min_samples_leaf,
+            UNLIMITED if self.max_depth is None else self.max_depth,
+            0 if self.max_leaf_nodes is None else self.max_leaf_nodes,
+            self.best_cuts,
+            self.policy,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,21 +149,6 @@ class Forest:
         return Paths.of([tree.nodes for tree in self.trees], self.leaf_starts)
 
 
-def _records(words: NDArray[np.uint64], outputs: Floats, weights: Floats | None) -> NDArray[np.uint64]:
-    """Return room for two copies of the rows (2, n, R), the first of them filled: codes, outputs, weight and number of each row."""
-    (n, n_words), m = words.shape, outputs.shape[1]
-    used = n_words + m + (weights is not None) + 1
-    records = np.empty((2, n, used + used % 2), dtype=np.uint64)
-    records[0, :, :n_words] = words
-    floats = records[0].view(np.float64)
-    floats[:, n_words : n_words + m] = outputs
-    if weights is not None:
-        floats[:, n_words + m] = weights
-    records[0, :, used - 1] = np.arange(n)
-    records[0, :, used:] = 0
-    return records
-
-
 def grow(
     states: EncodedStates,
     outputs: Floats,
@@ -165,48 +163,23 @@ def grow(
     ``outputs`` (n, m) are targets, or regrets for policy trees. ``weights`` (n,) are positive. The result does not
     depend on ``n_jobs``.
     """
-    m = outputs.shape[1]
-    scaled = outputs if weights is None else outputs * weights[:, None]
+    scaled = np.ascontiguousarray(outputs if weights is None else outputs * weights[:, None])
+    of_rows = np.empty(0) if weights is None else np.ascontiguousarray(weights)
+    layout = Layout.of(states.words.shape[1], outputs.shape[1], weighted=weights is not None)
+    limits, features = growth.limits(states.n_features), states.features
     seeds = rng.integers(1, 2**63, size=growth.n_trees, dtype=np.uint64)
-    n, d = states.n_rows, states.n_features
+    of_thread = threading.local()
 
     def grow_one(seed: np.uint64) -> Tree:
-        nodes, above = np.zeros(2 * n - 1, dtype=NODE), np.zeros(2 * n - 1)
-        sums, leaf_weights, counts = np.empty((n, m)), np.empty(n), np.empty(n, dtype=np.int64)
-        leaf_of_row = np.empty(n, dtype=np.int32)
-        n_nodes, n_leaves = _tree.grow_tree(
-            _records(states.words, scaled, weights),
-            states.words.shape[1],
-            m,
-            int(weights is not None),
-            states.values,
-            states.value_starts,
-            states.grid,
-            states.scales,
-            states.has_missing,
-            states.bits,
-            d if growth.n_candidates is None else growth.n_candidates,
-            growth.min_samples_split,
-            growth.min_samples_leaf,
-            UNLIMITED if growth.max_depth is None else growth.max_depth,
-            0 if growth.max_leaf_nodes is None else growth.max_leaf_nodes,
-            growth.best_cuts,
-            growth.policy,
-            np.array([seed], dtype=np.uint64),
-            nodes,
-            above,
-            sums,
-            leaf_weights,
-            counts,
-            leaf_of_row,
-        )
-        return Tree(
-            nodes[:n_nodes].copy(),
-            above[:n_nodes].copy(),
-            sums[:n_leaves].copy(),
-            leaf_weights[:n_leaves].copy(),
-            counts[:n_leaves].copy(),
-            leaf_of_row,
-        )
+        if not hasattr(of_thread, "work"):
+            of_thread.work = Workspace.of(states.n_rows, states.n_features, layout, limits, states.bits)
+        work: Workspace = of_thread.work
+        work.state[0] = seed
+        _grow.fill_records(states.words, scaled, of_rows, layout, work.records)
+        leaf_of_row = np.empty(states.n_rows, dtype=np.int32)
+        n_nodes, n_leaves = _tree.grow_tree(layout, features, limits, work, leaf_of_row)
+        nodes, above, sums, leaf_weights, counts = work.grown
+        of_leaves = (array[:n_leaves].copy() for array in (sums, leaf_weights, counts))
+        return Tree(nodes[:n_nodes].copy(), above[:n_nodes].copy(), *of_leaves, leaf_of_row)
 
     return Forest(in_threads(grow_one, list(seeds), n_jobs))
