@@ -252,7 +252,7 @@ def test_vector_loops_do_what_plain_ones_do(bits, n, n_groups):
 def test_rows_are_divided_in_place_and_by_copying(bits, n_outputs, n, missing_left):
     """Each row is whole, on its side, and there once."""
     rng = np.random.default_rng(n)
-    largest, layout = 2**bits - 1, Layout.of(8 * bits // 64, n_outputs, weighted=False)
+    largest, layout = 2**bits - 1, Layout.of(n, 8, bits, n_outputs, weighted=False)
     codes = rng.integers(0, 9, size=(n, 8)).astype(np.uint16 if bits == 16 else np.uint32)
     codes[rng.random((n, 8)) < 0.2] = largest
     records = rng.integers(2**60, size=(n, layout.n_words), dtype=np.uint64)

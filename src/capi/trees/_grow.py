@@ -12,11 +12,10 @@ from numba import njit
 from capi.trees._lanes import (
     LANES,
     count_up_to,
+    divide_3_of_16,
     divide_4_of_16,
+    divide_5_of_32,
     divide_6_of_16,
-    divide_6_of_32,
-    divide_8_of_16,
-    divide_8_of_32,
     divide_any_of_16,
     divide_any_of_32,
     extremes_of_16,
@@ -63,7 +62,10 @@ def fill_records(words, outputs, weights, layout, records):
             floats[i, layout.first_output + o] = outputs[i, o]
         if layout.weighted:
             floats[i, end] = weights[i]
-        records[i, end + layout.weighted] = i
+        if layout.number_shift:
+            records[i, layout.number] |= np.uint64(i) << np.uint64(layout.number_shift)
+        else:
+            records[i, layout.number] = i
 
 
 @kernel
@@ -156,17 +158,15 @@ def divide(rows, n, size, target, feature, bits, cut, missing_left):
     n_words, offset, plus = size // 8, feature * bits // 8, np.int64(missing_left)
     upto = np.int64(cut) + plus
     if bits == 16:
+        if n_words == 3:
+            return divide_3_of_16(rows, n, size, offset, plus, upto, target)
         if n_words == 4:
             return divide_4_of_16(rows, n, size, offset, plus, upto, target)
         if n_words == 6:
             return divide_6_of_16(rows, n, size, offset, plus, upto, target)
-        if n_words == 8:
-            return divide_8_of_16(rows, n, size, offset, plus, upto, target)
         return divide_any_of_16(rows, n, size, offset, plus, upto, target)
-    if n_words == 6:
-        return divide_6_of_32(rows, n, size, offset, plus, upto, target)
-    if n_words == 8:
-        return divide_8_of_32(rows, n, size, offset, plus, upto, target)
+    if n_words == 5:
+        return divide_5_of_32(rows, n, size, offset, plus, upto, target)
     return divide_any_of_32(rows, n, size, offset, plus, upto, target)
 
 

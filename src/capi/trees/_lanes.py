@@ -171,6 +171,10 @@ def count_up_to(typing: Any, values: Any, x: Any) -> Any:  # noqa: ARG001
     return signature, generate
 
 
+_PAIR = ir.VectorType(WORD, 2)
+_REST: list[list[Any]] = [[], [WORD], [_PAIR], [_PAIR, WORD]]  # the pieces in which up to three words are moved
+
+
 def _divide_of(bits: int, n_words: int | None) -> Any:
     """Return a function (source, n, size, offset, plus, cut, target) for codes of ``bits`` bits.
 
@@ -179,9 +183,7 @@ def _divide_of(bits: int, n_words: int | None) -> Any:
     plus one is zero. If the number of words in a record is known, copying takes no loop.
     """
     code = ir.IntType(bits)
-    pieces = [ir.VectorType(WORD, 2)] if n_words is None else [ir.VectorType(WORD, 4)] * (n_words // 4)
-    if n_words is not None and n_words % 4:
-        pieces.append(ir.VectorType(WORD, 2))
+    pieces = [_PAIR] if n_words is None else [ir.VectorType(WORD, 4)] * (n_words // 4) + _REST[n_words % 4]
 
     @intrinsic  # type: ignore[untyped-decorator]
     def divide(typing: Any, source: Any, n: Any, size: Any, offset: Any, plus: Any, cut: Any, target: Any) -> Any:  # noqa: ARG001
@@ -199,7 +201,7 @@ def _divide_of(bits: int, n_words: int | None) -> Any:
                 for piece in pieces:
                     moved = write.load(builder.add(here, write.number(step)), piece)
                     write.store(moved, builder.add(place, write.number(step)))
-                    step += 8 * piece.count
+                    step += 8 * getattr(piece, "count", 1)
 
             with cgutils.for_range(builder, n):
                 here = builder.load(row)
@@ -211,6 +213,8 @@ def _divide_of(bits: int, n_words: int | None) -> Any:
                     with cgutils.for_range(builder, builder.lshr(size, write.number(4))) as loop:
                         step = builder.shl(loop.index, write.number(4))
                         copy(builder.add(here, step), builder.add(place, step))
+                    last = builder.sub(size, write.number(8))  # the last of an odd number of words, or one more time the last
+                    write.store(write.load(builder.add(here, last), WORD), builder.add(place, last))
                 else:
                     copy(here, place)
                 left = builder.zext(is_left, WORD)
@@ -226,5 +230,5 @@ def _divide_of(bits: int, n_words: int | None) -> Any:
 
 extremes_of_16, extremes_of_32 = _extremes_of(16), _extremes_of(32)
 sums_of_16, sums_of_32 = _sums_of(16), _sums_of(32)
-divide_4_of_16, divide_6_of_16, divide_8_of_16, divide_any_of_16 = (_divide_of(16, n) for n in (4, 6, 8, None))
-divide_6_of_32, divide_8_of_32, divide_any_of_32 = (_divide_of(32, n) for n in (6, 8, None))
+divide_3_of_16, divide_4_of_16, divide_6_of_16, divide_any_of_16 = (_divide_of(16, n) for n in (3, 4, 6, None))
+divide_5_of_32, divide_any_of_32 = (_divide_of(32, n) for n in (5, None))

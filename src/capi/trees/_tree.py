@@ -170,9 +170,9 @@ def close_leaf(number, rows, layout, total, weight, grown, leaf_of_row, n_leaves
         grown.sums[n_leaves, o] = total[o]
     grown.weights[n_leaves] = weight
     grown.counts[n_leaves] = len(rows)
-    number_word = layout.first_output + layout.n_outputs + layout.weighted
+    shift = np.uint64(layout.number_shift)
     for i in range(len(rows)):
-        leaf_of_row[rows[i, number_word]] = n_leaves
+        leaf_of_row[rows[i, layout.number] >> shift] = n_leaves
 
 
 @kernel

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from capi.errors import InvalidInput
 from capi.parallel import in_threads
+from capi.trees import _ranks
 from capi.trees._grow import WINDOW
 from capi.trees._lanes import LANES
 from capi.trees.workspace import Features
@@ -18,7 +19,6 @@ from capi.validation import Bools, Floats, Ints
 MOST_FEATURES = 2**15 - 1  # a node has 15 bits for its feature
 MANY = 20_000  # rows for which threads pay
 VALUES_A_CELL = 2  # of the grid, in the mean
-PADDING = np.full(WINDOW, np.inf)
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,9 +70,7 @@ def encode(states: Floats, n_jobs: int = 1, *, narrow: bool = True) -> EncodedSt
     n_lanes = -(-len(columns) // LANES) * LANES
     codes = np.zeros((len(states), n_lanes), dtype=np.uint16 if bits == 16 else np.uint32)
     for j, column in enumerate(columns):
-        codes[:, j] = column.codes
-        if column.missing is not None:
-            codes[column.missing, j] = 2**bits - 1
+        codes[:, j] = column.codes  # the code of missing values is the largest of either kind
     words = codes.view(np.uint64)
     return EncodedStates(
         words,
@@ -80,7 +78,7 @@ def encode(states: Floats, n_jobs: int = 1, *, narrow: bool = True) -> EncodedSt
         np.cumsum([0, *(len(column.values) for column in columns)]),
         np.stack([column.grid for column in columns]),
         np.array([column.scale for column in columns]),
-        np.array([column.missing is not None for column in columns]),
+        np.array([column.has_missing for column in columns]),
         bits,
     )
 
@@ -91,30 +89,26 @@ def cells_of(values: Floats, n_cells: int) -> tuple[NDArray[np.int32], float]:
     scale = (n_cells - 0.5) / span if 0 < span < np.inf else 0.0  # so that the largest value is in the last cell
     if not 0 < scale < np.inf:
         return np.array([0] + [len(values)] * n_cells, dtype=np.int32), 0.0
-    cells = ((values - values[0]) * scale).astype(np.int64)
-    return np.searchsorted(cells, np.arange(n_cells + 1)).astype(np.int32), scale
+    grid = np.empty(n_cells + 1, dtype=np.int32)
+    _ranks.first_of_cells(values, scale, grid)
+    return grid, scale
 
 
 class _Column(NamedTuple):
     """One feature of `EncodedStates`, its codes still by themselves."""
 
-    codes: NDArray[np.uint32]  # (n,), not yet those of missing values
-    missing: Bools | None  # (n,); None if nowhere
+    codes: NDArray[np.uint32]  # (n,)
     values: Floats
     n_values: int
+    has_missing: bool
     grid: NDArray[np.int32]
     scale: float
 
 
 def _encode_column(states: Floats, n_cells: int) -> _Column:
     column = np.ascontiguousarray(states)
-    order = np.argsort(column)
-    ordered = column[order]
-    n_known = len(ordered) - int(np.isnan(ordered).sum())  # NaN sorts to the end
-    known = ordered[:n_known]
-    first = np.append(True, known[1:] != known[:-1]) if n_known else np.empty(0, dtype=bool)
-    codes = np.zeros(len(column), dtype=np.uint32)
-    codes[order[:n_known]] = np.cumsum(first) - 1
-    missing = np.isnan(column) if n_known < len(column) else None
-    values = known[first]
-    return _Column(codes, missing, np.append(values, PADDING), len(values), *cells_of(values, n_cells))
+    codes, values = np.empty(len(column), dtype=np.uint32), np.empty(len(column) + WINDOW)
+    n_values, has_missing = _ranks.rank(column, np.argsort(column), codes, values)
+    values[n_values : n_values + WINDOW] = np.inf
+    grid, scale = cells_of(values[:n_values], n_cells)
+    return _Column(codes, values[: n_values + WINDOW], n_values, has_missing, grid, scale)

@@ -165,7 +165,7 @@ def grow(
     """
     scaled = np.ascontiguousarray(outputs if weights is None else outputs * weights[:, None])
     of_rows = np.empty(0) if weights is None else np.ascontiguousarray(weights)
-    layout = Layout.of(states.words.shape[1], outputs.shape[1], weighted=weights is not None)
+    layout = Layout.of(states.n_rows, states.n_features, states.bits, outputs.shape[1], weighted=weights is not None)
     limits, features = growth.limits(states.n_features), states.features
     seeds = rng.integers(1, 2**63, size=growth.n_trees, dtype=np.uint64)
     of_thread = threading.local()

@@ -12,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capi.trees._grow import BLOCK
+from capi.trees._lanes import LANES
 from capi.validation import Bools, Floats, Ints
 
 NODE = np.dtype([("threshold", "f8"), ("left", "i4"), ("feature", "i2"), ("missing_left", "u1"), ("unused", "u1")])
-SPARE_ROWS = 2**16  # nodes with at most as many rows are divided by way of a second place, larger ones in place
+SPARE_ROWS = 2**13  # nodes with at most as many rows are divided by way of a second place, larger ones in place
 N_BYTES = 256
 Codes = NDArray[np.uint64]
 
@@ -37,13 +38,18 @@ class Layout(NamedTuple):
     first_output: int  # in words, as all of these
     n_outputs: int
     weighted: int  # 0 or 1
+    number: int
+    number_shift: int  # in bits
     n_words: int
 
     @classmethod
-    def of(cls, n_code_words: int, n_outputs: int, *, weighted: bool) -> Layout:
-        """Return the layout of records, which have an even number of words."""
-        n_words = n_code_words + n_outputs + weighted + 1
-        return cls(n_code_words, n_outputs, int(weighted), n_words + n_words % 2)
+    def of(cls, n: int, d: int, bits: int, n_outputs: int, *, weighted: bool) -> Layout:
+        """Return the layout of n records. If the last lane is free and wide enough, it has the number: small records are moved faster."""
+        first_output = -(-d // LANES) * LANES * bits // 64
+        end = first_output + n_outputs + weighted
+        if d % LANES and n <= 2**bits:
+            return cls(first_output, n_outputs, int(weighted), first_output - 1, 64 - bits, end)
+        return cls(first_output, n_outputs, int(weighted), end, 0, end + 1)
 
 
 class Limits(NamedTuple):
