@@ -20,7 +20,8 @@ from capi.policy_spaces.trees import DEEPEST, MOST_CUTS, RegretSample, TreePolic
 from capi.rows import row_max
 from capi.trees import _optimal
 from capi.trees.encoding import encode
-from capi.trees.forest import NODE, Growth, Tree, grow
+from capi.trees.forest import Growth, Tree, grow
+from capi.trees.workspace import NODE
 from capi.types import Policy, QFunction
 from capi.validation import Bools, Floats, Ints, as_int, as_not_negative, as_positive, as_weights
 

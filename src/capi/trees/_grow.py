@@ -181,16 +181,16 @@ def divide_in_place(records, feature, bits, cut, missing_left, wrong):
     mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
     plus = np.uint64(missing_left)
     upto = np.uint64(cut) + plus
-    front, back = 0, len(records)
-    n_front, n_back, at_front, at_back = 0, 0, 0, 0
+    none = np.int64(0)
+    front, back, n_front, n_back, at_front, at_back = none, np.int64(len(records)), none, none, none, none
     while back - front >= 2 * BLOCK:
         if n_front == at_front:
-            n_front, at_front = 0, 0
+            n_front, at_front = none, none
             for i in range(front, front + BLOCK):
                 wrong[0, n_front] = i
                 n_front += np.int64((((records[i, k] >> shift) + plus) & mask) > upto)
         if n_back == at_back:
-            n_back, at_back = 0, 0
+            n_back, at_back = none, none
             for i in range(back - BLOCK, back):
                 wrong[1, n_back] = i
                 n_back += np.int64((((records[i, k] >> shift) + plus) & mask) <= upto)

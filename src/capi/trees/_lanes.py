@@ -213,7 +213,9 @@ def _divide_of(bits: int, n_words: int | None) -> Any:
                     with cgutils.for_range(builder, builder.lshr(size, write.number(4))) as loop:
                         step = builder.shl(loop.index, write.number(4))
                         copy(builder.add(here, step), builder.add(place, step))
-                    last = builder.sub(size, write.number(8))  # the last of an odd number of words, or one more time the last
+                    last = builder.sub(
+                        size, write.number(8)
+                    )  # the last of an odd number of words, or one more time the last
                     write.store(write.load(builder.add(here, last), WORD), builder.add(place, last))
                 else:
                     copy(here, place)

@@ -112,7 +112,10 @@ def find_splits(n_made, layout, features, limits, work):
     if limits.best_cuts:
         for p in range(n_made):
             if pair.n_candidates[p] > 0:
-                rows, of_node = rows_at(pair.place[p], work.records, work.spare), (pair.total[p], pair.weight[p], pair.best[p])
+                rows, of_node = (
+                    rows_at(pair.place[p], work.records, work.spare),
+                    (pair.total[p], pair.weight[p], pair.best[p]),
+                )
                 best_of_all_cuts(rows, layout, features, limits, work.order, work.state, work.trial, *of_node)
         return
     for p in range(n_made):
@@ -210,7 +213,10 @@ def grow_tree(layout, features, limits, work, leaf_of_row):
         n_waiting -= 1
         for k in range(6):  # the last one takes its place
             last_place, last_split = waiting.places[n_waiting, k], waiting.splits[n_waiting, k]
-            waiting.places[n_waiting, k], waiting.splits[n_waiting, k] = waiting.places[chosen, k], waiting.splits[chosen, k]
+            waiting.places[n_waiting, k], waiting.splits[n_waiting, k] = (
+                waiting.places[chosen, k],
+                waiting.splits[chosen, k],
+            )
             waiting.places[chosen, k], waiting.splits[chosen, k] = last_place, last_split
         place, split = waiting.places[n_waiting], waiting.splits[n_waiting]
         number, start, end, depth = place[NUMBER], place[START], place[END], place[DEPTH]

@@ -13,7 +13,7 @@ from capi.parallel import in_threads
 from capi.trees import _grow, _route, _tree
 from capi.trees.encoding import EncodedStates
 from capi.trees.paths import ROWS_AT_ONCE, Paths
-from capi.trees.workspace import NODE, Layout, Limits, Workspace
+from capi.trees.workspace import Layout, Limits, Workspace
 from capi.validation import Floats, Ints
 
 UNLIMITED = 2**31 - 1
@@ -178,8 +178,14 @@ def grow(
         _grow.fill_records(states.words, scaled, of_rows, layout, work.records)
         leaf_of_row = np.empty(states.n_rows, dtype=np.int32)
         n_nodes, n_leaves = _tree.grow_tree(layout, features, limits, work, leaf_of_row)
-        nodes, above, sums, leaf_weights, counts = work.grown
-        of_leaves = (array[:n_leaves].copy() for array in (sums, leaf_weights, counts))
-        return Tree(nodes[:n_nodes].copy(), above[:n_nodes].copy(), *of_leaves, leaf_of_row)
+        grown = work.grown
+        return Tree(
+            grown.nodes[:n_nodes].copy(),
+            grown.above[:n_nodes].copy(),
+            grown.sums[:n_leaves].copy(),
+            grown.weights[:n_leaves].copy(),
+            grown.counts[:n_leaves].copy(),
+            leaf_of_row,
+        )
 
     return Forest(in_threads(grow_one, list(seeds), n_jobs))

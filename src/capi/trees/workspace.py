@@ -78,7 +78,9 @@ class Pair(NamedTuple):
     n_cut: Ints  # (2,) how many of them have something to cut
     total: Floats  # (2, m) sums of the outputs
     weight: Floats  # (2,)
-    best: Floats  # (2, 7) the best split: feature, cut, missing_left, threshold, the next value above, and its two scores
+    best: (
+        Floats  # (2, 7) the best split: feature, cut, missing_left, threshold, the next value above, and its two scores
+    )
 
 
 class Cuts(NamedTuple):
@@ -146,18 +148,31 @@ class Workspace(NamedTuple):
             records=np.empty((n, layout.n_words), dtype=np.uint64),
             spare=np.empty((n_spare, layout.n_words), dtype=np.uint64),
             wrong=_ints(2, BLOCK),
-            order=np.empty(d, dtype=np.int64),
-            state=np.empty(1, dtype=np.uint64),
+            order=_ints(d),
+            state=_codes(1),
             pair=Pair(
-                *(_ints(2, 6), _codes(2, n_lanes), _codes(2, n_lanes), _codes(2, n_lanes), np.empty((2, n_lanes))),
-                *(_ints(2, n_lanes), _ints(2, d), _ints(2), _ints(2), np.empty((2, m)), np.empty(2), np.empty((2, 7))),
+                place=_ints(2, 6),
+                low=_codes(2, n_lanes),
+                high=_codes(2, n_lanes),
+                cut=_codes(2, n_lanes),
+                thresholds=np.empty((2, n_lanes)),
+                n_missing=_ints(2, n_lanes),
+                candidates=_ints(2, d),
+                n_candidates=_ints(2),
+                n_cut=_ints(2),
+                total=np.empty((2, m)),
+                weight=np.empty(2),
+                best=np.empty((2, 7)),
             ),
             cuts=Cuts(np.empty((m + 1, n_lanes)), _ints(n_lanes), *(np.empty(n_lanes) for _ in range(5))),
             trial=Trial(np.empty(5), np.empty(m), np.empty(m), _codes(n_keys), _codes(n_keys), _ints(N_BYTES)),
             waiting=Waiting(np.empty((n, 6), dtype=np.int64), np.empty((n, 6))),
             grown=Grown(
-                *(np.empty(2 * n - 1, dtype=NODE), np.empty(2 * n - 1)),
-                *(np.empty((n, m)), np.empty(n), np.empty(n, dtype=np.int64)),
+                nodes=np.empty(2 * n - 1, dtype=NODE),
+                above=np.empty(2 * n - 1),
+                sums=np.empty((n, m)),
+                weights=np.empty(n),
+                counts=np.empty(n, dtype=np.int64),
             ),
         )
 
