@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numba import njit
 
 import naive
 from capi.errors import InvalidInput
@@ -18,6 +19,31 @@ def grow(*arguments, **options):
 
 def leaves(tree, states):
     return Forest([tree]).leaves(states)[0]
+
+
+@njit
+def extremes(*arguments):  # kernels are called by kernels only
+    return _grow.extremes(*arguments)
+
+
+@njit
+def sums_up_to(*arguments):
+    return _grow.sums_up_to(*arguments)
+
+
+@njit
+def divide(*arguments):
+    return _grow.divide(*arguments)
+
+
+@njit
+def divide_in_place(*arguments):
+    return _grow.divide_in_place(*arguments)
+
+
+@njit
+def sort_by_code(*arguments):
+    return _splits.sort_by_code(*arguments)
 
 
 VALUE = Growth(min_samples_split=4)
@@ -233,14 +259,14 @@ def test_vector_loops_do_what_plain_ones_do(bits, n, n_groups):
     records = np.column_stack([codes.view(np.uint64), outputs.view(np.uint64)])
     rows, size, first = records.ctypes.data, 8 * records.shape[1], records.shape[1] - 2
     low, high, counts = (np.zeros(lanes, dtype=np.uint64) for _ in range(3))
-    assert _grow.extremes(rows, n, size, bits, first, low, high) == outputs[:, 0].sum()
+    assert extremes(rows, n, size, bits, first, low, high) == outputs[:, 0].sum()
     np.testing.assert_array_equal(low, codes.min(axis=0))
     np.testing.assert_array_equal(high, codes.max(axis=0))
     cut, sums = rng.integers(0, 2**bits, size=lanes, dtype=np.uint64), np.zeros(lanes)
     cut[0] = codes[0, 0]  # equal is below
     below = codes <= cut
     for o in range(2):
-        _grow.sums_up_to(rows, n, size, bits, first + o, cut, sums, counts)
+        sums_up_to(rows, n, size, bits, first + o, cut, sums, counts)
         np.testing.assert_array_equal(counts, below.sum(axis=0))
         np.testing.assert_array_equal(sums, (below * outputs[:, [o]]).sum(axis=0))
 
@@ -263,8 +289,8 @@ def test_rows_are_divided_in_place_and_by_copying(bits, n_outputs, n, missing_le
         expected = sorted(map(tuple, records[goes_left]))
         copied, moved = np.zeros_like(records), records.copy()
         addresses = records.ctypes.data, n, 8 * layout.n_words, copied.ctypes.data
-        n_copied = _grow.divide(*addresses, feature, bits, cut, missing_left)
-        n_moved = _grow.divide_in_place(moved, feature, bits, cut, missing_left, np.empty((2, _grow.BLOCK), np.int64))
+        n_copied = divide(*addresses, feature, bits, cut, missing_left)
+        n_moved = divide_in_place(moved, feature, bits, cut, missing_left, np.empty((2, _grow.BLOCK), np.int64))
         for n_left, after in ((n_copied, copied), (n_moved, moved)):
             assert n_left == goes_left.sum()
             assert sorted(map(tuple, after[:n_left])) == expected
@@ -278,7 +304,7 @@ def test_keys_are_sorted_by_their_codes(bits, n):
     codes = rng.integers(0, 2**bits, size=n, dtype=np.uint64) >> rng.integers(0, bits, size=n, dtype=np.uint64)
     keys = codes << np.uint64(32) | np.arange(n, dtype=np.uint64)
     expected = np.sort(keys)
-    _splits.sort_by_code(keys, np.empty_like(keys), n, bits, np.empty(256, dtype=np.int64))
+    sort_by_code(keys, np.empty_like(keys), n, bits, np.empty(256, dtype=np.int64))
     np.testing.assert_array_equal(keys, expected)
 
 

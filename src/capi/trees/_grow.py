@@ -29,8 +29,13 @@ WINDOW = LANES  # values that are compared together
 BLOCK = 128  # rows that are looked at before any of them is moved
 
 # Without `_nrt` nobody counts references. Counting takes an atomic addition for every slice and call, which waits for all memory:
-# it was a quarter of the time. So kernels do not allocate.
-kernel = njit(cache=True, nogil=True, error_model="numpy", _nrt=False, forceinline=True)
+# it was a quarter of the time. So kernels do not allocate. Passing the tables on takes time, too, hence `forceinline` of what is
+# called for every node; what is seldom called, or takes long anyway, is compiled once and stays `apart`.
+entry = njit(cache=True, nogil=True, error_model="numpy", _nrt=False)  # for callers in Python
+_INNER = {"cache": True, "error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+apart = njit(**_INNER)
+kernel = njit(forceinline=True, **_INNER)
+inlined = njit(inline="always")
 
 
 @kernel
@@ -50,7 +55,7 @@ def next_uniform(state):
     return np.float64(x >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
-@kernel
+@entry
 def fill_records(words, outputs, weights, layout, records):
     """Write the records of all rows: ``words`` (n, W) with their codes, ``outputs`` (n, m), ``weights`` (n,) or (0,), and their numbers."""
     floats = records.view(np.float64)
@@ -97,7 +102,7 @@ def sums_up_to(rows, n, size, bits, column, cut, sums, counts):
             sums_of_32(rows + offset, n, size, 8 * column - offset, cuts + lane, to_sums + lane, to_counts + lane)
 
 
-@kernel
+@apart
 def known_extremes(records, k, shift, mask):
     """Return the smallest and the largest code that is not missing, and how many are missing; codes are in word ``k``."""
     low, high, n_missing = mask, np.uint64(0), np.int64(0)
@@ -110,7 +115,7 @@ def known_extremes(records, k, shift, mask):
     return low, high, n_missing
 
 
-@kernel
+@apart
 def missing_sum(records, k, shift, mask, column):
     """Return the sum of the floats in ``column`` over the rows whose code is missing."""
     floats, total = records.view(np.float64), 0.0
@@ -138,7 +143,7 @@ def all_equal(floats, column):
     return True
 
 
-@kernel
+@apart
 def all_proportional(floats, column, weight):
     """Return whether all quotients of two columns are the same, to rounding: targets times weights of equal targets."""
     for i in range(1, len(floats)):
@@ -170,7 +175,7 @@ def divide(rows, n, size, target, feature, bits, cut, missing_left):
     return divide_any_of_32(rows, n, size, offset, plus, upto, target)
 
 
-@kernel
+@apart
 def divide_in_place(records, feature, bits, cut, missing_left, wrong):
     """Bring the rows that go left to the front of ``records`` and the others to their back; return how many go left.
 

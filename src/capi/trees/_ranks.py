@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from capi.trees._grow import kernel
+from capi.trees._grow import entry
 
 MISSING = np.uint32(2**32 - 1)
 
 
-@kernel
+@entry
 def rank(column, order, codes, values):
     """Write the rank of each entry of ``column`` (n,), which ``order`` sorts, to ``codes`` (n,) and the distinct ones to ``values`` (n,).
 
@@ -27,7 +27,7 @@ def rank(column, order, codes, values):
     return n_values, False
 
 
-@kernel
+@entry
 def first_of_cells(values, scale, grid):
     """Write the first of the ascending ``values`` that lies in each cell or later to ``grid`` (G + 1,)."""
     n_cells, cell = len(grid) - 1, 0

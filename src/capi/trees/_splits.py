@@ -7,6 +7,8 @@ import numpy as np
 
 from capi.trees._grow import (
     address_of,
+    apart,
+    inlined,
     is_better,
     kernel,
     known_extremes,
@@ -49,7 +51,7 @@ def tie_of(total, policy):
     return 1e-12 * tie
 
 
-@kernel
+@apart
 def consider(trial, best, total, n_left, n, w_left, weight, limits):
     """Keep the trial's split in ``best`` (7,), with its two scores behind it, if it is allowed and better.
 
@@ -99,7 +101,7 @@ def choose_candidates(records, features, n_candidates, order, state, pair, p):
     pair.n_candidates[p], pair.n_cut[p] = n_tried, n_cut
 
 
-@kernel
+@inlined
 def best_of_cuts(records, layout, features, limits, cuts, trial, pair, p):
     """Consider the cut that was drawn in each candidate of node p; missing values go to either side, or are told apart from all others."""
     n, m, bits = len(records), layout.n_outputs, features.bits
@@ -150,7 +152,7 @@ def sort_few(keys, n):
         keys[at] = key
 
 
-@kernel
+@apart
 def sort_by_code(keys, spare, n, bits, starts):
     """Sort the first n keys, whose codes are in their upper half and whose lower halves ascend.
 
@@ -176,7 +178,7 @@ def sort_by_code(keys, spare, n, bits, starts):
             starts[b] += 1
 
 
-@kernel
+@apart
 def best_cut_of(records, layout, features, limits, feature, trial, total, weight, best):
     """Consider every cut between neighbouring values of a feature."""
     n, m, bits, keys = len(records), layout.n_outputs, features.bits, trial.keys
@@ -227,9 +229,9 @@ def best_cut_of(records, layout, features, limits, feature, trial, total, weight
                 left[o] -= missing[o]
 
 
-@kernel
-def best_of_all_cuts(records, layout, features, limits, order, state, trial, total, weight, best):
-    """Consider every cut of features that are not constant in the node, up to ``n_candidates``."""
+@inlined
+def best_of_all_cuts(records, layout, features, limits, order, state, trial, pair, p):
+    """Consider every cut of features that are not constant in node p, up to ``n_candidates``."""
     d, mask = len(order), largest_code(features.bits)
     n_tried, n_drawn = 0, 0
     while n_tried < limits.n_candidates and n_drawn < d:
@@ -243,4 +245,4 @@ def best_of_all_cuts(records, layout, features, limits, order, state, trial, tot
         if n_missing == len(records) or (low == high and n_missing == 0):
             continue
         n_tried += 1
-        best_cut_of(records, layout, features, limits, j, trial, total, weight, best)
+        best_cut_of(records, layout, features, limits, j, trial, pair.total[p], pair.weight[p], pair.best[p])

@@ -10,7 +10,6 @@ are copied back, and so on. The second place is small, and the largest nodes are
 """
 
 import numpy as np
-from numba import njit
 
 from capi.trees._grow import (
     address_of,
@@ -19,9 +18,11 @@ from capi.trees._grow import (
     divide,
     divide_in_place,
     draw_thresholds,
+    entry,
     extremes,
     find_cells,
     find_cuts,
+    inlined,
     kernel,
     known_extremes,
     node_sums,
@@ -50,7 +51,7 @@ def set_place(row, number, start, end, depth, base, is_spare):
     row[NUMBER], row[START], row[END], row[DEPTH], row[BASE], row[IS_SPARE] = number, start, end, depth, base, is_spare
 
 
-@njit(inline="always")  # kernels cannot return slices
+@inlined  # kernels cannot return slices
 def rows_at(place, records, spare):
     """Return the rows of the node at a place."""
     start, end, base = place[START], place[END], place[BASE]
@@ -90,7 +91,7 @@ def score_without_split(total, weight, policy):
     return -smallest if policy else squares / weight
 
 
-@kernel
+@inlined
 def find_splits(n_made, layout, features, limits, work):
     """Find the best split of each of the nodes that were just made.
 
@@ -112,11 +113,8 @@ def find_splits(n_made, layout, features, limits, work):
     if limits.best_cuts:
         for p in range(n_made):
             if pair.n_candidates[p] > 0:
-                rows, of_node = (
-                    rows_at(pair.place[p], work.records, work.spare),
-                    (pair.total[p], pair.weight[p], pair.best[p]),
-                )
-                best_of_all_cuts(rows, layout, features, limits, work.order, work.state, work.trial, *of_node)
+                rows = rows_at(pair.place[p], work.records, work.spare)
+                best_of_all_cuts(rows, layout, features, limits, work.order, work.state, work.trial, pair, p)
         return
     for p in range(n_made):
         if pair.n_candidates[p] > 0:
@@ -144,7 +142,7 @@ def next_to_split(waiting, n_waiting, best_first):
     return chosen
 
 
-@kernel
+@inlined
 def move_rows(place, split, layout, features, work):
     """Bring a node's rows to the sides of its split; return how many go left, and the base and the kind of the children's place."""
     rows = rows_at(place, work.records, work.spare)
@@ -178,7 +176,7 @@ def close_leaf(number, rows, layout, total, weight, grown, leaf_of_row, n_leaves
         leaf_of_row[rows[i, layout.number] >> shift] = n_leaves
 
 
-@kernel
+@entry
 def grow_tree(layout, features, limits, work, leaf_of_row):
     """Grow one tree on ``work.records``, which are used up, to ``work.grown``; return the number of its nodes and of its leaves.
 

@@ -18,6 +18,7 @@ from capi.validation import Bools, Floats, Ints
 
 MOST_FEATURES = 2**15 - 1  # a node has 15 bits for its feature
 MANY = 20_000  # rows for which threads pay
+ROWS_AT_ONCE = 8192  # whose codes stay in the cache
 VALUES_A_CELL = 2  # of the grid, in the mean
 
 
@@ -63,14 +64,18 @@ def encode(states: Floats, n_jobs: int = 1, *, narrow: bool = True) -> EncodedSt
             f"trees take at most {MOST_FEATURES} features; got {states.shape[1]}. Choose or combine some."
         )
     n_cells = min(max(len(states) // VALUES_A_CELL, 1), 2**16)
-    columns = in_threads(
-        lambda column: _encode_column(column, n_cells), list(states.T), n_jobs if len(states) >= MANY else 1
-    )
+    threads = n_jobs if len(states) >= MANY else 1
+    columns = in_threads(lambda column: _encode_column(column, n_cells), list(states.T), threads)
     bits = 16 if narrow and max(column.n_values for column in columns) < 2**16 else 32
     n_lanes = -(-len(columns) // LANES) * LANES
     codes = np.zeros((len(states), n_lanes), dtype=np.uint16 if bits == 16 else np.uint32)
-    for j, column in enumerate(columns):
-        codes[:, j] = column.codes  # the code of missing values is the largest of either kind
+
+    def put_together(first: int) -> None:
+        rows = slice(first, first + ROWS_AT_ONCE)
+        for j, column in enumerate(columns):
+            codes[rows, j] = column.codes[rows]  # the code of missing values is the largest of either kind
+
+    in_threads(put_together, range(0, len(states), ROWS_AT_ONCE), threads)
     words = codes.view(np.uint64)
     return EncodedStates(
         words,
