@@ -7,8 +7,8 @@ the ``size`` of each in bytes, and moving a row is one copy.
 """
 
 import numpy as np
-from numba import njit
 
+from capi.trees._compiling import apart, entry, kernel
 from capi.trees._lanes import (
     LANES,
     count_up_to,
@@ -27,15 +27,6 @@ from capi.trees._lanes import (
 
 WINDOW = LANES  # values that are compared together
 BLOCK = 128  # rows that are looked at before any of them is moved
-
-# Without `_nrt` nobody counts references. Counting takes an atomic addition for every slice and call, which waits for all memory:
-# it was a quarter of the time. So kernels do not allocate. Passing the tables on takes time, too, hence `forceinline` of what is
-# called for every node; what is seldom called, or takes long anyway, is compiled once and stays `apart`.
-entry = njit(cache=True, nogil=True, error_model="numpy", _nrt=False)  # for callers in Python
-_INNER = {"cache": True, "error_model": "numpy", "_nrt": False, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-apart = njit(**_INNER)
-kernel = njit(forceinline=True, **_INNER)
-inlined = njit(inline="always")
 
 
 @kernel

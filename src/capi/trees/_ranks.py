@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from capi.trees._grow import entry
+from capi.trees._compiling import entry
 
 MISSING = np.uint32(2**32 - 1)
 

@@ -5,12 +5,10 @@ A split is five floats: feature, cut (a code), missing_left, threshold, and the 
 
 import numpy as np
 
+from capi.trees._compiling import apart, inlined, kernel
 from capi.trees._grow import (
     address_of,
-    apart,
-    inlined,
     is_better,
-    kernel,
     known_extremes,
     missing_sum,
     next_uniform,

@@ -11,6 +11,7 @@ are copied back, and so on. The second place is small, and the largest nodes are
 
 import numpy as np
 
+from capi.trees._compiling import entry, inlined, kernel
 from capi.trees._grow import (
     address_of,
     all_equal,
@@ -18,12 +19,9 @@ from capi.trees._grow import (
     divide,
     divide_in_place,
     draw_thresholds,
-    entry,
     extremes,
     find_cells,
     find_cuts,
-    inlined,
-    kernel,
     known_extremes,
     node_sums,
 )
@@ -51,7 +49,7 @@ def set_place(row, number, start, end, depth, base, is_spare):
     row[NUMBER], row[START], row[END], row[DEPTH], row[BASE], row[IS_SPARE] = number, start, end, depth, base, is_spare
 
 
-@inlined  # kernels cannot return slices
+@inlined
 def rows_at(place, records, spare):
     """Return the rows of the node at a place."""
     start, end, base = place[START], place[END], place[BASE]
