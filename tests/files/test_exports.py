@@ -394,8 +394,8 @@ def test_deep_trees_are_written_as_tables_and_refused_where_they_cannot_be():
 def chain(n):
     """Return a tree that splits off one state after the other."""
     from capi.policy_spaces.trees import TreePolicy
+    from capi.trees._workspace import NODE
     from capi.trees.forest import Tree
-    from capi.trees.workspace import NODE
 
     nodes = np.zeros(2 * n - 1, dtype=NODE)
     for i in range(n - 1):

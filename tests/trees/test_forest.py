@@ -6,10 +6,10 @@ from numba import njit
 
 import naive
 from capi.errors import InvalidInput
-from capi.trees import _grow, _splits, forest, paths, workspace
+from capi.trees import _grow, _splits, _workspace, forest, paths
+from capi.trees._workspace import Layout
 from capi.trees.encoding import encode
 from capi.trees.forest import Forest, Growth
-from capi.trees.workspace import Layout
 
 
 def grow(*arguments, **options):
@@ -83,7 +83,7 @@ def problem(seed, policy, missing, n=40, d=5):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(6))
 def test_the_kernels_grow_the_trees_of_their_slow_twin(kind, seed, missing, is_weighted, narrow, monkeypatch):
-    monkeypatch.setattr(workspace, "SPARE_ROWS", (0, 7, 1000)[seed % 3])  # all in place, some of it, nothing
+    monkeypatch.setattr(_workspace, "SPARE_ROWS", (0, 7, 1000)[seed % 3])  # all in place, some of it, nothing
     growth = KINDS[kind]
     X, Y, weights = problem(seed, growth.policy, missing)
     weights = weights if is_weighted else None

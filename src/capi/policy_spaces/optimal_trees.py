@@ -19,9 +19,9 @@ from capi.policy_spaces.monotone import check_monotone, monotone_actions
 from capi.policy_spaces.trees import DEEPEST, MOST_CUTS, RegretSample, TreePolicy, ranked, with_readable_cuts
 from capi.rows import row_max
 from capi.trees import _optimal
+from capi.trees._workspace import NODE
 from capi.trees.encoding import encode
 from capi.trees.forest import Growth, Tree, grow
-from capi.trees.workspace import NODE
 from capi.types import Policy, QFunction
 from capi.validation import Bools, Floats, Ints, as_int, as_not_negative, as_positive, as_weights
 

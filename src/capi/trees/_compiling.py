@@ -1,7 +1,7 @@
 """How the kernels that grow trees are compiled.
 
 Nobody counts references (`_nrt`). Counting takes an atomic addition for every slice and call, which waits for all memory: it was
-a quarter of the time. So kernels allocate nothing and return no slices; `capi.trees.workspace` lends them what they need.
+a quarter of the time. So kernels allocate nothing and return no slices; `capi.trees._workspace` lends them what they need.
 
 - `entry`: is called from Python.
 - `kernel`: is called for every node. Passing tables on takes time, so that it becomes part of its caller when that is translated.

@@ -1,4 +1,4 @@
-"""Kernels on the rows of one node. No checks: `capi.trees.forest.grow` prepares all arrays, `capi.trees.workspace` explains them.
+"""Kernels on the rows of one node. No checks: `capi.trees.forest.grow` prepares all arrays, `capi.trees._workspace` explains them.
 
 Values of a feature are replaced by their ranks, the *codes*: equal values have equal codes, and a missing value has the
 largest code there is. A row is a record of 64-bit words: its codes, four of 16 bits or two of 32 in a word, then its outputs, its weight if

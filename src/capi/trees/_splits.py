@@ -1,4 +1,4 @@
-"""Kernels that look for the best split of one node, whose rows are ``records`` (n, R); `capi.trees.workspace` explains the tables.
+"""Kernels that look for the best split of one node, whose rows are ``records`` (n, R); `capi.trees._workspace` explains the tables.
 
 A split is five floats: feature, cut (a code), missing_left, threshold, and the next value above it.
 """

@@ -13,7 +13,7 @@ from capi.parallel import in_threads
 from capi.trees import _ranks
 from capi.trees._grow import WINDOW
 from capi.trees._lanes import LANES
-from capi.trees.workspace import Features
+from capi.trees._workspace import Features
 from capi.validation import Bools, Floats, Ints
 
 MOST_FEATURES = 2**15 - 1  # a node has 15 bits for its feature

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from capi.parallel import in_threads
 from capi.trees import _grow, _route, _tree
+from capi.trees._workspace import Layout, Limits, Workspace
 from capi.trees.encoding import EncodedStates
 from capi.trees.paths import ROWS_AT_ONCE, Paths
-from capi.trees.workspace import Layout, Limits, Workspace
 from capi.validation import Floats, Ints
 
 UNLIMITED = 2**31 - 1

@@ -19,8 +19,8 @@ from capi.files.packing import Contents, Kind, Packed, json_number
 from capi.policy_spaces.forests import ForestPolicy
 from capi.policy_spaces.optimal_trees import OptimalTreePolicy
 from capi.policy_spaces.trees import TreePolicy
+from capi.trees._workspace import NODE
 from capi.trees.forest import Forest, Tree
-from capi.trees.workspace import NODE
 from capi.validation import Ints
 
 MOST_TREES = 2**20
