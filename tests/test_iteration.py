@@ -36,6 +36,43 @@ class RewardByAction:
         return ConstantQ(values)
 
 
+@dataclass(frozen=True, eq=False)
+class InProbabilities:
+    """A deterministic policy of which nobody can see that it is one."""
+
+    policy: Tabular
+
+    @property
+    def n_actions(self):
+        return self.policy.n_actions
+
+    def act(self, states, allowed=None):
+        return self.policy.act(states, allowed)
+
+    def probabilities(self, states, allowed=None):
+        return self.policy.probabilities(states, allowed)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_actions_are_measured_like_their_probabilities(weighted):
+    """Deterministic policies are compared by their actions, all others by their probabilities."""
+
+    def hidden(old, new, *, q, states, k):
+        return InProbabilities(new)
+
+    def hidden_at_times(old, new, *, q, states, k):
+        return InProbabilities(new) if k % 2 else new
+
+    weights = np.random.default_rng(0).integers(0, 3, size=len(MDP.states)) if weighted else None
+    plain, *others = (
+        learner(update=update, initial_policy=Constant(1, 2)).fit(states=(MDP.states, weights)).history_
+        for update in (None, hidden, hidden_at_times)
+    )
+    for history in others:
+        for one, other in zip(plain, history, strict=True):
+            assert {**one, "seconds": 0} == {**other, "seconds": 0}
+
+
 class ConstantQ:
     def __init__(self, row):
         self.row, self.n_actions = row, len(row)

@@ -90,6 +90,23 @@ def test_greedy_takes_the_lowest_of_equal_actions():
     np.testing.assert_array_equal(greedy(Q3, [[True, False, True], [False, True, True]]), [2, 1])
 
 
+@given(tables(4), st.data())
+def test_greedy_is_the_first_of_the_largest_allowed_values(q, data):
+    np.testing.assert_array_equal(greedy(q), q.argmax(axis=1))
+    allowed = data.draw(arrays(np.bool_, q.shape))
+    allowed[:, 2] |= ~allowed.any(axis=1)
+    np.testing.assert_array_equal(greedy(q, allowed), np.where(allowed, q, -np.inf).argmax(axis=1))
+
+
+def test_values_too_far_apart_are_refused_only_if_they_are_of_one_state():
+    far = np.array([[1e308, 1e308], [-1e308, -1.5e308]])
+    assert greedy(far).tolist() == [0, 0]
+    assert gap_weighted_loss(far, [1, 1]) == 0.25e308
+    for measure in (greedy, regrets, lambda q: gap_weighted_loss(q, [0, 0])):
+        with pytest.raises(InvalidInput, match=r"must not differ by more than float64 can hold; row 1"):
+            measure(far * [[1.0, 1.0], [1.0, -1.0]])
+
+
 def test_gap_weighted_loss_by_hand():
     assert gap_weighted_loss(Q3, [0, 2]) == (2.0 + 5.0) / 2
     assert gap_weighted_loss(Q3, [2, 1]) == 0.5

@@ -15,7 +15,6 @@ from numbers import Real
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from capi import __version__
@@ -30,19 +29,20 @@ from capi.loop import (
     check_batch,
     check_policy,
     checked_values,
+    distance,
+    loss_of,
     n_actions,
     resolved,
     state_sample,
 )
-from capi.loss import expected_loss, weighted_mean, zero_one_values
+from capi.loss import weighted_mean, zero_one_values
 from capi.pictures import draw_gaps, draw_history
-from capi.policies import Constant, Training, described
+from capi.policies import Constant, Decisions, Training, decided, described, value_of
 from capi.randomness import RandomState, numbered_rng, seed_sequence
-from capi.rows import row_sum
 from capi.schema import Schema
 from capi.transitions import Transitions
 from capi.types import Policy, PolicyEvaluator, PolicySpace, QFunction, StateSample
-from capi.validation import Floats, as_allowed, as_states, check_choice
+from capi.validation import as_allowed, as_states, check_choice
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -85,7 +85,7 @@ class Learner:
         sample: StateSample | None = None  # kept from round to round if nothing about it can change
         sources: list[Any] = [source for source in (states, transitions) if source is not None]
         fixed = not any(map(callable, sources or [loop.evaluator]))
-        before: Floats | None = None  # the policy's decisions on a fixed sample (n, A)
+        before: Decisions | None = None  # the policy's decisions on a fixed sample
 
         for k in range(0 if after is None else after.k + 1, loop.n_iterations):
             if after is not None and loop.ends_with(after):
@@ -112,11 +112,11 @@ class Learner:
                 check_policy(updated, policy.n_actions, "update must return a Policy or None")
                 new = updated
 
-            before = policy.probabilities(x, allowed) if before is None else before
-            decisions = new.probabilities(x, allowed)
-            changed = weighted_mean(row_sum(np.abs(decisions - before), np.full_like(before, 0.5)), weights)
-            loss = expected_loss(scored, decisions, weights, allowed)
-            value = weighted_mean(row_sum(decisions, values), weights)
+            before = decided(policy, x, allowed) if before is None else before
+            decisions = decided(new, x, allowed)
+            changed = weighted_mean(distance(before, decisions, policy.n_actions), weights)
+            loss = loss_of(decisions, scored, weights, allowed)
+            value = weighted_mean(value_of(decisions, values), weights)
             n_unchanged = (0 if after is None else after.n_unchanged) + 1 if changed == 0 else 0
             before, policy = decisions, new
             schema = getattr(evaluator if batch is None else batch, "schema", None)

@@ -11,11 +11,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from capi.errors import InvalidInput
+from capi.loss import expected_loss, gap_weighted_loss
+from capi.policies import Decisions, one_hot
 from capi.randomness import RandomState
+from capi.rows import row_sum
 from capi.schema import Schema
 from capi.transitions import Transitions
 from capi.types import Policy, PolicyEvaluator, PolicySpace, QFunction, StateSample
 from capi.validation import (
+    Bools,
     Floats,
     as_allowed,
     as_discount,
@@ -208,3 +212,17 @@ def check_policy(policy: Any, n_actions: int, rule: str) -> None:
         raise InvalidInput(f"{rule}; got {policy!r}.")
     if policy.n_actions != n_actions:
         raise InvalidInput(f"{rule} with {n_actions} actions; got one with {policy.n_actions}.")
+
+
+def distance(before: Decisions, now: Decisions, n_actions: int) -> Floats:
+    """Return the total variation between the decisions of two policies in each state (n,)."""
+    if before.ndim == now.ndim == 1:
+        return (before != now).astype(np.float64)
+    old, new = (one_hot(actions, n_actions) if actions.ndim == 1 else actions for actions in (before, now))
+    return row_sum(np.abs(new - old), np.full_like(old, 0.5))
+
+
+def loss_of(decisions: Decisions, q_values: Floats, weights: Floats | None, allowed: Bools | None) -> float:
+    """Return the gap-weighted loss of a policy's decisions."""
+    loss = gap_weighted_loss if decisions.ndim == 1 else expected_loss
+    return loss(q_values, decisions, weights, allowed)

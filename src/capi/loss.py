@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from capi.errors import InvalidInput
-from capi.rows import chosen_entries, row_max, row_sum
+from capi.rows import chosen_entries, first_column, row_max, row_sum
 from capi.validation import (
     ROW_SUM_TOLERANCE,
     Bools,
@@ -79,13 +79,8 @@ def regrets(q_values: ArrayLike, allowed: ArrayLike | None = None) -> Floats:
     """
     q = as_q_values(q_values)
     mask = as_allowed(allowed, "allowed", q.shape)
-    best = row_max(q if mask is None else np.where(mask, q, -np.inf))
-    with np.errstate(over="ignore"):
-        gaps = best[:, None] - q
-    infinite = ~np.isfinite(gaps)
-    if infinite.any():
-        i = int(np.argmax(infinite)) // q.shape[1]
-        raise InvalidInput(f"q_values must not differ by more than float64 can hold; row {i} is {q[i]}.")
+    _, best = _with_best(q, mask)
+    gaps = best[:, None] - q
     return gaps if mask is None else np.where(mask, gaps, np.inf)
 
 
@@ -168,7 +163,9 @@ def greedy(q_values: ArrayLike, allowed: ArrayLike | None = None) -> Ints:
     >>> greedy([[1.0, 3.0], [2.0, 2.0]])
     array([1, 0])
     """
-    return regrets(q_values, allowed).argmin(axis=1)
+    q = as_q_values(q_values)
+    scored, best = _with_best(q, as_allowed(allowed, "allowed", q.shape))
+    return first_column(scored, best)
 
 
 def gap_weighted_loss(
@@ -204,7 +201,7 @@ def gap_weighted_loss(
     >>> gap_weighted_loss([[1.0, 3.0], [2.0, 2.5]], [0, 1])
     1.0
     """
-    return weighted_mean(_of_actions(regrets(q_values, allowed), actions), weights)
+    return weighted_mean(_lost(q_values, actions, allowed), weights)
 
 
 def expected_loss(
@@ -263,7 +260,7 @@ def zero_one_loss(
     >>> zero_one_loss([[1.0, 3.0], [2.0, 2.0]], [0, 1])
     0.5
     """
-    return weighted_mean((_of_actions(regrets(q_values, allowed), actions) > 0).astype(np.float64), weights)
+    return weighted_mean((_lost(q_values, actions, allowed) > 0).astype(np.float64), weights)
 
 
 def zero_one_values(q_values: ArrayLike, allowed: ArrayLike | None = None) -> Floats:
@@ -306,12 +303,28 @@ def weighted_mean(losses: Floats, weights: ArrayLike | None) -> float:
     return float(np.average(losses, weights=as_weights(weights, "weights", len(losses))))
 
 
-def _of_actions(values: Floats, actions: ArrayLike) -> Floats:
-    """Return the entry of each row that its action names (n,); actions that are not allowed are refused."""
-    a = _checked_actions(actions, values.shape)
-    chosen = chosen_entries(values, a)
-    check_rows(np.isfinite(chosen), a, "actions", "must be allowed in their states")
-    return chosen
+def _lost(q_values: ArrayLike, actions: ArrayLike, allowed: ArrayLike | None) -> Floats:
+    """Return the regret of each row's action (n,); actions that are not allowed are refused."""
+    q = as_q_values(q_values)
+    mask = as_allowed(allowed, "allowed", q.shape)
+    a = _checked_actions(actions, q.shape)
+    if mask is not None:
+        check_rows(chosen_entries(mask, a), a, "actions", "must be allowed in their states")
+    _, best = _with_best(q, mask)
+    return best - chosen_entries(q, a)
+
+
+def _with_best(q: Floats, mask: Bools | None) -> tuple[Floats, Floats]:
+    """Return the values (n, A), minus infinity where an action is not allowed, and the largest of each row (n,)."""
+    scored = q if mask is None else np.where(mask, q, -np.inf)
+    best = row_max(scored)
+    with np.errstate(over="ignore"):
+        if np.isinf(q.max() - q.min()):  # else no row can be too wide
+            wide = np.flatnonzero(np.isinf(best[:, None] - q).any(axis=1))
+            if wide.size:
+                i = int(wide[0])
+                raise InvalidInput(f"q_values must not differ by more than float64 can hold; row {i} is {q[i]}.")
+    return scored, best
 
 
 def _checked_actions(actions: ArrayLike, shape: tuple[int, ...]) -> Ints:

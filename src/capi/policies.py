@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 import capi
 from capi.errors import InvalidInput
 from capi.loss import greedy
 from capi.regions import draw_decisions, telling_features, thinned
 from capi.remembering import Remembered
+from capi.rows import chosen_entries, row_sum
 from capi.schema import Schema
 from capi.types import Policy, QFunction
 from capi.validation import (
@@ -33,6 +34,8 @@ from capi.validation import (
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+Decisions: TypeAlias = NDArray[Any]  # in many states: actions (n,) of a deterministic policy, else probabilities (n, A)
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,9 +239,9 @@ class Greedy(Deterministic):
     def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
         """Return the best (allowed) action in each state (n,)."""
         check_masks_given(self.masked, allowed)
-        x = as_states(states)
         if allowed is not None:
-            return greedy(self.q.values(x), allowed)
+            return greedy(self.q.values(as_states(states)), allowed)
+        x = states if states in self.known else as_states(states)
         return self.known.of(x, lambda: greedy(self.q.values(x))).copy()
 
 
@@ -386,6 +389,17 @@ def _members(policies: Any, name: str) -> tuple[Policy, ...]:
                 f"{name} must have the same actions; number 0 has {members[0].n_actions}, number {i} has {policy.n_actions}."
             )
     return members
+
+
+def decided(policy: Policy, states: Floats, allowed: Bools | None = None) -> Decisions:
+    """Return what ``policy`` does in ``states`` (n, d)."""
+    deterministic = isinstance(policy, Deterministic)
+    return policy.act(states, allowed) if deterministic else policy.probabilities(states, allowed)
+
+
+def value_of(decisions: Decisions, q_values: Floats) -> Floats:
+    """Return the mean of each row of ``q_values`` (n, A) under ``decisions`` (n,)."""
+    return chosen_entries(q_values, decisions) if decisions.ndim == 1 else row_sum(decisions, q_values)
 
 
 def one_hot(actions: Ints, n_actions: int) -> Floats:

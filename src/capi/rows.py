@@ -6,10 +6,14 @@ going through the columns: 4.4 ms against 0.4 ms for 100,000 rows of 4. Sums by 
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 from numpy.typing import NDArray
 
 from capi.validation import Floats, Ints
+
+Entry = TypeVar("Entry", bound=np.generic)
 
 
 def row_max(table: Floats) -> Floats:
@@ -20,12 +24,22 @@ def row_max(table: Floats) -> Floats:
     return best
 
 
+def first_column(table: Floats, entries: Floats) -> Ints:
+    """Return the first column in which each row of ``table`` has its entry of ``entries`` (n,); each row must have it (n,)."""
+    differs = table[:, 0] != entries
+    columns = differs.astype(np.int64)
+    for column in table.T[1:-1]:
+        differs &= column != entries
+        columns += differs
+    return columns
+
+
 def row_sum(table: Floats, factors: NDArray[np.float64]) -> Floats:
     """Return the sum of each row of ``table * factors`` (n,)."""
     return np.einsum("ij,ij->i", table, factors)
 
 
-def chosen_entries(table: Floats, columns: Ints) -> Floats:
+def chosen_entries(table: NDArray[Entry], columns: Ints) -> NDArray[Entry]:
     """Return the entry of each row that its column names (n,)."""
     return table[np.arange(len(table)), columns]
 
