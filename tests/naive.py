@@ -19,6 +19,25 @@ def best_threshold(states, q_values, weights=None):
     return least
 
 
+def mean_of_leaves(leaves, starts, values):
+    """Mean over trees of the values of each row's leaf, added tree after tree."""
+    n_trees, n = leaves.shape
+    means = np.zeros(n)
+    for i in range(n):
+        for t in range(n_trees):
+            means[i] += values[starts[t] + int(leaves[t, i])]
+    return means / n_trees
+
+
+def sums_by_leaf(leaves, starts, y):
+    """Sum of the rows in each leaf of each tree, added row after row."""
+    sums = np.zeros(starts[-1])
+    for t, of_rows in enumerate(leaves):
+        for leaf, value in zip(of_rows, y, strict=True):
+            sums[starts[t] + int(leaf)] += value
+    return sums
+
+
 def policy_loss(q_values, actions, weights):
     total = 0.0
     for q, action, weight in zip(q_values, actions, weights, strict=True):

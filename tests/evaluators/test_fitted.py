@@ -19,6 +19,7 @@ from capi.evaluators import FittedQ
 from capi.policies import Constant, Uniform
 from capi.policy_spaces import Thresholds, Trees, Unrestricted
 from capi.testing import NearestQ, check_evaluator, random_batch
+from capi.trees import forest, paths
 
 FIELDS = ("states", "actions", "rewards", "next_states", "terminated")
 SETTINGS = [
@@ -169,6 +170,17 @@ def test_any_q_function_serves_as_previous():
     expected = batch.rewards + 0.9 * np.where(batch.terminated, 0.0, following)
     fitted = q.values(batch.states)[np.arange(len(batch)), batch.actions]
     np.testing.assert_allclose(fitted, expected)
+
+
+@pytest.mark.parametrize("actions", ["separate", "input"])
+def test_leaves_that_need_more_bits_change_nothing(actions, monkeypatch):
+    batch, evaluator = random_batch(n_episodes=60), FittedQ(n_trees=5, actions=actions, sweeps=3, n_jobs=2)
+    narrow = evaluator.evaluate(Uniform(3), batch, discount=0.9).values(batch.states)
+    for module in (forest, paths):
+        monkeypatch.setattr(module, "leaf_type", lambda starts: np.int32)
+    wide = evaluator.evaluate(Uniform(3), batch, discount=0.9)
+    np.testing.assert_array_equal(wide.values(batch.states), narrow)
+    assert {model.leaves(batch.states).dtype for model in wide.models} == {np.dtype(np.int32)}
 
 
 def test_only_actions_that_the_policy_takes_are_evaluated():

@@ -6,7 +6,7 @@ from numba import njit
 
 import naive
 from capi.errors import InvalidInput
-from capi.trees import _grow, _splits, _workspace, forest, paths
+from capi.trees import _grow, _route, _splits, _workspace, forest, paths
 from capi.trees._workspace import Layout
 from capi.trees.encoding import encode
 from capi.trees.forest import Forest, Growth
@@ -244,8 +244,30 @@ def test_states_with_every_action_go_where_each_of_them_goes(n, matters):
     values = grown.mean_values_of_actions(states, 5, 2)
     for a in range(5):
         alone = np.column_stack([states, np.full(n, float(a))])
-        np.testing.assert_array_equal(together[a], grown.leaves(alone))
+        np.testing.assert_array_equal(together[a], grown.leaves_in_trees(alone))
         np.testing.assert_allclose(values[:, a], grown.mean_values(alone)[:, 0])
+
+
+@pytest.mark.parametrize("kind", [np.uint16, np.int32])
+@pytest.mark.parametrize("n_trees", [1, 4, 7])
+@pytest.mark.parametrize("n", [1, 1025, 3000])
+def test_known_leaves_are_read_and_summed_as_by_plain_loops(n, n_trees, kind):
+    rng = np.random.default_rng(n)
+    starts = np.cumsum([0, *rng.integers(1, 40, size=n_trees)])
+    leaves = np.stack([rng.integers(size, size=n) for size in np.diff(starts)]).astype(kind)
+    values, y = rng.normal(size=starts[-1]), rng.normal(size=n)
+    means, sums = np.full((n, 2), np.nan), np.zeros(starts[-1])
+    for first, end in ((0, n // 3), (n // 3, n)):
+        _route.mean_of_leaves(leaves, starts, values, first, end, means[first:end, 1])
+    np.testing.assert_array_equal(means[:, 1], naive.mean_of_leaves(leaves, starts, values))
+    for first, end in ((0, 1), (1, n_trees)):
+        _route.sums_by_leaf(leaves, starts, first, end, y, sums)
+    np.testing.assert_array_equal(sums, naive.sums_by_leaf(leaves, starts, y))
+
+
+def test_leaves_take_sixteen_bits_if_they_fit():
+    assert paths.leaf_type(np.array([0, 2**16, 2**16 + 3])) is np.uint16
+    assert paths.leaf_type(np.array([0, 3, 2**16 + 4])) is np.int32
 
 
 @pytest.mark.parametrize("bits", [16, 32])

@@ -12,18 +12,19 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
 from capi.errors import InvalidInput
 from capi.evaluators.batches import batch_for
 from capi.parallel import n_threads
+from capi.policies import Decisions, decided, value_of
 from capi.randomness import as_generator
 from capi.remembering import Remembered
-from capi.rows import row_sum
+from capi.rows import chosen_entries
 from capi.transitions import Transitions
 from capi.trees.encoding import EncodedStates, encode
-from capi.trees.forest import Forest, Growth, grow
+from capi.trees.forest import Forest, Growth, grow, means_of_leaves, sums_of_targets
+from capi.trees.paths import Leaves
 from capi.trees.regressor import n_candidates
 from capi.types import Policy, QFunction
 from capi.validation import Floats, Ints, as_discount, as_int, as_states, check_choice, is_fixed
@@ -45,26 +46,24 @@ class _ForestModel:
     forest: Forest
     n_jobs: int
     remembers: bool  # worth it only if the trees stay for several sweeps
-    known: Remembered[NDArray[np.int32]] = field(default_factory=Remembered)  # leaves of points
+    known: Remembered[Leaves] = field(default_factory=Remembered)  # of points (T, n), or with all actions (A, T, n)
 
     def predict(self, inputs: Floats) -> Floats:
         """Return the mean over trees at ``inputs`` (n, d) -> (n,)."""
         if not self.remembers or not is_fixed(inputs):  # what can be changed cannot be remembered
             return self.forest.mean_values(inputs, self.n_jobs)[:, 0]
-        leaves = self.known.of(inputs, lambda: self.forest.leaves(inputs, self.n_jobs))
-        return self.forest.mean_of_leaves(leaves, self.n_jobs)
+        return means_of_leaves([self.forest], [self.leaves(inputs)], self.n_jobs)[:, 0]
 
-    def predict_actions(self, states: Floats, n_actions: int) -> Floats:
-        """Return the mean over trees with each action's number as last input; ``states`` (n, d) -> (n, A)."""
-        if not self.remembers or not is_fixed(states):
-            return self.forest.mean_values_of_actions(states, n_actions, self.n_jobs)
-        known = self.known.of(states, lambda: self.forest.leaves_of_actions(states, n_actions, self.n_jobs))
-        return np.stack([self.forest.mean_of_leaves(leaves, self.n_jobs) for leaves in known], axis=1)
+    def leaves(self, inputs: Floats) -> Leaves:
+        """Return the leaves of points that cannot change, found once for as long as the trees stay (T, n)."""
+        return self.known.of(inputs, lambda: self.forest.leaves_in_trees(inputs, self.n_jobs))
 
-    def refreshed(self, targets: Floats, weights: Floats | None) -> _ForestModel:
-        """Return the same trees with the averages of new targets (n,) in their leaves."""
-        weighted = targets if weights is None else weights * targets
-        sums = self.forest.sums_of(weighted, self.n_jobs)
+    def leaves_of_actions(self, states: Floats, n_actions: int) -> Leaves:
+        """Return the same with each action's number as last input (A, T, n)."""
+        return self.known.of(states, lambda: self.forest.leaves_of_actions(states, n_actions, self.n_jobs))
+
+    def with_sums(self, sums: Floats) -> _ForestModel:
+        """Return the same trees with the sums (l,) of other targets in their leaves."""
         return _ForestModel(self.forest.with_sums(sums[:, None]), self.n_jobs, self.remembers, self.known)
 
 
@@ -95,16 +94,33 @@ class FittedValues:
 
         The values of arrays that nobody can change, such as the states of the batch, are computed once.
         """
-        x = as_states(states, n_features=self.n_features)
+        checked = states in self.known or states in getattr(self.models[0], "known", ())
+        x = states if checked else as_states(states, n_features=self.n_features)
         return self.known.of(x, lambda: self._table(x))
 
     def _table(self, states: Floats) -> Floats:
-        if not self.separate and isinstance(self.models[0], _ForestModel):
-            table = self.models[0].predict_actions(states, self.n_actions)
+        if self._remembers(states):
+            table = self._looked_up(states)
+        elif not self.separate and isinstance(self.models[0], _ForestModel):
+            model = self.models[0]
+            table = model.forest.mean_values_of_actions(states, self.n_actions, model.n_jobs)
         else:
             table = np.stack([self.of_action(states, a) for a in range(self.n_actions)], axis=1)
         table.flags.writeable = not is_fixed(states)  # what is remembered must not change
         return table
+
+    def _remembers(self, states: Floats) -> bool:
+        """Whether the leaves of ``states`` are remembered, so that values are only looked up."""
+        return getattr(self.models[0], "remembers", False) and is_fixed(states)
+
+    def _looked_up(self, states: Floats) -> Floats:
+        """Return Q(x, a) for all actions from remembered leaves, all in one go (n, A)."""
+        if self.separate:
+            models, leaves = self.models, [model.leaves(states) for model in self.models]
+        else:
+            models = self.models * self.n_actions
+            leaves = list(self.models[0].leaves_of_actions(states, self.n_actions))
+        return means_of_leaves([model.forest for model in models], leaves, models[0].n_jobs)
 
     def of_action(self, states: Floats, action: int) -> Floats:
         """Return Q(x, action); ``states`` (n, d) -> (n,)."""
@@ -113,14 +129,16 @@ class FittedValues:
         inputs = np.column_stack([states, np.full(len(states), float(action))])
         return np.asarray(self.models[0].predict(inputs), dtype=np.float64)
 
-    def expected(self, states: Floats, probabilities: Floats) -> Floats:
-        """Return the mean of Q(x, .) under ``probabilities`` (n, A), asking only for actions that occur (n,)."""
-        remembers = getattr(self.models[0], "remembers", False) and is_fixed(states)
+    def expected(self, states: Floats, decisions: Decisions) -> Floats:
+        """Return Q(x, .) under ``decisions``, asking only for actions that occur (n,)."""
+        remembers = self._remembers(states)
         shares_paths = not self.separate and remembers  # then all actions cost hardly more than one
         table = self.values(states) if states in self.known or shares_paths else None
+        if table is not None and decisions.ndim == 1:
+            return chosen_entries(table, decisions)
         total = np.zeros(len(states))
         for a in range(self.n_actions):  # always in this order, so that what is remembered does not change a bit
-            p = probabilities[:, a]
+            p = decisions[:, a] if decisions.ndim == 2 else (decisions == a).astype(np.float64)
             if table is not None:
                 total += p * table[:, a]
                 continue
@@ -209,10 +227,10 @@ class FittedQ:
         if self.actions == "separate":
             t.check_actions_taken(', or use FittedQ(actions="input"), which guesses from its neighbours.')
         generator = as_generator(0 if rng is None else rng)
-        pi = policy.probabilities(t.next_states, t.next_masks())  # (n, A)
+        decisions = decided(policy, t.next_states, t.next_masks())
 
         def swept(q: QFunction | None) -> FittedValues:
-            following = np.zeros(len(t)) if q is None else _expected(q, t.next_states, pi)
+            following = np.zeros(len(t)) if q is None else _expected(q, t.next_states, decisions)
             targets = t.rewards + discount * np.where(t.terminated, 0.0, following)
             return self._fitted(t, targets, q, generator)
 
@@ -235,11 +253,10 @@ class FittedQ:
             raise InvalidInput("q does not belong to these settings: it has another number of models.")
         models = []
         for model, rows in zip(q.models, prepared.groups, strict=True):
-            leaves = model.forest.leaves(self._inputs(transitions, rows), threads)  # (T, n)
-            starts = model.forest.leaf_starts
+            leaves = model.forest.leaves_in_trees(self._inputs(transitions, rows), threads)  # (T, n)
             trees = [
-                replace(tree, leaf_of_row=(of_tree - start).astype(np.int32))
-                for tree, of_tree, start in zip(model.forest.trees, leaves, starts[:-1], strict=True)
+                replace(tree, leaf_of_row=of_tree.astype(np.int32))
+                for tree, of_tree in zip(model.forest.trees, leaves, strict=True)
             ]
             models.append(_ForestModel(Forest(trees), threads, remembers=self.refresh_every != 1))
         return FittedValues(models, q.n_actions, q.n_features, q.separate, prepared, age)
@@ -251,8 +268,10 @@ class FittedQ:
         separate, prepared = self.actions == "separate", self._prepared(t, old)
         kept = old if isinstance(old, FittedValues) and old.prepared is prepared else None
         if kept is not None and (self.refresh_every == "never" or kept.age < self.refresh_every):
-            pairs = zip(kept.models, prepared.groups, strict=True)
-            models = [model.refreshed(targets[rows], _of(t.weight, rows)) for model, rows in pairs]
+            weighted = targets if t.weight is None else t.weight * targets
+            of_models, threads = [weighted[rows] for rows in prepared.groups], n_threads(self.n_jobs)
+            sums = sums_of_targets([model.forest for model in kept.models], of_models, threads)
+            models = [model.with_sums(of_model) for model, of_model in zip(kept.models, sums, strict=True)]
             return FittedValues(models, t.n_actions, t.n_features, separate, prepared, kept.age + 1)
         models = [
             self._forest(inputs, targets[rows], _of(t.weight, rows), rng)
@@ -302,10 +321,10 @@ class FittedQ:
         return fitted
 
 
-def _expected(q: QFunction, states: Floats, probabilities: Floats) -> Floats:
+def _expected(q: QFunction, states: Floats, decisions: Decisions) -> Floats:
     if isinstance(q, FittedValues):
-        return q.expected(states, probabilities)
-    return row_sum(probabilities, q.values(states))
+        return q.expected(states, decisions)
+    return value_of(decisions, q.values(states))
 
 
 def _settled(q: FittedValues, swept: Callable[[QFunction], FittedValues], discount: float) -> FittedValues:

@@ -18,6 +18,7 @@ MISSING = 2**24 - 1
 LARGEST = np.uint64(MISSING)
 CHILD_SHIFT, CUT_SHIFT, ONE = np.uint64(40), np.uint64(16), np.uint64(1)
 FEATURES = np.uint64(2**15 - 1)
+ROWS_OF_SUMS = 1024  # that stay in the nearest cache, beside four trees
 
 
 @njit(cache=True, nogil=True)
@@ -76,8 +77,8 @@ def eight_rows(first, d, starts):
 
 
 @njit(cache=True, nogil=True)
-def find_leaves(nodes, roots, number, codes, leaves):
-    """Write the leaf of each row of ``codes`` (n, d) in each tree to ``leaves`` (T, n); n is a multiple of eight."""
+def find_leaves(nodes, roots, number, codes, leaves, column):
+    """Write the leaf of each row of ``codes`` (m, d) in each tree to ``leaves`` (T, n) from ``column`` on; m is a multiple of eight."""
     n, d = codes.shape
     flat, starts, at = codes.ravel(), np.empty(TOGETHER, dtype=np.uint64), np.empty(TOGETHER, dtype=np.uint64)
     for t in range(len(roots)):
@@ -86,11 +87,11 @@ def find_leaves(nodes, roots, number, codes, leaves):
             eight_rows(first, d, starts)
             send_together(nodes, root, flat, starts, at)
             for k in range(TOGETHER):
-                leaves[t, first + k] = number[root + at[k]]
+                leaves[t, column + first + k] = number[root + at[k]]
 
 
 @njit(cache=True, nogil=True)
-def add_values(nodes, roots, number, codes, values, out):
+def add_values(nodes, roots, number, codes, leaf_starts, values, out):
     """Add the ``values`` (l, m) of each row's leaf in every tree to ``out`` (n, m); n is a multiple of eight."""
     n, d = codes.shape
     m = values.shape[1]
@@ -101,7 +102,7 @@ def add_values(nodes, roots, number, codes, values, out):
             eight_rows(first, d, starts)
             send_together(nodes, root, flat, starts, at)
             for k in range(TOGETHER):
-                leaf = number[root + at[k]]
+                leaf = leaf_starts[t] + number[root + at[k]]
                 for o in range(m):
                     out[first + k, o] += values[leaf, o]
 
@@ -123,8 +124,8 @@ def last_actions(left, feature, threshold, roots, last):
 
 
 @njit(cache=True, nogil=True)
-def find_leaves_of_actions(nodes, roots, number, last, action_codes, codes, leaves):
-    """Write the leaf of each row of ``codes`` (n, d) with each action in each tree to ``leaves`` (A, T, n).
+def find_leaves_of_actions(nodes, roots, number, last, action_codes, codes, leaves, column):
+    """Write the leaf of each row of ``codes`` (m, d) with each action in each tree to ``leaves`` (A, T, n) from ``column`` on.
 
     The last column belongs to the action, whose code is in ``action_codes`` (A,). Few splits ask for the action, so that
     most leaves serve several: after action a comes the first that its leaf does not serve, ``last`` of the leaf plus one.
@@ -150,7 +151,7 @@ def find_leaves_of_actions(nodes, roots, number, last, action_codes, codes, leav
                     i, node = pending[first + k], root + at[k]
                     a = action[i]
                     while a < n_actions and a <= last[node]:
-                        leaves[a, t, i] = number[node]
+                        leaves[a, t, column + i] = number[node]
                         a += 1
                     if a < n_actions:
                         action[i], codes[i, d - 1] = a, action_codes[a]
@@ -173,7 +174,7 @@ def send_each(roots, left, feature, threshold, missing_right, number, states, le
 
 @njit(cache=True, nogil=True)
 def sum_of_leaves(leaves, values, out):
-    """Add the ``values`` (l, m) of the ``leaves`` (T, n) to ``out`` (n, m), tree after tree."""
+    """Add the ``values`` (l, m) of the ``leaves`` (T, n), counted through the forest, to ``out`` (n, m), tree after tree."""
     for t in range(leaves.shape[0]):
         for i in range(leaves.shape[1]):
             for o in range(values.shape[1]):
@@ -181,7 +182,45 @@ def sum_of_leaves(leaves, values, out):
 
 
 @njit(cache=True, nogil=True)
-def sums_by_leaf(leaves, y, sums):
-    """Add each row's ``y`` (n,) to its leaf's entry of ``sums`` (l,), for one tree's ``leaves`` (n,)."""
-    for i in range(len(leaves)):
-        sums[leaves[i]] += y[i]
+def mean_of_leaves(leaves, starts, values, first, end, out):
+    """Write the mean over trees of the ``values`` (l,) of rows ``first .. end - 1`` of ``leaves`` (T, n) to ``out`` (end - first,).
+
+    The leaves of tree t start at ``starts[t]``. Four trees at a time, so that the sums of a few rows are seldom read and
+    written; every row adds tree after tree.
+    """
+    n_trees = len(leaves)
+    in_fours = n_trees - n_trees % 4
+    sums = np.empty(ROWS_OF_SUMS)
+    for start in range(first, end, ROWS_OF_SUMS):
+        rows = slice(start, min(start + ROWS_OF_SUMS, end))
+        total = sums[: rows.stop - start]
+        total[:] = 0.0
+        for t in range(0, in_fours, 4):
+            a, b, c, d = leaves[t, rows], leaves[t + 1, rows], leaves[t + 2, rows], leaves[t + 3, rows]
+            of_a, of_b, of_c, of_d = (
+                values[starts[t] :],
+                values[starts[t + 1] :],
+                values[starts[t + 2] :],
+                values[starts[t + 3] :],
+            )
+            for i in range(len(total)):
+                two = total[i] + of_a[np.uint64(a[i])] + of_b[np.uint64(b[i])]
+                total[i] = two + of_c[np.uint64(c[i])] + of_d[np.uint64(d[i])]
+        for t in range(in_fours, n_trees):
+            a, of_a = leaves[t, rows], values[starts[t] :]
+            for i in range(len(total)):
+                total[i] += of_a[np.uint64(a[i])]
+        for i in range(len(total)):
+            out[start - first + i] = total[i] / n_trees
+
+
+@njit(cache=True, nogil=True)
+def sums_by_leaf(leaves, starts, first, end, y, sums):
+    """Add each row's ``y`` (n,) to the ``sums`` (l,) of its leaf, in trees ``first .. end - 1`` of ``leaves`` (T, n).
+
+    The leaves of tree t start at ``starts[t]``.
+    """
+    for t in range(first, end):
+        of_row, of_leaf = leaves[t], sums[starts[t] :]
+        for i in range(len(y)):
+            of_leaf[np.uint64(of_row[i])] += y[i]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -13,10 +14,11 @@ from capi.parallel import in_threads
 from capi.trees import _grow, _route, _tree
 from capi.trees._workspace import Layout, Limits, Workspace
 from capi.trees.encoding import EncodedStates
-from capi.trees.paths import ROWS_AT_ONCE, Paths
+from capi.trees.paths import ROWS_AT_ONCE, Leaves, Paths, leaf_type
 from capi.validation import Floats, Ints
 
 UNLIMITED = 2**31 - 1
+TREES_AT_ONCE = 4  # whose leaves a thread sums at a time
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,10 @@ class Tree:
         """Mean outputs of each leaf (l, m)."""
         return self.sums / self.weights[:, None]
 
+    def with_sums(self, sums: Floats) -> Tree:
+        """Return the same tree with other ``sums`` (l, m); much quicker than ``dataclasses.replace``."""
+        return Tree(self.nodes, self.above, sums, self.weights, self.counts, self.leaf_of_row)
+
 
 @dataclass(frozen=True, eq=False)
 class Forest:
@@ -70,7 +76,7 @@ class Forest:
 
     @cached_property
     def leaf_starts(self) -> Ints:
-        """Where each tree's leaves start when they are numbered through the forest (T + 1,)."""
+        """Where each tree's leaves start when they are counted through the forest (T + 1,)."""
         return np.cumsum([0, *(len(tree.counts) for tree in self.trees)])
 
     @cached_property
@@ -89,16 +95,20 @@ class Forest:
         return np.concatenate([tree.weights for tree in self.trees])
 
     def leaves(self, states: Floats, n_jobs: int = 1) -> NDArray[np.int32]:
-        """Return the leaf of each state in each tree, numbered through the forest; ``states`` (n, d) -> (T, n)."""
+        """Return the leaf of each state in each tree, counted through the forest; ``states`` (n, d) -> (T, n)."""
+        return self._paths.counted_through(self._paths.leaves(states, n_jobs))
+
+    def leaves_in_trees(self, states: Floats, n_jobs: int = 1) -> Leaves:
+        """Return the leaf of each state in each tree, counted in the tree; ``states`` (n, d) -> (T, n)."""
         return self._paths.leaves(states, n_jobs)
 
-    def leaves_of_actions(self, states: Floats, n_actions: int, n_jobs: int = 1) -> NDArray[np.int32]:
-        """Return the leaf of each state with the number of each action as last feature; ``states`` (n, d) -> (A, T, n)."""
+    def leaves_of_actions(self, states: Floats, n_actions: int, n_jobs: int = 1) -> Leaves:
+        """Return `leaves_in_trees` of each state with the number of each action as last feature; ``states`` (n, d) -> (A, T, n)."""
         return self._paths.leaves_of_actions(states, n_actions, n_jobs)
 
     def mean_values_of_actions(self, states: Floats, n_actions: int, n_jobs: int = 1) -> Floats:
         """Return the mean over trees of each state with each action's number as last feature; (n, d) -> (n, A)."""
-        return self._paths.total_of_actions(self.means[:, 0], states, n_actions, n_jobs) / len(self.trees)
+        return self._paths.mean_of_actions(self._values, states, n_actions, n_jobs)
 
     def total(self, values: Floats, states: Floats, n_jobs: int = 1) -> Floats:
         """Return the sum over trees of the ``values`` (l, m) of each state's leaf; ``states`` (n, d) -> (n, m)."""
@@ -110,24 +120,20 @@ class Forest:
 
     def with_sums(self, sums: Floats) -> Forest:
         """Return the same trees with other ``sums`` (l, m) in their leaves; what reads them is shared."""
-        pieces = np.split(sums, self.leaf_starts[1:-1])
-        forest = Forest([replace(tree, sums=piece) for tree, piece in zip(self.trees, pieces, strict=True)])
-        shared = ("_paths", "leaf_starts", "leaf_weights", "leaves_of_rows")
+        ends = self.leaf_starts[1:].tolist()
+        forest = Forest(
+            [tree.with_sums(sums[end - len(tree.counts) : end]) for tree, end in zip(self.trees, ends, strict=True)]
+        )
+        shared = ("_paths", "leaf_starts", "leaf_weights", "_leaves_of_rows")
         forest.__dict__.update(sums=sums, **{name: getattr(self, name) for name in shared})
         return forest
 
     def sums_of(self, targets: Floats, n_jobs: int = 1) -> Floats:
         """Return the sums of other ``targets`` (n,) of the rows that the trees grew on, in all leaves (l,)."""
-        sums = np.zeros(self.leaf_starts[-1])
-        in_threads(lambda leaves: _route.sums_by_leaf(leaves, targets, sums), list(self.leaves_of_rows), n_jobs)
-        return sums
-
-    def mean_of_leaves(self, leaves: NDArray[np.int32], n_jobs: int = 1) -> Floats:
-        """Return the mean over trees of the first output's means of known ``leaves`` (T, n) -> (n,)."""
-        return self.total_of_leaves(self.means[:, :1], leaves, n_jobs)[:, 0] / len(self.trees)
+        return sums_of_targets([self], [targets], n_jobs)[0]
 
     def total_of_leaves(self, values: Floats, leaves: NDArray[np.int32], n_jobs: int = 1) -> Floats:
-        """Return the sum over trees of the ``values`` (l, m) of known ``leaves`` (T, n) -> (n, m)."""
+        """Return the sum over trees of the ``values`` (l, m) of known ``leaves`` (T, n), counted through the forest -> (n, m)."""
         out = np.zeros((leaves.shape[1], values.shape[1]))
 
         def of_rows(first: int) -> None:
@@ -137,16 +143,52 @@ class Forest:
         in_threads(of_rows, range(0, len(out), ROWS_AT_ONCE), n_jobs)
         return out
 
-    @cached_property
+    @property
     def leaves_of_rows(self) -> NDArray[np.int32]:
-        """The leaf, numbered through the forest, of each row that the trees grew on (T, n)."""
-        return np.stack(
-            [tree.leaf_of_row + start for tree, start in zip(self.trees, self.leaf_starts[:-1], strict=True)]
-        )
+        """The leaf, counted through the forest, of each row that the trees grew on (T, n)."""
+        return self._paths.counted_through(self._leaves_of_rows)
+
+    @cached_property
+    def _leaves_of_rows(self) -> Leaves:
+        """The leaf, counted in its tree, of each row that the trees grew on (T, n)."""
+        return np.stack([tree.leaf_of_row for tree in self.trees], dtype=leaf_type(self.leaf_starts), casting="unsafe")
+
+    @property
+    def _values(self) -> Floats:
+        """The first output's mean in all leaves (l,)."""
+        return np.ascontiguousarray(self.means[:, 0])
 
     @cached_property
     def _paths(self) -> Paths:
         return Paths.of([tree.nodes for tree in self.trees], self.leaf_starts)
+
+
+def sums_of_targets(forests: Sequence[Forest], targets: Sequence[Floats], n_jobs: int = 1) -> list[Floats]:
+    """Return, for each forest, the sums in all leaves (l,) of other ``targets`` (n,) of the rows that it grew on."""
+    sums = [np.zeros(forest.leaf_starts[-1]) for forest in forests]
+    pieces = [(k, t) for k, forest in enumerate(forests) for t in range(0, len(forest.trees), TREES_AT_ONCE)]
+
+    def of_piece(piece: tuple[int, int]) -> None:
+        k, first = piece
+        leaves, end = forests[k]._leaves_of_rows, min(first + TREES_AT_ONCE, len(forests[k].trees))
+        _route.sums_by_leaf(leaves, forests[k].leaf_starts, first, end, targets[k], sums[k])
+
+    in_threads(of_piece, pieces, n_jobs)
+    return sums
+
+
+def means_of_leaves(forests: Sequence[Forest], leaves: Sequence[Leaves], n_jobs: int = 1) -> Floats:
+    """Return the mean over trees of the first output in known leaves: a column for each forest and its ``leaves_in_trees`` (T, n) -> (n, A)."""
+    out = np.empty((leaves[0].shape[1], len(leaves)))
+    values = [forest._values for forest in forests]
+
+    def of_rows(first: int) -> None:
+        end = min(first + ROWS_AT_ONCE, len(out))
+        for a, forest in enumerate(forests):
+            _route.mean_of_leaves(leaves[a], forest.leaf_starts, values[a], first, end, out[first:end, a])
+
+    in_threads(of_rows, range(0, len(out), ROWS_AT_ONCE), n_jobs)
+    return out
 
 
 def grow(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +19,20 @@ ROWS_AT_ONCE = 8192  # states and a tree stay in the cache together
 FEW = 64  # states for which codes do not pay
 MOST_NODES = 2**24  # that fit into a node's 64 bits
 
+Leaves: TypeAlias = NDArray[np.integer[Any]]  # numbers of leaves, each counted in its tree
+Codes: TypeAlias = NDArray[np.uint32]
+
+
+def leaf_type(leaf_starts: Ints) -> type[np.integer[Any]]:
+    """Return what holds the number of every leaf in its tree; if 16 bits do, there is half as much to read."""
+    return np.uint16 if np.diff(leaf_starts).max() <= 2**16 else np.int32
+
 
 @dataclass(frozen=True, eq=False)
 class Paths:
     """The nodes of all trees: where each tree starts, and each node's left child, feature, threshold and leaf.
 
-    A leaf is its own left child, and its threshold is infinite.
+    A leaf is its own left child, and its threshold is infinite. Leaves are counted in their trees unless said otherwise.
     """
 
     roots: NDArray[np.int32]  # (T,)
@@ -32,114 +40,137 @@ class Paths:
     feature: NDArray[np.int32]
     threshold: Floats
     missing_right: NDArray[np.int32]  # 1 where missing values go right
-    number: NDArray[np.int32]  # of each leaf, counted through the forest
+    number: Leaves  # of each leaf
+    leaf_starts: Ints  # (T + 1,) where each tree's leaves start when they are counted through the forest
 
     @classmethod
     def of(cls, trees: Sequence[NDArray[np.void]], leaf_starts: Ints) -> Paths:
-        """Return the paths of trees, each an array of nodes, whose leaves are numbered from ``leaf_starts`` (T + 1,) on."""
+        """Return the paths of trees, each an array of nodes, whose leaves start at ``leaf_starts`` (T + 1,)."""
         sizes = [len(nodes) for nodes in trees]
         roots = np.cumsum([0, *sizes[:-1]])
         nodes = np.concatenate(trees)
-        first_node, first_leaf = np.repeat(roots, sizes), np.repeat(leaf_starts[:-1], sizes)
         is_leaf = nodes["left"] < 0
-        left = np.where(is_leaf, np.arange(len(nodes)), first_node + nodes["left"])
-        number = np.where(is_leaf, first_leaf - 1 - nodes["left"], 0)
+        left = np.where(is_leaf, np.arange(len(nodes)), np.repeat(roots, sizes) + nodes["left"])
+        number = np.where(is_leaf, -1 - nodes["left"], 0).astype(leaf_type(leaf_starts))
         missing_right = np.where(is_leaf, 0, 1 - nodes["missing_left"].astype(np.int32))
         threshold = np.where(is_leaf, np.inf, nodes["threshold"])
-        small = [array.astype(np.int32) for array in (roots, left, nodes["feature"], missing_right, number)]
-        return cls(small[0], small[1], small[2], threshold, small[3], small[4])
+        small = [array.astype(np.int32) for array in (roots, left, nodes["feature"], missing_right)]
+        return cls(small[0], small[1], small[2], threshold, small[3], number, leaf_starts)
 
-    def leaves(self, states: Floats, n_jobs: int) -> NDArray[np.int32]:
+    def leaves(self, states: Floats, n_jobs: int) -> Leaves:
         """Return the leaf of each state in each tree; ``states`` (n, d) -> (T, n)."""
+        leaves = self._room(len(states))
 
-        def by_code(codes: NDArray[np.uint32]) -> NDArray[np.int32]:
-            leaves = np.empty((len(self.roots), len(codes)), dtype=np.int32)
-            _route.find_leaves(self._coded.nodes, self.roots, self.number, codes, leaves)
-            return leaves
+        def by_value(block: Floats, first: int) -> None:
+            leaves[:, first:] = self._each(block)
 
-        return np.concatenate(self._by_blocks(self._each, by_code, states, n_jobs), axis=1)
+        def by_code(codes: Codes, first: int) -> None:
+            _route.find_leaves(self._coded.nodes, self.roots, self.number, codes, leaves, first)
 
-    def leaves_of_actions(self, states: Floats, n_actions: int, n_jobs: int) -> NDArray[np.int32]:
+        self._by_blocks(by_value, by_code, states, n_jobs)
+        return leaves
+
+    def leaves_of_actions(self, states: Floats, n_actions: int, n_jobs: int) -> Leaves:
         """Return the leaf of each state with each action's number behind it; ``states`` (n, d) -> (A, T, n)."""
-        return np.concatenate(self._by_blocks(*self._ways_of_actions(states, n_actions), states, n_jobs), axis=2)
+        leaves = self._room(n_actions, len(states))
 
-    def total_of_actions(self, values: Floats, states: Floats, n_actions: int, n_jobs: int) -> Floats:
-        """Return the sum over trees of the ``values`` (l,) of the leaves of each state and action; (n, d) -> (n, A)."""
+        def by_value(block: Floats, first: int) -> None:
+            leaves[:, :, first:] = self._each_of_actions(block, n_actions)
 
-        def summed(find: Callable[[Any], NDArray[np.int32]]) -> Callable[[Any], Floats]:
-            def of_block(block: Any) -> Floats:
-                out = np.zeros((len(block), n_actions))
-                for a, leaves in enumerate(find(block)):
-                    _route.sum_of_leaves(leaves, values[:, None], out[:, a : a + 1])
-                return out
+        def by_code(codes: Codes, first: int) -> None:
+            self._find_of_actions(codes, states.shape[1], leaves, first)
 
-            return of_block
+        self._by_blocks(by_value, by_code, states, n_jobs)
+        return leaves
 
-        by_value, by_code = self._ways_of_actions(states, n_actions)
-        return np.concatenate(self._by_blocks(summed(by_value), summed(by_code), states, n_jobs))
+    def mean_of_actions(self, values: Floats, states: Floats, n_actions: int, n_jobs: int) -> Floats:
+        """Return the mean over trees of the ``values`` (l,) of the leaves of each state and action; (n, d) -> (n, A)."""
+        out = np.empty((len(states), n_actions))
 
-    def _ways_of_actions(
-        self, states: Floats, n_actions: int
-    ) -> tuple[Callable[[Floats], NDArray[np.int32]], Callable[[NDArray[np.uint32]], NDArray[np.int32]]]:
-        """Return what finds the leaves (A, T, n) of a block of states, and of their codes."""
-        d = states.shape[1]
+        def average(leaves: Leaves, first: int) -> None:
+            n = leaves.shape[2]
+            for a, of_action in enumerate(leaves):
+                _route.mean_of_leaves(of_action, self.leaf_starts, values, 0, n, out[first : first + n, a])
 
-        def with_action(block: Floats, action: int) -> Floats:
-            return np.column_stack([block, np.full(len(block), float(action))])
+        def by_value(block: Floats, first: int) -> None:
+            average(self._each_of_actions(block, n_actions), first)
 
-        def by_value(block: Floats) -> NDArray[np.int32]:
-            return np.stack([self._each(with_action(block, a)) for a in range(n_actions)])
+        def by_code(codes: Codes, first: int) -> None:
+            leaves = self._room(n_actions, len(codes))
+            self._find_of_actions(codes, states.shape[1], leaves, 0)
+            average(leaves, first)
 
-        def by_code(codes: NDArray[np.uint32]) -> NDArray[np.int32]:
-            leaves = np.empty((n_actions, len(self.roots), len(codes)), dtype=np.int32)
-            if codes.shape[1] <= d:  # no split asks for the action
-                _route.find_leaves(self._coded.nodes, self.roots, self.number, codes, leaves[0])
-                leaves[1:] = leaves[0]
-                return leaves
-            actions = np.zeros((n_actions, d + 1))
-            actions[:, d] = np.arange(n_actions)
-            action_codes = self._coded.codes(actions)[:, d]
-            _route.find_leaves_of_actions(
-                self._coded.nodes, self.roots, self.number, self._last_actions, action_codes, codes, leaves
-            )
-            return leaves
-
-        return by_value, by_code
+        self._by_blocks(by_value, by_code, states, n_jobs)
+        return out
 
     def total(self, values: Floats, states: Floats, n_jobs: int) -> Floats:
         """Return the sum over trees of the ``values`` (l, m) of each state's leaf; ``states`` (n, d) -> (n, m)."""
+        out = np.zeros((len(states), values.shape[1]))
 
-        def by_value(block: Floats) -> Floats:
-            out = np.zeros((len(block), values.shape[1]))
-            _route.sum_of_leaves(self._each(block), values, out)
-            return out
+        def by_value(block: Floats, first: int) -> None:
+            _route.sum_of_leaves(self.counted_through(self._each(block)), values, out[first:])
 
-        def by_code(codes: NDArray[np.uint32]) -> Floats:
-            out = np.zeros((len(codes), values.shape[1]))
-            _route.add_values(self._coded.nodes, self.roots, self.number, codes, values, out)
-            return out
+        def by_code(codes: Codes, first: int) -> None:
+            here = out[first : first + len(codes)]
+            _route.add_values(self._coded.nodes, self.roots, self.number, codes, self.leaf_starts, values, here)
 
-        return np.concatenate(self._by_blocks(by_value, by_code, states, n_jobs))
+        self._by_blocks(by_value, by_code, states, n_jobs)
+        return out
 
-    def _each(self, states: Floats) -> NDArray[np.int32]:
+    def counted_through(self, leaves: Leaves) -> NDArray[np.int32]:
+        """Return the numbers of ``leaves`` (T, n) when they are counted through the forest."""
+        return np.add(leaves, self.leaf_starts[:-1, None], dtype=np.int32)
+
+    def _room(self, *shape: int) -> Leaves:
+        """Return room for the leaves of so many states in each tree (..., T, n)."""
+        return np.empty((*shape[:-1], len(self.roots), shape[-1]), dtype=self.number.dtype)
+
+    def _each(self, states: Floats) -> Leaves:
         """Return the leaves of few states (T, n)."""
-        leaves = np.empty((len(self.roots), len(states)), dtype=np.int32)
+        leaves = self._room(len(states))
         _route.send_each(
             self.roots, self.left, self.feature, self.threshold, self.missing_right, self.number, states, leaves
         )
         return leaves
 
+    def _each_of_actions(self, states: Floats, n_actions: int) -> Leaves:
+        """Return the leaves of few states with each action's number behind them (A, T, n)."""
+        numbers = (np.full(len(states), float(a)) for a in range(n_actions))
+        return np.stack([self._each(np.column_stack([states, number])) for number in numbers])
+
+    def _find_of_actions(self, codes: Codes, d: int, leaves: Leaves, first: int) -> None:
+        """Write the leaves of states of ``d`` features, each action's number behind them, to ``leaves`` (A, T, n) from ``first`` on."""
+        nodes, rows = self._coded.nodes, slice(first, first + len(codes))
+        if codes.shape[1] <= d:  # no split asks for the action
+            _route.find_leaves(nodes, self.roots, self.number, codes, leaves[0], first)
+            leaves[1:, :, rows] = leaves[0, :, rows]
+            return
+        actions = np.zeros((len(leaves), d + 1))
+        actions[:, d] = np.arange(len(leaves))
+        action_codes = self._coded.codes(actions)[:, d]
+        _route.find_leaves_of_actions(
+            nodes, self.roots, self.number, self._last_actions, action_codes, codes, leaves, first
+        )
+
     def _by_blocks(
-        self, by_value: Callable[[Floats], Any], by_code: Callable[[Any], Any], states: Floats, n_jobs: int
-    ) -> list[Any]:
-        """Return the results of blocks of states that fit into a core's cache; what the groups of eight leave goes apart."""
+        self,
+        by_value: Callable[[Floats, int], None],
+        by_code: Callable[[Codes, int], None],
+        states: Floats,
+        n_jobs: int,
+    ) -> None:
+        """Hand on blocks of states that fit into a core's cache, and their first row; what the groups of eight leave goes apart."""
         x = np.ascontiguousarray(states)
         n_coded = 0 if len(x) < FEW or not self._fits else len(x) - len(x) % _route.TOGETHER
-        starts = list(range(0, n_coded, ROWS_AT_ONCE))
-        if starts:
+        if n_coded:
             _ = self._coded  # made once, before the threads ask for it
-        blocks = in_threads(lambda i: by_code(self._coded.codes(x[i : min(i + ROWS_AT_ONCE, n_coded)])), starts, n_jobs)
-        return blocks if n_coded == len(x) and blocks else [*blocks, by_value(x[n_coded:])]
+
+        def of_block(first: int) -> None:
+            by_code(self._coded.codes(x[first : min(first + ROWS_AT_ONCE, n_coded)]), first)
+
+        in_threads(of_block, range(0, n_coded, ROWS_AT_ONCE), n_jobs)
+        if n_coded < len(x):
+            by_value(x[n_coded:], n_coded)
 
     @cached_property
     def _last_actions(self) -> Floats:
@@ -192,7 +223,7 @@ class _CodedNodes:
     grid: NDArray[np.int32]
     scales: Floats
 
-    def codes(self, states: Floats) -> NDArray[np.uint32]:
+    def codes(self, states: Floats) -> Codes:
         """Return the codes of the features that occur in a split; ``states`` (n, d) -> (n, up to d)."""
         codes = np.zeros((len(states), len(self.scales)), dtype=np.uint32)
         _route.encode_states(states, self.cuts, self.starts, self.grid, self.scales, codes)
