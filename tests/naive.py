@@ -19,6 +19,19 @@ def best_threshold(states, q_values, weights=None):
     return least
 
 
+def leaves(nodes, states):
+    """The leaf of each state in one tree, node by node."""
+    found = []
+    for state in states:
+        node = nodes[0]
+        while node["left"] >= 0:
+            x = state[node["feature"]]
+            right = not node["missing_left"] if np.isnan(x) else x > node["threshold"]
+            node = nodes[node["left"] + right]
+        found.append(-1 - node["left"])
+    return np.array(found)
+
+
 def mean_of_leaves(leaves, starts, values):
     """Mean over trees of the values of each row's leaf, added tree after tree."""
     n_trees, n = leaves.shape

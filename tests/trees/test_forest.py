@@ -6,7 +6,7 @@ from numba import njit
 
 import naive
 from capi.errors import InvalidInput
-from capi.trees import _grow, _route, _splits, _workspace, forest, paths
+from capi.trees import _grow, _route, _splits, _walk, _workspace, forest, paths
 from capi.trees._workspace import Layout
 from capi.trees.encoding import encode
 from capi.trees.forest import Forest, Growth
@@ -193,7 +193,7 @@ def test_more_values_than_sixteen_bits_hold():
     assert tree.nodes["threshold"][0] == 68_999.5
 
 
-@pytest.mark.parametrize("n", [1, 63, 64, 71, 100, 20_000])
+@pytest.mark.parametrize("n", [1, 63, 64, 71, 100, 128, 20_000])
 @pytest.mark.parametrize("missing", [False, True])
 def test_states_are_sent_down_as_the_nodes_say(n, missing):
     """Together or one by one, in one block or several: the leaf is that of a plain walk."""
@@ -209,13 +209,9 @@ def test_states_are_sent_down_as_the_nodes_say(n, missing):
     found = grown.leaves(states)
     means = np.zeros((n, 2))
     for t, tree in enumerate(grown.trees):
-        for i in range(min(n, 300)):
-            node = tree.nodes[0]
-            while node["left"] >= 0:
-                x = states[i, node["feature"]]
-                right = not node["missing_left"] if np.isnan(x) else x > node["threshold"]
-                node = tree.nodes[node["left"] + right]
-            assert found[t, i] == grown.leaf_starts[t] - 1 - node["left"]
+        some = slice(0, 300)
+        np.testing.assert_array_equal(found[t, some], grown.leaf_starts[t] + naive.leaves(tree.nodes, states[some]))
+        np.testing.assert_array_equal(found[t, -70:], grown.leaf_starts[t] + naive.leaves(tree.nodes, states[-70:]))
         means += grown.means[found[t]] / 3
     np.testing.assert_allclose(grown.mean_values(states, 2), means)
 
@@ -263,6 +259,26 @@ def test_known_leaves_are_read_and_summed_as_by_plain_loops(n, n_trees, kind):
     for first, end in ((0, 1), (1, n_trees)):
         _route.sums_by_leaf(leaves, starts, first, end, y, sums)
     np.testing.assert_array_equal(sums, naive.sums_by_leaf(leaves, starts, y))
+
+
+@pytest.mark.parametrize("lanes", [1, 8])
+def test_states_walk_alike_on_machines_that_gather_and_others(lanes):
+    X, Y, _ = problem(4, False, missing=True, n=200)
+    grown = forest.grow(encode(X), Y, replace(VALUE, n_trees=2), np.random.default_rng(0))
+    states = np.random.default_rng(1).uniform(0, 6, size=(8 * lanes, 5))
+    states[::3, 1] = np.nan
+    nodes, codes = grown._paths._coded.nodes, grown._paths._coded.codes(states)
+    starts, at = np.arange(len(states)) * codes.shape[1], np.empty(len(states), dtype=np.int64)
+    walk = _walk.walk_of(lanes)
+
+    @njit
+    def send(root):
+        walk(nodes_at + 8 * root, codes_at, starts_at, ends_at)
+
+    nodes_at, codes_at, starts_at, ends_at = (array.ctypes.data for array in (nodes, codes, starts, at))
+    for t, root in enumerate(grown._paths.roots):
+        send(root)
+        np.testing.assert_array_equal(grown._paths.number[root + at], naive.leaves(grown.trees[t].nodes, states))
 
 
 def test_leaves_take_sixteen_bits_if_they_fit():

@@ -6,18 +6,15 @@ to guess wrong: a leaf's left child is the leaf itself, and nothing is larger th
 Many states go as codes, the number of the forest's cuts below each value, so that a node fits into 64 bits: from the top
 its left child (24 bits, from the tree's root on), its cut (24), its feature (15), and whether missing values go left (1).
 A missing value has the largest code. Where those go left, both sides of the comparison are one larger, and the largest
-code, plus one, is zero. A step waits for the memory, so that eight states go down together: while one waits, the others step.
+code, plus one, is zero. The states go down G = `TOGETHER` at a time, which `capi.trees._walk` explains; ``codes`` therefore have a
+multiple of G rows, the last of which may belong to no state.
 """
 
 import numpy as np
 from numba import njit
 
-TOGETHER = 8
-STEPS = 4  # between two looks at whether all have arrived
-MISSING = 2**24 - 1
-LARGEST = np.uint64(MISSING)
-CHILD_SHIFT, CUT_SHIFT, ONE = np.uint64(40), np.uint64(16), np.uint64(1)
-FEATURES = np.uint64(2**15 - 1)
+from capi.trees._walk import MISSING, TOGETHER, walk
+
 ROWS_OF_SUMS = 1024  # that stay in the nearest cache, beside four trees
 
 
@@ -53,58 +50,41 @@ def encode_states(states, cuts, starts, grid, scales, codes):
 
 @njit(cache=True, nogil=True)
 def send_together(nodes, root, codes, starts, at):
-    """Write to ``at`` (8,) the node, counted from the root, where the states end whose ``codes`` begin at ``starts`` (8,)."""
-    for k in range(TOGETHER):
-        at[k] = np.uint64(0)
-    moving = ONE
-    while moving:
-        for _ in range(STEPS):
-            for k in range(TOGETHER):
-                node = nodes[root + at[k]]
-                code = np.uint64(codes[starts[k] + ((node >> ONE) & FEATURES)])
-                shifted = (code + (node & ONE)) & LARGEST
-                at[k] = (node >> CHILD_SHIFT) + np.uint64(shifted > ((node >> CUT_SHIFT) & LARGEST))
-        moving = np.uint64(0)
-        for k in range(TOGETHER):
-            moving |= (nodes[root + at[k]] >> CHILD_SHIFT) ^ at[k]
+    """Write to ``at`` (G,) the node, counted from the root, where the states end whose codes begin at ``starts`` (G,)."""
+    walk(nodes.ctypes.data + 8 * root, codes.ctypes.data, starts.ctypes.data, at.ctypes.data)
 
 
 @njit(cache=True, nogil=True)
-def eight_rows(first, d, starts):
-    """Write to ``starts`` (8,) where the codes of eight rows begin."""
+def rows_from(first, d, starts):
+    """Write to ``starts`` (G,) where the codes of G rows begin."""
     for k in range(TOGETHER):
-        starts[k] = np.uint64((first + k) * d)
+        starts[k] = (first + k) * d
 
 
 @njit(cache=True, nogil=True)
-def find_leaves(nodes, roots, number, codes, leaves, column):
-    """Write the leaf of each row of ``codes`` (m, d) in each tree to ``leaves`` (T, n) from ``column`` on; m is a multiple of eight."""
-    n, d = codes.shape
-    flat, starts, at = codes.ravel(), np.empty(TOGETHER, dtype=np.uint64), np.empty(TOGETHER, dtype=np.uint64)
+def find_leaves(nodes, roots, number, codes, leaves, first, end):
+    """Write the leaf in each tree of states ``first .. end - 1``, whose ``codes`` (m, d) these are, to ``leaves`` (T, n)."""
+    starts, at = np.empty(TOGETHER, dtype=np.int64), np.empty(TOGETHER, dtype=np.int64)
     for t in range(len(roots)):
-        root = np.uint64(roots[t])
-        for first in range(0, n, TOGETHER):
-            eight_rows(first, d, starts)
-            send_together(nodes, root, flat, starts, at)
-            for k in range(TOGETHER):
-                leaves[t, column + first + k] = number[root + at[k]]
+        for start in range(first, end, TOGETHER):
+            rows_from(start - first, codes.shape[1], starts)
+            send_together(nodes, roots[t], codes, starts, at)
+            for k in range(min(TOGETHER, end - start)):
+                leaves[t, start + k] = number[roots[t] + at[k]]
 
 
 @njit(cache=True, nogil=True)
 def add_values(nodes, roots, number, codes, leaf_starts, values, out):
-    """Add the ``values`` (l, m) of each row's leaf in every tree to ``out`` (n, m); n is a multiple of eight."""
-    n, d = codes.shape
-    m = values.shape[1]
-    flat, starts, at = codes.ravel(), np.empty(TOGETHER, dtype=np.uint64), np.empty(TOGETHER, dtype=np.uint64)
+    """Add the ``values`` (l, m) of each state's leaf in every tree to ``out`` (n, m)."""
+    starts, at = np.empty(TOGETHER, dtype=np.int64), np.empty(TOGETHER, dtype=np.int64)
     for t in range(len(roots)):
-        root = np.uint64(roots[t])
-        for first in range(0, n, TOGETHER):
-            eight_rows(first, d, starts)
-            send_together(nodes, root, flat, starts, at)
-            for k in range(TOGETHER):
-                leaf = leaf_starts[t] + number[root + at[k]]
-                for o in range(m):
-                    out[first + k, o] += values[leaf, o]
+        for start in range(0, len(out), TOGETHER):
+            rows_from(start, codes.shape[1], starts)
+            send_together(nodes, roots[t], codes, starts, at)
+            for k in range(min(TOGETHER, len(out) - start)):
+                leaf = leaf_starts[t] + number[roots[t] + at[k]]
+                for o in range(values.shape[1]):
+                    out[start + k, o] += values[leaf, o]
 
 
 @njit(cache=True, nogil=True)
@@ -124,34 +104,31 @@ def last_actions(left, feature, threshold, roots, last):
 
 
 @njit(cache=True, nogil=True)
-def find_leaves_of_actions(nodes, roots, number, last, action_codes, codes, leaves, column):
-    """Write the leaf of each row of ``codes`` (m, d) with each action in each tree to ``leaves`` (A, T, n) from ``column`` on.
+def find_leaves_of_actions(nodes, roots, number, last, action_codes, codes, leaves, first, end):
+    """Write the leaf of states ``first .. end - 1``, whose ``codes`` (m, d) these are, with each action in each tree to ``leaves`` (A, T, n).
 
     The last column belongs to the action, whose code is in ``action_codes`` (A,). Few splits ask for the action, so that
     most leaves serve several: after action a comes the first that its leaf does not serve, ``last`` of the leaf plus one.
     """
-    n, d = codes.shape
-    n_actions = len(action_codes)
-    flat, starts, at = codes.ravel(), np.empty(TOGETHER, dtype=np.uint64), np.empty(TOGETHER, dtype=np.uint64)
+    n, d, n_actions = end - first, codes.shape[1], len(action_codes)
+    starts, at = np.empty(TOGETHER, dtype=np.int64), np.empty(TOGETHER, dtype=np.int64)
     pending, action = np.empty(n + TOGETHER, dtype=np.int64), np.empty(n, dtype=np.int64)
     for t in range(len(roots)):
-        root = np.uint64(roots[t])
         n_pending = n
         for i in range(n):
             pending[i], action[i], codes[i, d - 1] = i, 0, action_codes[0]
         while n_pending > 0:
             n_kept = 0
-            for k in range(TOGETHER):  # the last eight may be the same row several times
-                pending[n_pending + k] = pending[n_pending - 1]
-            for first in range(0, n_pending, TOGETHER):
+            pending[n_pending : n_pending + TOGETHER] = pending[n_pending - 1]  # the last may be the same several times
+            for start in range(0, n_pending, TOGETHER):
                 for k in range(TOGETHER):
-                    starts[k] = np.uint64(pending[first + k] * d)
-                send_together(nodes, root, flat, starts, at)
-                for k in range(min(TOGETHER, n_pending - first)):
-                    i, node = pending[first + k], root + at[k]
+                    starts[k] = pending[start + k] * d
+                send_together(nodes, roots[t], codes, starts, at)
+                for k in range(min(TOGETHER, n_pending - start)):
+                    i, node = pending[start + k], roots[t] + at[k]
                     a = action[i]
                     while a < n_actions and a <= last[node]:
-                        leaves[a, t, column + i] = number[node]
+                        leaves[a, t, first + i] = number[node]
                         a += 1
                     if a < n_actions:
                         action[i], codes[i, d - 1] = a, action_codes[a]

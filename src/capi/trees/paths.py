@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from capi.parallel import in_threads
 from capi.trees import _route
+from capi.trees._walk import CHILD_SHIFT, CUT_SHIFT, FEATURE_SHIFT, MISSING, TOGETHER
 from capi.trees.encoding import cells_of
 from capi.validation import Floats, Ints
 
@@ -59,62 +60,59 @@ class Paths:
 
     def leaves(self, states: Floats, n_jobs: int) -> Leaves:
         """Return the leaf of each state in each tree; ``states`` (n, d) -> (T, n)."""
+        if not self._worth_codes(states):
+            return self._each(states)
         leaves = self._room(len(states))
 
-        def by_value(block: Floats, first: int) -> None:
-            leaves[:, first:] = self._each(block)
+        def find(codes: Codes, first: int, end: int) -> None:
+            _route.find_leaves(self._coded.nodes, self.roots, self.number, codes, leaves, first, end)
 
-        def by_code(codes: Codes, first: int) -> None:
-            _route.find_leaves(self._coded.nodes, self.roots, self.number, codes, leaves, first)
-
-        self._by_blocks(by_value, by_code, states, n_jobs)
+        self._by_blocks(find, states, n_jobs)
         return leaves
 
     def leaves_of_actions(self, states: Floats, n_actions: int, n_jobs: int) -> Leaves:
         """Return the leaf of each state with each action's number behind it; ``states`` (n, d) -> (A, T, n)."""
+        if not self._worth_codes(states):
+            return self._each_of_actions(states, n_actions)
         leaves = self._room(n_actions, len(states))
 
-        def by_value(block: Floats, first: int) -> None:
-            leaves[:, :, first:] = self._each_of_actions(block, n_actions)
+        def find(codes: Codes, first: int, end: int) -> None:
+            self._find_of_actions(codes, states.shape[1], leaves, first, end)
 
-        def by_code(codes: Codes, first: int) -> None:
-            self._find_of_actions(codes, states.shape[1], leaves, first)
-
-        self._by_blocks(by_value, by_code, states, n_jobs)
+        self._by_blocks(find, states, n_jobs)
         return leaves
 
     def mean_of_actions(self, values: Floats, states: Floats, n_actions: int, n_jobs: int) -> Floats:
         """Return the mean over trees of the ``values`` (l,) of the leaves of each state and action; (n, d) -> (n, A)."""
         out = np.empty((len(states), n_actions))
 
-        def average(leaves: Leaves, first: int) -> None:
-            n = leaves.shape[2]
+        def average(leaves: Leaves, first: int, end: int) -> None:
             for a, of_action in enumerate(leaves):
-                _route.mean_of_leaves(of_action, self.leaf_starts, values, 0, n, out[first : first + n, a])
+                _route.mean_of_leaves(of_action, self.leaf_starts, values, 0, end - first, out[first:end, a])
 
-        def by_value(block: Floats, first: int) -> None:
-            average(self._each_of_actions(block, n_actions), first)
+        def find(codes: Codes, first: int, end: int) -> None:
+            leaves = self._room(n_actions, end - first)  # of one block only, for all of them would fill the memory
+            self._find_of_actions(codes, states.shape[1], leaves, 0, end - first)
+            average(leaves, first, end)
 
-        def by_code(codes: Codes, first: int) -> None:
-            leaves = self._room(n_actions, len(codes))
-            self._find_of_actions(codes, states.shape[1], leaves, 0)
-            average(leaves, first)
-
-        self._by_blocks(by_value, by_code, states, n_jobs)
+        if self._worth_codes(states):
+            self._by_blocks(find, states, n_jobs)
+        else:
+            average(self._each_of_actions(states, n_actions), 0, len(states))
         return out
 
     def total(self, values: Floats, states: Floats, n_jobs: int) -> Floats:
         """Return the sum over trees of the ``values`` (l, m) of each state's leaf; ``states`` (n, d) -> (n, m)."""
         out = np.zeros((len(states), values.shape[1]))
 
-        def by_value(block: Floats, first: int) -> None:
-            _route.sum_of_leaves(self.counted_through(self._each(block)), values, out[first:])
+        def add(codes: Codes, first: int, end: int) -> None:
+            nodes, starts = self._coded.nodes, self.leaf_starts
+            _route.add_values(nodes, self.roots, self.number, codes, starts, values, out[first:end])
 
-        def by_code(codes: Codes, first: int) -> None:
-            here = out[first : first + len(codes)]
-            _route.add_values(self._coded.nodes, self.roots, self.number, codes, self.leaf_starts, values, here)
-
-        self._by_blocks(by_value, by_code, states, n_jobs)
+        if self._worth_codes(states):
+            self._by_blocks(add, states, n_jobs)
+        else:
+            _route.sum_of_leaves(self.counted_through(self._each(states)), values, out)
         return out
 
     def counted_through(self, leaves: Leaves) -> NDArray[np.int32]:
@@ -126,51 +124,46 @@ class Paths:
         return np.empty((*shape[:-1], len(self.roots), shape[-1]), dtype=self.number.dtype)
 
     def _each(self, states: Floats) -> Leaves:
-        """Return the leaves of few states (T, n)."""
-        leaves = self._room(len(states))
+        """Return the leaves of states that go one by one (T, n)."""
+        x, leaves = np.ascontiguousarray(states), self._room(len(states))
         _route.send_each(
-            self.roots, self.left, self.feature, self.threshold, self.missing_right, self.number, states, leaves
+            self.roots, self.left, self.feature, self.threshold, self.missing_right, self.number, x, leaves
         )
         return leaves
 
     def _each_of_actions(self, states: Floats, n_actions: int) -> Leaves:
-        """Return the leaves of few states with each action's number behind them (A, T, n)."""
+        """Return the leaves of states that go one by one, with each action's number behind them (A, T, n)."""
         numbers = (np.full(len(states), float(a)) for a in range(n_actions))
         return np.stack([self._each(np.column_stack([states, number])) for number in numbers])
 
-    def _find_of_actions(self, codes: Codes, d: int, leaves: Leaves, first: int) -> None:
-        """Write the leaves of states of ``d`` features, each action's number behind them, to ``leaves`` (A, T, n) from ``first`` on."""
-        nodes, rows = self._coded.nodes, slice(first, first + len(codes))
+    def _find_of_actions(self, codes: Codes, d: int, leaves: Leaves, first: int, end: int) -> None:
+        """Write the leaves of states ``first .. end - 1``, with each action's number behind their ``d`` features, to ``leaves`` (A, T, n)."""
+        nodes = self._coded.nodes
         if codes.shape[1] <= d:  # no split asks for the action
-            _route.find_leaves(nodes, self.roots, self.number, codes, leaves[0], first)
-            leaves[1:, :, rows] = leaves[0, :, rows]
+            _route.find_leaves(nodes, self.roots, self.number, codes, leaves[0], first, end)
+            leaves[1:, :, first:end] = leaves[0, :, first:end]
             return
         actions = np.zeros((len(leaves), d + 1))
         actions[:, d] = np.arange(len(leaves))
-        action_codes = self._coded.codes(actions)[:, d]
+        action_codes = self._coded.codes(actions)[: len(leaves), d]
         _route.find_leaves_of_actions(
-            nodes, self.roots, self.number, self._last_actions, action_codes, codes, leaves, first
+            nodes, self.roots, self.number, self._last_actions, action_codes, codes, leaves, first, end
         )
 
-    def _by_blocks(
-        self,
-        by_value: Callable[[Floats, int], None],
-        by_code: Callable[[Codes, int], None],
-        states: Floats,
-        n_jobs: int,
-    ) -> None:
-        """Hand on blocks of states that fit into a core's cache, and their first row; what the groups of eight leave goes apart."""
-        x = np.ascontiguousarray(states)
-        n_coded = 0 if len(x) < FEW or not self._fits else len(x) - len(x) % _route.TOGETHER
-        if n_coded:
-            _ = self._coded  # made once, before the threads ask for it
+    def _by_blocks(self, work: Callable[[Codes, int, int], None], states: Floats, n_jobs: int) -> None:
+        """Hand on the codes of blocks of states that fit into a core's cache, with the block's first row and its end."""
+        x, coded = np.ascontiguousarray(states), self._coded  # which is made before the threads ask for it
 
         def of_block(first: int) -> None:
-            by_code(self._coded.codes(x[first : min(first + ROWS_AT_ONCE, n_coded)]), first)
+            end = min(first + ROWS_AT_ONCE, len(x))
+            work(coded.codes(x[first:end]), first, end)
 
-        in_threads(of_block, range(0, n_coded, ROWS_AT_ONCE), n_jobs)
-        if n_coded < len(x):
-            by_value(x[n_coded:], n_coded)
+        in_threads(of_block, range(0, len(x), ROWS_AT_ONCE), n_jobs)
+
+    def _worth_codes(self, states: Floats) -> bool:
+        """Whether the states are not few and nodes fit into 64 bits; the cuts of a feature are at most as many as the nodes."""
+        largest_tree = np.diff(self.roots, append=len(self.left)).max()
+        return bool(len(states) >= FEW and largest_tree < MOST_NODES and len(self.left) < MISSING)
 
     @cached_property
     def _last_actions(self) -> Floats:
@@ -179,17 +172,11 @@ class Paths:
         _route.last_actions(self.left, self.feature, self.threshold, self.roots, last)
         return last
 
-    @property
-    def _fits(self) -> bool:
-        """Whether nodes fit into 64 bits; the cuts of a feature are at most as many as the nodes."""
-        largest_tree = np.diff(self.roots, append=len(self.left)).max()
-        return bool(largest_tree < MOST_NODES and len(self.left) < _route.MISSING)
-
     @cached_property
     def _coded(self) -> _CodedNodes:
         n_features = int(self.feature.max()) + 1
         inner = self.threshold < np.inf  # an infinite threshold: only missing values are above
-        cut = np.full(len(self.left), _route.MISSING - 1, dtype=np.int64)
+        cut = np.full(len(self.left), MISSING - 1, dtype=np.int64)
         cuts = []
         for j in range(n_features):
             nodes = np.flatnonzero(inner & (self.feature == j))
@@ -197,10 +184,10 @@ class Paths:
             cuts.append(distinct)
         is_leaf = self.left == np.arange(len(self.left))
         missing_left = np.where(is_leaf, 0, 1 - self.missing_right)
-        cut = np.where(is_leaf, _route.MISSING, cut + missing_left)
+        cut = np.where(is_leaf, MISSING, cut + missing_left)
         child = self.left - np.repeat(self.roots, np.diff(self.roots, append=len(self.left)))
         fields = [array.astype(np.uint64) for array in (child, cut, self.feature, missing_left)]
-        shifts = (_route.CHILD_SHIFT, _route.CUT_SHIFT, _route.ONE)
+        shifts = [np.uint64(shift) for shift in (CHILD_SHIFT, CUT_SHIFT, FEATURE_SHIFT)]
         coded = fields[0] << shifts[0] | fields[1] << shifts[1] | fields[2] << shifts[2] | fields[3]
         n_cells = max(1, max(len(of_feature) for of_feature in cuts) // 2)
         cells = [cells_of(of_feature, n_cells) for of_feature in cuts]
@@ -224,7 +211,7 @@ class _CodedNodes:
     scales: Floats
 
     def codes(self, states: Floats) -> Codes:
-        """Return the codes of the features that occur in a split; ``states`` (n, d) -> (n, up to d)."""
-        codes = np.zeros((len(states), len(self.scales)), dtype=np.uint32)
+        """Return the codes of the features that occur in a split; ``states`` (n, d) -> (n and more, up to d)."""
+        codes = np.zeros((-(-len(states) // TOGETHER) * TOGETHER, len(self.scales)), dtype=np.uint32)
         _route.encode_states(states, self.cuts, self.starts, self.grid, self.scales, codes)
         return codes
