@@ -1,3 +1,4 @@
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -279,6 +280,18 @@ def test_states_walk_alike_on_machines_that_gather_and_others(lanes):
     for t, root in enumerate(grown._paths.roots):
         send(root)
         np.testing.assert_array_equal(grown._paths.number[root + at], naive.leaves(grown.trees[t].nodes, states))
+
+
+def test_pickles_have_the_trees_alone_and_older_ones_are_read():
+    X, Y, _ = problem(4, False, missing=True, n=200)
+    grown = forest.grow(encode(X), Y, replace(VALUE, n_trees=3), np.random.default_rng(0))
+    expected = grown.mean_values(X)
+    new = pickle.loads(pickle.dumps(grown))
+    assert list(new.__dict__) == ["trees"]
+    old = Forest.__new__(Forest)
+    old.__setstate__({"trees": grown.trees, "_paths": "as they once were"})
+    for again in (new, old):
+        np.testing.assert_array_equal(again.mean_values(X), expected)
 
 
 def test_leaves_take_sixteen_bits_if_they_fit():

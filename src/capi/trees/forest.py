@@ -6,6 +6,7 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -161,6 +162,12 @@ class Forest:
     @cached_property
     def _paths(self) -> Paths:
         return Paths.of([tree.nodes for tree in self.trees], self.leaf_starts)
+
+    def __reduce__(self) -> tuple[type[Forest], tuple[list[Tree]]]:
+        return Forest, (self.trees,)  # what reads them is made anew
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__["trees"] = state["trees"]  # older pickles have what read them then
 
 
 def sums_of_targets(forests: Sequence[Forest], targets: Sequence[Floats], n_jobs: int = 1) -> list[Floats]:

@@ -162,8 +162,10 @@ class Paths:
 
     def _worth_codes(self, states: Floats) -> bool:
         """Whether the states are not few and nodes fit into 64 bits; the cuts of a feature are at most as many as the nodes."""
+        if len(states) < FEW:
+            return False
         largest_tree = np.diff(self.roots, append=len(self.left)).max()
-        return bool(len(states) >= FEW and largest_tree < MOST_NODES and len(self.left) < MISSING)
+        return bool(largest_tree < MOST_NODES and len(self.left) < MISSING)
 
     @cached_property
     def _last_actions(self) -> Floats:
