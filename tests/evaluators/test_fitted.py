@@ -119,7 +119,21 @@ def test_kept_trees_travel_with_q_and_average_the_new_targets():
             expected = [targets[rows[tree.leaf_of_row == leaf]].mean() for leaf in range(len(tree.counts))]
             np.testing.assert_allclose(tree.means[:, 0], expected)
     same = [a == b for a, b in pairwise(structures)]
-    assert same == [True, True, False, True, True, False]
+    assert same == [True, False, True, True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("refresh_every", "grown"), [(1, range(1, 31)), (4, [1, 3, 7, 11, 15, 19, 23, 27]), (99, [1, 3, 9, 27])]
+)
+def test_young_trees_are_replaced_sooner(refresh_every, grown):
+    """What they grew on is rewards alone, and Q moves most in the first sweeps."""
+    batch, q, found = random_batch(), None, []
+    evaluator = FittedQ(n_trees=1, refresh_every=refresh_every)
+    for k in range(1, 31):
+        q = evaluator.evaluate(Constant(1, 3), batch, discount=0.9, previous=q)
+        if q.age == 1:
+            found.append(k)
+    assert found == list(grown)
 
 
 def test_a_new_structure_every_sweep_is_growing_anew():

@@ -25,7 +25,7 @@ def test_settings_survive_their_file(table, tmp_path):
     (tmp_path / "s.toml").write_text(settings.to_toml())
     again = RunSettings.from_toml(tmp_path / "s.toml")
     assert again.to_toml() == settings.to_toml()
-    assert "refresh_every = 10" in settings.to_toml()  # today's defaults are written down
+    assert "refresh_every = 25" in settings.to_toml()  # today's defaults are written down
     assert repr(again.learner()) == repr(settings.learner())
 
 

@@ -86,7 +86,8 @@ class FittedValues:
     n_features: int
     separate: bool
     prepared: _Prepared | None = field(default=None, repr=False)  # what the kept trees grew on
-    age: int = 0  # sweeps since the trees were grown
+    age: int = 0  # sweeps on these trees
+    n_sweeps: int = 0  # sweeps altogether
     known: Remembered[Floats] = field(default_factory=Remembered, repr=False)
 
     def values(self, states: Floats) -> Floats:
@@ -168,8 +169,10 @@ class FittedQ:
         Sweeps of the Bellman operator an evaluation makes, from the previous Q on. None, with ``refresh_every="never"``,
         goes on until Q is within 1e-9 of its fixed point.
     refresh_every : int or "never"
-        After how many sweeps the trees are grown anew; 1 is the paper's scheme. In between their leaves are averaged
-        anew. The trees travel with Q from evaluation to evaluation on the same batch.
+        After how many sweeps at most the trees are grown anew; 1 is the paper's scheme. In between their leaves are averaged
+        anew. Young trees, which grew on rewards alone or on little more, stay for twice the sweeps that were before them: without
+        this limit they are grown in sweep 1, 3, 9, 27 and so on. The trees travel with Q from evaluation to evaluation on the same
+        batch. "never" keeps the first ones.
     regressor : scikit-learn regressor, optional
         Used instead of our trees, fitted anew in each sweep.
     n_jobs : int, optional
@@ -191,7 +194,7 @@ class FittedQ:
     max_features: int | float | None = None
     actions: Literal["separate", "input"] = "separate"
     sweeps: int | None = 1
-    refresh_every: int | Literal["never"] = 10
+    refresh_every: int | Literal["never"] = 25
     regressor: Any = None
     n_jobs: int | None = None
 
@@ -241,10 +244,10 @@ class FittedQ:
             q = swept(q)
         return q
 
-    def restored(self, q: FittedValues, transitions: Transitions, age: int) -> FittedValues:
+    def restored(self, q: FittedValues, transitions: Transitions, age: int, n_sweeps: int) -> FittedValues:
         """Return ``q``, which came out of a file, with what later sweeps on the same batch use of it: its trees and their rows.
 
-        ``age`` is how many sweeps ago the trees were grown. Evaluations go on from here to the same bytes.
+        ``age`` is the number of sweeps that were made on its trees, ``n_sweeps`` that of all. Evaluations go on from here to the same bytes.
         """
         if not all(isinstance(model, _ForestModel) for model in q.models):
             return q
@@ -259,25 +262,31 @@ class FittedQ:
                 for tree, of_tree in zip(model.forest.trees, leaves, strict=True)
             ]
             models.append(_ForestModel(Forest(trees), threads, remembers=self.refresh_every != 1))
-        return FittedValues(models, q.n_actions, q.n_features, q.separate, prepared, age)
+        return FittedValues(models, q.n_actions, q.n_features, q.separate, prepared, age, n_sweeps)
 
     def _fitted(self, t: Transitions, targets: Floats, old: QFunction | None, rng: np.random.Generator) -> FittedValues:
         if self.regressor is not None:
             models = [self._model(t, rows, targets, rng) for rows in self._groups(t)]
             return FittedValues(models, t.n_actions, t.n_features, self.actions == "separate")
         separate, prepared = self.actions == "separate", self._prepared(t, old)
+        n_sweeps = 1 + (old.n_sweeps if isinstance(old, FittedValues) else 0)
         kept = old if isinstance(old, FittedValues) and old.prepared is prepared else None
-        if kept is not None and (self.refresh_every == "never" or kept.age < self.refresh_every):
+        if kept is not None and self._stay(kept):
             weighted = targets if t.weight is None else t.weight * targets
             of_models, threads = [weighted[rows] for rows in prepared.groups], n_threads(self.n_jobs)
             sums = sums_of_targets([model.forest for model in kept.models], of_models, threads)
             models = [model.with_sums(of_model) for model, of_model in zip(kept.models, sums, strict=True)]
-            return FittedValues(models, t.n_actions, t.n_features, separate, prepared, kept.age + 1)
+            return FittedValues(models, t.n_actions, t.n_features, separate, prepared, kept.age + 1, n_sweeps)
         models = [
             self._forest(inputs, targets[rows], _of(t.weight, rows), rng)
             for rows, inputs in zip(prepared.groups, prepared.inputs, strict=True)
         ]
-        return FittedValues(models, t.n_actions, t.n_features, separate, prepared, 1)
+        return FittedValues(models, t.n_actions, t.n_features, separate, prepared, 1, n_sweeps)
+
+    def _stay(self, q: FittedValues) -> bool:
+        """Return whether the trees of ``q`` serve one more sweep."""
+        grown_in = q.n_sweeps - q.age + 1
+        return self.refresh_every == "never" or q.age < min(self.refresh_every, 2 * grown_in)
 
     def _prepared(self, t: Transitions, old: QFunction | None) -> _Prepared:
         known = old.prepared if isinstance(old, FittedValues) else None

@@ -54,7 +54,7 @@ def write_checkpoint(
         "origin": origin,
         "versions": versions(),
         "numbers": {name: getattr(iteration, name) for name in NUMBERS},
-        "age": getattr(iteration.q, "age", 0),
+        "sweeps": [getattr(iteration.q, name, 0) for name in ("age", "n_sweeps")],
         "history": history,
         "policy": policy,
         "q": q,
@@ -81,6 +81,7 @@ def read_checkpoint(
         policy = from_arrays(Packed.from_flat(header["policy"], arrays, "policy."))
         q = from_arrays(Packed.from_flat(header["q"], arrays, "q."), decides=False)
         numbers = {name: header["numbers"][name] for name in NUMBERS}
+        sweeps = [int(number) for number in header["sweeps"]]
         best, kept = header["best"], None
         if best:
             chosen: Any = from_arrays(Packed.from_flat(best["policy"], arrays, "best."))
@@ -88,6 +89,6 @@ def read_checkpoint(
     except (InvalidInput, KeyError, TypeError) as error:
         raise InvalidInput(f"{path} cannot be continued: {error}") from error
     if isinstance(q, FittedValues) and isinstance(evaluator, FittedQ):
-        q = evaluator.restored(q, batch, int(header["age"]))
+        q = evaluator.restored(q, batch, *sweeps)
     iteration = Iteration(q=q, policy=policy, seeds=seed_sequence(seed), schema=batch.schema, **numbers)
     return iteration, header["history"], kept
