@@ -11,7 +11,6 @@ import numpy as np
 from capi.trees._compiling import apart, entry, kernel
 from capi.trees._lanes import (
     LANES,
-    count_up_to,
     divide_3_of_16,
     divide_4_of_16,
     divide_5_of_32,
@@ -24,8 +23,8 @@ from capi.trees._lanes import (
     sums_of_16,
     sums_of_32,
 )
+from capi.trees._ranks import cell_of, first_above
 
-WINDOW = LANES  # values that are compared together
 BLOCK = 128  # rows that are looked at before any of them is moved
 
 
@@ -223,38 +222,25 @@ def draw_thresholds(features, state, pair, p):
 def find_cells(features, pair, p):
     """Narrow the extremes of those candidates to the cell of the threshold.
 
-    ``grid[j, g]`` is the first code of feature j whose value lies in cell g or later; the cell of a value is the whole part
-    of its distance from the smallest times the scale. The code that is looked for is one below ``low`` at least.
+    ``grid[j, g]`` is the first code of feature j whose value lies in cell g or later. The code that is looked for is one below
+    ``low`` at least.
     """
     for t in range(pair.n_cut[p]):
         j = pair.candidates[p, t]
-        scale, smallest = features.scales[j], features.values[features.value_starts[j]]
-        cell = np.int64((pair.thresholds[p, j] - smallest) * scale) if scale > 0.0 else 0
+        smallest = features.values[features.value_starts[j]]
+        cell = cell_of(pair.thresholds[p, j], smallest, features.scales[j])
         pair.low[p, j] = max(np.int64(pair.low[p, j]) + 1, features.grid[j, cell])
         pair.high[p, j] = min(np.int64(pair.high[p, j]), features.grid[j, cell + 1])
 
 
 @kernel
 def find_cuts(features, pair, p):
-    """Find the code of each threshold: the largest whose value is at most the threshold.
-
-    Comparing all values of a window takes less time than guessing where among them to go on. Behind each feature's values
-    stand `WINDOW` infinite ones.
-    """
-    values = features.values
+    """Find the code of each threshold: the largest whose value is at most the threshold."""
     for t in range(pair.n_cut[p]):
         j = pair.candidates[p, t]
-        x, start = pair.thresholds[p, j], features.value_starts[j]
-        at, length = start + np.int64(pair.low[p, j]), np.int64(pair.high[p, j]) - np.int64(pair.low[p, j])
-        while length > 2 * WINDOW:
-            half = length // 2
-            at += half * np.int64(values[at + half - 1] <= x)
-            length -= half
-        n_below = np.int64(WINDOW)
-        while n_below == WINDOW:
-            n_below = count_up_to(address_of(values) + 8 * at, x)
-            at += n_below
-        pair.cut[p, j] = at - start - 1
+        start = features.value_starts[j]
+        at, end = start + np.int64(pair.low[p, j]), start + np.int64(pair.high[p, j])
+        pair.cut[p, j] = first_above(features.values, at, end, pair.thresholds[p, j]) - start - 1
 
 
 @kernel

@@ -1,30 +1,26 @@
-"""Kernels that turn sorted values into ranks, and find the cells of a grid over them. No checks: `capi.trees.encoding` prepares all arrays."""
+"""Kernels that turn values into ranks by way of a grid. No checks: `capi.trees.encoding` prepares all arrays."""
 
 import numpy as np
 
-from capi.trees._compiling import entry
+from capi.trees._compiling import entry, kernel
+from capi.trees._lanes import LANES, count_up_to
 
+WINDOW = LANES  # values that are compared together
 MISSING = np.uint32(2**32 - 1)
 
 
 @entry
-def rank(column, order, codes, values):
-    """Write the rank of each entry of ``column`` (n,), which ``order`` sorts, to ``codes`` (n,) and the distinct ones to ``values`` (n,).
-
-    Missing entries come last; their code is `MISSING`. Return the number of distinct values, and whether any is missing.
-    """
-    n, n_values = len(column), 0
-    for i in range(n):
-        x = column[order[i]]
+def distinct(ordered, values):
+    """Write the distinct ones of ``ordered`` (n,), which ascend and have missing ones last, to ``values`` (n,); return how many there are."""
+    n_values = 0
+    for i in range(len(ordered)):
+        x = ordered[i]
         if x != x:
-            for k in range(i, n):
-                codes[order[k]] = MISSING
-            return n_values, True
+            break
         if n_values == 0 or x != values[n_values - 1]:
             values[n_values] = x
             n_values += 1
-        codes[order[i]] = np.uint32(n_values - 1)
-    return n_values, False
+    return n_values
 
 
 @entry
@@ -39,3 +35,40 @@ def first_of_cells(values, scale, grid):
     while cell <= n_cells:
         grid[cell] = len(values)
         cell += 1
+
+
+@kernel
+def cell_of(x, smallest, scale):
+    """Return the cell of a value: the whole part of its distance from the smallest times the scale."""
+    return np.int64((x - smallest) * scale) if scale > 0.0 else np.int64(0)
+
+
+@kernel
+def first_above(values, at, end, x):
+    """Return the first place from ``at`` on whose value is larger than ``x``, if it is not behind ``end``.
+
+    Comparing all values of a window takes less time than guessing where among them to go on. Behind the values stand `WINDOW`
+    infinite ones.
+    """
+    length = end - at
+    while length > 2 * WINDOW:
+        half = length // 2
+        at += half * np.int64(values[at + half - 1] <= x)
+        length -= half
+    n_below = np.int64(WINDOW)
+    while n_below == WINDOW:
+        n_below = count_up_to(np.int64(values.ctypes.data) + 8 * at, x)
+        at += n_below
+    return at
+
+
+@entry
+def rank(column, values, scale, grid, codes):
+    """Write the rank of each entry of ``column`` (n,) among ``values`` to ``codes`` (n,); that of missing ones is `MISSING`."""
+    for i in range(len(column)):
+        x = column[i]
+        if x != x:
+            codes[i] = MISSING
+            continue
+        cell = cell_of(x, values[0], scale)
+        codes[i] = np.uint32(first_above(values, np.int64(grid[cell]), np.int64(grid[cell + 1]), x) - 1)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from capi.errors import InvalidInput
 from capi.parallel import in_threads
 from capi.trees import _ranks
-from capi.trees._grow import WINDOW
 from capi.trees._lanes import LANES
+from capi.trees._ranks import WINDOW
 from capi.trees._workspace import Features
 from capi.validation import Bools, Floats, Ints
 
@@ -63,7 +63,7 @@ def encode(states: Floats, n_jobs: int = 1, *, narrow: bool = True) -> EncodedSt
         raise InvalidInput(
             f"trees take at most {MOST_FEATURES} features; got {states.shape[1]}. Choose or combine some."
         )
-    n_cells = min(max(len(states) // VALUES_A_CELL, 1), 2**16)
+    n_cells = min(max(len(states) // VALUES_A_CELL, 1), 2**20)
     threads = n_jobs if len(states) >= MANY else 1
     columns = in_threads(lambda column: _encode_column(column, n_cells), list(states.T), threads)
     bits = 16 if narrow and max(column.n_values for column in columns) < 2**16 else 32
@@ -112,8 +112,11 @@ class _Column(NamedTuple):
 
 def _encode_column(states: Floats, n_cells: int) -> _Column:
     column = np.ascontiguousarray(states)
-    codes, values = np.empty(len(column), dtype=np.uint32), np.empty(len(column) + WINDOW)
-    n_values, has_missing = _ranks.rank(column, np.argsort(column), codes, values)
+    ordered, values = np.sort(column), np.empty(len(column) + WINDOW)
+    n_values = _ranks.distinct(ordered, values)
     values[n_values : n_values + WINDOW] = np.inf
     grid, scale = cells_of(values[:n_values], n_cells)
+    codes = np.empty(len(column), dtype=np.uint32)
+    _ranks.rank(column, values, scale, grid, codes)
+    has_missing = bool(np.isnan(ordered[-1:]).any())
     return _Column(codes, values[: n_values + WINDOW], n_values, has_missing, grid, scale)
