@@ -106,6 +106,7 @@ LEFT_OUT = {  # what files do not keep: results at hand, the rows that were lear
         "n_jobs",
         "origin",
         "age",
+        "n_sweeps",
         "prepared",
         "sample",
         "search",
