@@ -22,30 +22,19 @@ def leaves(tree, states):
     return Forest([tree]).leaves(states)[0]
 
 
-@njit
-def extremes(*arguments):  # kernels are called by kernels only
-    return _grow.extremes(*arguments)
+def called(kernel):
+    """Kernels are called by kernels only."""
+
+    @njit
+    def call(*arguments):
+        return kernel(*arguments)
+
+    return call
 
 
-@njit
-def sums_up_to(*arguments):
-    return _grow.sums_up_to(*arguments)
-
-
-@njit
-def divide(*arguments):
-    return _grow.divide(*arguments)
-
-
-@njit
-def divide_in_place(*arguments):
-    return _grow.divide_in_place(*arguments)
-
-
-@njit
-def sort_by_code(*arguments):
-    return _splits.sort_by_code(*arguments)
-
+extremes, sums_up_to, divide, divide_in_place, sort_by_code = map(
+    called, (_grow.extremes, _grow.sums_up_to, _grow.divide, _grow.divide_in_place, _splits.sort_by_code)
+)
 
 VALUE = Growth(min_samples_split=4)
 POLICY = Growth(min_samples_split=2, policy=True)

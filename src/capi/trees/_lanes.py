@@ -47,23 +47,23 @@ class _Writer:
     def number(self, value: int) -> Any:
         return ir.Constant(WORD, value)
 
-    def sum_over(self, first: Any, n: Any, size: Any, take: Callable[[Any], Any]) -> Any:
-        """Return the sum of what ``take`` gives for the address of each of n records."""
+    def sum_over(self, nothing: Any, first: Any, n: Any, size: Any, add: Callable[[Any, Any], Any]) -> Any:
+        """Return the sum over n records: ``add`` gets the address of each and a sum so far, ``nothing`` at first, and gives the next sum."""
         builder = self.builder
-        totals = [self.variable(ir.Constant(FLOAT, 0.0)) for _ in range(TOGETHER)]
+        totals = [self.variable(nothing) for _ in range(TOGETHER)]
 
-        def add(row: Any, total: Any) -> None:
-            value = take(builder.add(first, builder.mul(row, size)))
-            self.update(total, lambda so_far: builder.fadd(so_far, value))
+        def take(row: Any, total: Any) -> None:
+            here = builder.add(first, builder.mul(row, size))
+            self.update(total, lambda so_far: add(here, so_far))
 
         whole = builder.and_(n, self.number(-TOGETHER))
         with cgutils.for_range_slice(builder, self.number(0), whole, self.number(TOGETHER)) as (row, _):
             for k in range(TOGETHER):
-                add(builder.add(row, self.number(k)), totals[k])
+                take(builder.add(row, self.number(k)), totals[k])
         with cgutils.for_range_slice(builder, whole, n, self.number(1)) as (row, _):
-            add(row, totals[0])
-        first_sum, second, third, fourth = (builder.load(total) for total in totals)
-        return builder.fadd(builder.fadd(first_sum, second), builder.fadd(third, fourth))
+            take(row, totals[0])
+        one, two, three, four = (builder.load(total) for total in totals)
+        return builder.fadd(builder.fadd(one, two), builder.fadd(three, four))
 
 
 def _extremes_of(bits: int) -> Any:
@@ -84,13 +84,13 @@ def _extremes_of(bits: int) -> Any:
             least = write.variable(ir.Constant(group, [2**bits - 1] * LANES))
             most = write.variable(ir.Constant(group, [0] * LANES))
 
-            def take(here: Any) -> Any:
+            def add(here: Any, so_far: Any) -> Any:
                 x = write.load(here, group)
-                write.update(least, lambda so_far: builder.select(builder.icmp_unsigned("<", x, so_far), x, so_far))
-                write.update(most, lambda so_far: builder.select(builder.icmp_unsigned(">", x, so_far), x, so_far))
-                return write.load(builder.add(here, y), FLOAT)
+                write.update(least, lambda now: builder.select(builder.icmp_unsigned("<", x, now), x, now))
+                write.update(most, lambda now: builder.select(builder.icmp_unsigned(">", x, now), x, now))
+                return builder.fadd(so_far, write.load(builder.add(here, y), FLOAT))
 
-            total = write.sum_over(records, n, size, take)
+            total = write.sum_over(ir.Constant(FLOAT, 0.0), records, n, size, add)
             for variable, address in ((least, low), (most, high)):
                 write.store(builder.zext(builder.load(variable), WORDS), address)
             return total
@@ -118,24 +118,15 @@ def _sums_of(bits: int) -> Any:
             write = _Writer(builder)
             cut = builder.trunc(write.load(cuts, WORDS), group)
             nothing, one = ir.Constant(FLOATS, [0.0] * LANES), ir.Constant(COUNTS, [1] * LANES)
-            totals = [write.variable(nothing) for _ in range(TOGETHER)]
             count = write.variable(ir.Constant(COUNTS, [0] * LANES))
 
-            def take(row: Any, total: Any) -> None:
-                here = builder.add(records, builder.mul(row, size))
+            def add(here: Any, so_far: Any) -> Any:
                 below = builder.icmp_unsigned("<=", write.load(here, group), cut)
                 value = write.spread(write.load(builder.add(here, y), FLOAT), FLOATS)
-                write.update(total, lambda so_far: builder.select(below, builder.fadd(so_far, value), so_far))
-                write.update(count, lambda so_far: builder.select(below, builder.add(so_far, one), so_far))
+                write.update(count, lambda now: builder.select(below, builder.add(now, one), now))
+                return builder.select(below, builder.fadd(so_far, value), so_far)
 
-            whole = builder.and_(n, write.number(-TOGETHER))
-            with cgutils.for_range_slice(builder, write.number(0), whole, write.number(TOGETHER)) as (row, _):
-                for k in range(TOGETHER):
-                    take(builder.add(row, write.number(k)), totals[k])
-            with cgutils.for_range_slice(builder, whole, n, write.number(1)) as (row, _):
-                take(row, totals[0])
-            first, second, third, fourth = (builder.load(total) for total in totals)
-            write.store(builder.fadd(builder.fadd(first, second), builder.fadd(third, fourth)), out)
+            write.store(write.sum_over(nothing, records, n, size, add), out)
             write.store(builder.zext(builder.load(count), WORDS), counts)
             return context.get_dummy_value()
 
@@ -152,7 +143,10 @@ def sum_of(typing: Any, first: Any, n: Any, size: Any) -> Any:  # noqa: ARG001
     def generate(context: Any, builder: ir.IRBuilder, _: Any, arguments: Any) -> Any:  # noqa: ARG001
         first, n, size = arguments
         write = _Writer(builder)
-        return write.sum_over(first, n, size, lambda here: write.load(here, FLOAT))
+        nothing = ir.Constant(FLOAT, 0.0)
+        return write.sum_over(
+            nothing, first, n, size, lambda here, so_far: builder.fadd(so_far, write.load(here, FLOAT))
+        )
 
     return signature, generate
 
