@@ -170,8 +170,8 @@ class FittedQ:
         goes on until Q is within 1e-9 of its fixed point.
     refresh_every : int or "never"
         After how many sweeps at most the trees are grown anew; 1 is the paper's scheme. In between their leaves are averaged
-        anew. Young trees, which grew on rewards alone or on little more, stay for twice the sweeps that were before them: without
-        this limit they are grown in sweep 1, 3, 9, 27 and so on. The trees travel with Q from evaluation to evaluation on the same
+        anew. Young trees, which grew on rewards alone or on little more, stay for no more sweeps than it took to get to them: without
+        this limit they are grown in sweep 1, 2, 4, 8 and so on. The trees travel with Q from evaluation to evaluation on the same
         batch. "never" keeps the first ones.
     regressor : scikit-learn regressor, optional
         Used instead of our trees, fitted anew in each sweep.
@@ -286,7 +286,7 @@ class FittedQ:
     def _stay(self, q: FittedValues) -> bool:
         """Return whether the trees of ``q`` serve one more sweep."""
         grown_in = q.n_sweeps - q.age + 1
-        return self.refresh_every == "never" or q.age < min(self.refresh_every, 2 * grown_in)
+        return self.refresh_every == "never" or q.age < min(self.refresh_every, grown_in)
 
     def _prepared(self, t: Transitions, old: QFunction | None) -> _Prepared:
         known = old.prepared if isinstance(old, FittedValues) else None
