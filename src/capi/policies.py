@@ -30,6 +30,7 @@ from capi.validation import (
     as_state_index,
     as_states,
     check_actions,
+    check_shape,
 )
 
 if TYPE_CHECKING:
@@ -393,8 +394,13 @@ def _members(policies: Any, name: str) -> tuple[Policy, ...]:
 
 def decided(policy: Policy, states: Floats, allowed: Bools | None = None) -> Decisions:
     """Return what ``policy`` does in ``states`` (n, d)."""
-    deterministic = isinstance(policy, Deterministic)
-    return policy.act(states, allowed) if deterministic else policy.probabilities(states, allowed)
+    if not isinstance(policy, Deterministic):
+        return policy.probabilities(states, allowed)
+    name = f"what act of {type(policy).__name__} returns"
+    actions = as_integers(policy.act(states, allowed), name)
+    check_shape(actions, name, (len(states),))
+    check_actions(actions, policy.n_actions, name)
+    return actions
 
 
 def value_of(decisions: Decisions, q_values: Floats) -> Floats:

@@ -1,5 +1,6 @@
 import copy
 import pickle
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -16,7 +17,7 @@ from capi.baselines import FittedQIteration
 from capi.domains import ChainWalk
 from capi.errors import InvalidInput
 from capi.evaluators import FittedQ
-from capi.policies import Constant, Uniform
+from capi.policies import Constant, Deterministic, Uniform
 from capi.policy_spaces import Thresholds, Trees, Unrestricted
 from capi.testing import NearestQ, check_evaluator, random_batch
 from capi.trees import forest, paths
@@ -134,6 +135,63 @@ def test_young_trees_are_replaced_sooner(refresh_every, grown):
         if q.age == 1:
             found.append(k)
     assert found == list(grown)
+
+
+def test_the_age_of_q_goes_on_with_another_batch():
+    """Trees that are grown on a Q of thirty sweeps are not young, whatever batch it came from."""
+    first, second = random_batch(), random_batch(seed=1)
+    evaluator = FittedQ(n_trees=1, refresh_every=5)
+    q = FittedQ(n_trees=1, sweeps=30).evaluate(Constant(1, 3), first, discount=0.9)
+    ages = []
+    for _ in range(6):
+        q = evaluator.evaluate(Constant(1, 3), second, discount=0.9, previous=q)
+        ages.append(q.age)
+    assert ages == [1, 2, 3, 4, 5, 1]
+
+
+@pytest.mark.parametrize("actions", ["separate", "input"])
+def test_remembered_values_cannot_be_changed_and_other_states_are_checked(actions):
+    batch = random_batch()
+    q = FittedQ(n_trees=2, actions=actions).evaluate(Constant(1, 3), batch, discount=0.9)
+    with pytest.raises(ValueError, match="read-only"):
+        q.values(batch.states)[0, 0] = 7.0
+    for bad in (batch.states[:, :1], np.full((100, batch.n_features), np.inf)):
+        with pytest.raises(InvalidInput, match="states"):
+            q.values(bad)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (lambda x: (x[:, 0] > 0).astype(float) / 2, "act of Own"),
+        (lambda x: (x[:, :1] > 0).astype(int), r"act of Own.*shape"),
+        (lambda x: np.full(len(x), 3), "act of Own"),
+    ],
+)
+def test_what_a_policy_of_ones_own_returns_is_checked(given, message):
+    @dataclass(frozen=True, eq=False)
+    class Own(Deterministic):
+        n_actions: int = 3
+
+        def act(self, states, allowed=None):
+            return given(states)
+
+    batch, evaluator = random_batch(), FittedQ(n_trees=2)
+    with pytest.raises(InvalidInput, match=message):
+        evaluator.evaluate(Own(), batch, discount=0.9)
+
+
+def test_a_policy_of_ones_own_may_return_a_list():
+    @dataclass(frozen=True, eq=False)
+    class Own(Deterministic):
+        n_actions: int = 3
+
+        def act(self, states, allowed=None):
+            return [1] * len(states)
+
+    batch, evaluator = random_batch(), FittedQ(n_trees=2, sweeps=3)
+    own, constant = (evaluator.evaluate(policy, batch, discount=0.9) for policy in (Own(), Constant(1, 3)))
+    np.testing.assert_array_equal(own.values(batch.states), constant.values(batch.states))
 
 
 def test_a_new_structure_every_sweep_is_growing_anew():

@@ -32,9 +32,10 @@ def called(kernel):
     return call
 
 
-extremes, sums_up_to, divide, divide_in_place, sort_by_code = map(
-    called, (_grow.extremes, _grow.sums_up_to, _grow.divide, _grow.divide_in_place, _splits.sort_by_code)
+extremes, sums_up_to, divide, divide_in_place = map(
+    called, (_grow.extremes, _grow.sums_up_to, _grow.divide, _grow.divide_in_place)
 )
+sort_by_code, tie_of = map(called, (_splits.sort_by_code, _splits.tie_of))
 
 VALUE = Growth(min_samples_split=4)
 POLICY = Growth(min_samples_split=2, policy=True)
@@ -366,6 +367,49 @@ def test_the_largest_number_of_values_in_sixteen_bits(n_values):
     assert encoded.bits == (16 if n_values < 2**16 else 32)
     (tree,) = grow(encoded, np.isnan(X).astype(float), Growth(max_depth=1), np.random.default_rng(0))
     np.testing.assert_array_equal(leaves(tree, X), tree.leaf_of_row)
+
+
+@pytest.mark.parametrize("n", [65_536, 65_537])
+def test_numbers_of_rows_stand_in_a_free_lane_only_if_they_fit(n):
+    layout = Layout.of(n, 3, 16, 1, weighted=False)
+    assert (layout.number, layout.n_words) == ((1, 3) if n <= 2**16 else (3, 4))
+    assert Layout.of(n, 8, 16, 1, weighted=False).n_words == 4, "no lane is free"
+    X = np.random.default_rng(0).integers(0, 50, size=(n, 3)).astype(float)
+    (tree,) = grow(encode(X), X[:, :1], Growth(min_samples_split=n // 4), np.random.default_rng(0))
+    np.testing.assert_array_equal(leaves(tree, X), tree.leaf_of_row)
+
+
+@pytest.mark.parametrize("scale", [5e-324, 1e-310, 1e300], ids=["smallest", "tiny", "huge"])
+@pytest.mark.parametrize("seed", range(3))
+def test_values_as_small_or_as_large_as_they_come(scale, seed):
+    X, Y, _ = problem(seed, False, missing=False)
+    X = np.random.default_rng(seed).integers(-9, 9, size=X.shape) * scale
+    (tree,) = grow(encode(X), Y, VALUE, np.random.default_rng(seed))
+    tree_seed = np.random.default_rng(seed).integers(1, 2**63, size=1, dtype=np.uint64)[0]
+    nodes, _ = naive.TreeGrower(X, Y, None, VALUE, tree_seed).grow()
+    assert tree.nodes["left"].tolist() == [node[3] for node in nodes]
+    np.testing.assert_array_equal(leaves(tree, X), tree.leaf_of_row)
+
+
+def test_each_tree_of_a_forest_is_that_of_its_seed():
+    """Trees that one thread grows after the other share their workspace, and nothing else."""
+    X, Y, _ = problem(0, False, missing=True, n=100)
+    growth = replace(VALUE, n_trees=6, n_candidates=2)
+    seeds = np.random.default_rng(3).integers(1, 2**63, size=6, dtype=np.uint64)
+    for tree, seed in zip(grow(encode(X), Y, growth, np.random.default_rng(3)), seeds, strict=True):
+        nodes, _ = naive.TreeGrower(X, Y, None, growth, seed).grow()
+        assert tree.nodes["left"].tolist() == [node[3] for node in nodes]
+
+
+def test_the_sign_of_zero_is_nowhere():
+    X = np.array([[0.0], [-0.0], [1.0], [-0.0], [-1.0]])
+    encoded = encode(X)
+    assert not np.signbit(encoded.values[1]), "a cut next to zero reads as 0, not as -0"
+
+
+def test_regrets_that_differ_by_rounding_alone_are_equal():
+    total = np.array([0.6, 0.4])
+    assert (tie_of(total, True), tie_of(total, False)) == (pytest.approx(1e-12), 0.0)
 
 
 def test_more_features_than_a_node_has_bits_for_are_refused():

@@ -81,6 +81,8 @@ def read_checkpoint(
         policy = from_arrays(Packed.from_flat(header["policy"], arrays, "policy."))
         q = from_arrays(Packed.from_flat(header["q"], arrays, "q."), decides=False)
         numbers = {name: header["numbers"][name] for name in NUMBERS}
+        if "sweeps" not in header:
+            raise InvalidInput("it was begun by an earlier version of capi. Start a new run.")
         sweeps = [int(number) for number in header["sweeps"]]
         best, kept = header["best"], None
         if best:

@@ -45,6 +45,18 @@ def next_uniform(state):
     return np.float64(x >> np.uint64(11)) * (1.0 / 9007199254740992.0)
 
 
+@kernel
+def largest_code(bits):
+    """Return the code of a missing value."""
+    return (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
+
+
+@kernel
+def word_of(feature, bits):
+    """Return the word in which a feature's codes are, and by how much they are shifted there."""
+    return feature * bits // 64, np.uint64(feature * bits % 64)
+
+
 @entry
 def fill_records(words, outputs, weights, layout, records):
     """Write the records of all rows: ``words`` (n, W) with their codes, ``outputs`` (n, m), ``weights`` (n,) or (0,), and their numbers."""
@@ -172,9 +184,8 @@ def divide_in_place(records, feature, bits, cut, missing_left, wrong):
     Of a block at the front and one at the back the rows on the wrong side are listed in ``wrong`` (2, BLOCK), without a branch,
     and then exchanged: half of all rows at most are moved.
     """
-    k, shift = feature * bits // 64, np.uint64(feature * bits % 64)
-    mask = (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
-    plus = np.uint64(missing_left)
+    k, shift = word_of(feature, bits)
+    mask, plus = largest_code(bits), np.uint64(missing_left)
     upto = np.uint64(cut) + plus
     none = np.int64(0)
     front, back, n_front, n_back, at_front, at_back = none, np.int64(len(records)), none, none, none, none

@@ -13,7 +13,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 LANES = 8
-TOGETHER = 4  # rows whose sums are kept apart, because an addition waits for the one before
+N_SUMS = 4  # that are kept apart, because an addition waits for the one before
 WORD, INDEX, FLOAT = ir.IntType(64), ir.IntType(32), ir.DoubleType()
 WORDS, FLOATS, COUNTS = ir.VectorType(WORD, LANES), ir.VectorType(FLOAT, LANES), ir.VectorType(INDEX, LANES)
 
@@ -50,15 +50,15 @@ class _Writer:
     def sum_over(self, nothing: Any, first: Any, n: Any, size: Any, add: Callable[[Any, Any], Any]) -> Any:
         """Return the sum over n records: ``add`` gets the address of each and a sum so far, ``nothing`` at first, and gives the next sum."""
         builder = self.builder
-        totals = [self.variable(nothing) for _ in range(TOGETHER)]
+        totals = [self.variable(nothing) for _ in range(N_SUMS)]
 
         def take(row: Any, total: Any) -> None:
             here = builder.add(first, builder.mul(row, size))
             self.update(total, lambda so_far: add(here, so_far))
 
-        whole = builder.and_(n, self.number(-TOGETHER))
-        with cgutils.for_range_slice(builder, self.number(0), whole, self.number(TOGETHER)) as (row, _):
-            for k in range(TOGETHER):
+        whole = builder.and_(n, self.number(-N_SUMS))
+        with cgutils.for_range_slice(builder, self.number(0), whole, self.number(N_SUMS)) as (row, _):
+            for k in range(N_SUMS):
                 take(builder.add(row, self.number(k)), totals[k])
         with cgutils.for_range_slice(builder, whole, n, self.number(1)) as (row, _):
             take(row, totals[0])
@@ -207,9 +207,7 @@ def _divide_of(bits: int, n_words: int | None) -> Any:
                     with cgutils.for_range(builder, builder.lshr(size, write.number(4))) as loop:
                         step = builder.shl(loop.index, write.number(4))
                         copy(builder.add(here, step), builder.add(place, step))
-                    last = builder.sub(
-                        size, write.number(8)
-                    )  # the last of an odd number of words, or one more time the last
+                    last = builder.sub(size, write.number(8))  # of an odd number of words, else it is copied once more
                     write.store(write.load(builder.add(here, last), WORD), builder.add(place, last))
                 else:
                     copy(here, place)

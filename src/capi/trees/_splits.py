@@ -10,33 +10,23 @@ from capi.trees._grow import (
     address_of,
     is_better,
     known_extremes,
+    largest_code,
     missing_sum,
     next_uniform,
     score_cuts,
     split_score,
     sums_up_to,
+    word_of,
 )
 
 NO_SPLIT = -1.0
-FEW = 48  # rows that are sorted one by one
+ONE_BY_ONE = 48  # rows that are sorted without counting
 
 
 @kernel
 def set_five(row, a, b, c, d, e):
     """Write five entries."""
     row[0], row[1], row[2], row[3], row[4] = a, b, c, d, e
-
-
-@kernel
-def largest_code(bits):
-    """Return the code of a missing value."""
-    return (np.uint64(1) << np.uint64(bits)) - np.uint64(1)
-
-
-@kernel
-def word_of(feature, bits):
-    """Return the word in which a feature's codes are, and by how much they are shifted there."""
-    return feature * bits // 64, np.uint64(feature * bits % 64)
 
 
 @kernel
@@ -157,7 +147,7 @@ def sort_by_code(keys, spare, n, bits, starts):
     Byte by byte of the code, from the last to the first, each key goes behind those of the same byte: from ``keys`` to
     ``spare`` and back, with ``starts`` (256,) for where each byte's keys go next.
     """
-    if n <= FEW:
+    if n <= ONE_BY_ONE:
         sort_few(keys, n)
         return
     for byte in range(bits // 8):

@@ -6,7 +6,8 @@ Rows of a node stand side by side, [start, end) of the records, and splitting it
       | left left left | right right ... |
 
 Small nodes, which are most, are divided by copying each row to its side of a second place, where their children are then; those
-are copied back, and so on. The second place is small, and the largest nodes are divided in place instead.
+are copied back, and so on. The second place is small, and the largest nodes are divided in place instead. So are all of them if nodes are
+split in the order of their gain, because then several parts of the tree would need it at the same time.
 """
 
 import numpy as np
@@ -23,16 +24,16 @@ from capi.trees._grow import (
     find_cells,
     find_cuts,
     known_extremes,
+    largest_code,
     node_sums,
+    word_of,
 )
 from capi.trees._splits import (
     NO_SPLIT,
     best_of_all_cuts,
     best_of_cuts,
     choose_candidates,
-    largest_code,
     set_five,
-    word_of,
 )
 
 NUMBER, START, END, DEPTH, BASE, IS_SPARE = range(6)  # of a node's place: see `set_place`

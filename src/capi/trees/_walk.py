@@ -108,6 +108,6 @@ def walk_of(lanes: int) -> Any:
     return walk
 
 
-LANES = 8 if "+avx512f" in get_host_cpu_features() else 1
-TOGETHER = GROUPS * LANES
-walk = walk_of(LANES)
+STATES_A_GROUP = 8 if "+avx512f" in get_host_cpu_features() else 1
+TOGETHER = GROUPS * STATES_A_GROUP
+walk = walk_of(STATES_A_GROUP)

@@ -78,9 +78,7 @@ class Pair(NamedTuple):
     n_cut: Ints  # (2,) how many of them have something to cut
     total: Floats  # (2, m) sums of the outputs
     weight: Floats  # (2,)
-    best: (
-        Floats  # (2, 7) the best split: feature, cut, missing_left, threshold, the next value above, and its two scores
-    )
+    best: Floats  # (2, 7) its best split: feature, cut, missing_left, threshold, the next value above, and two scores
 
 
 class Cuts(NamedTuple):
@@ -142,7 +140,8 @@ class Workspace(NamedTuple):
         """Return the room for trees on n rows of d features."""
         n_lanes, m = layout.first_output * 64 // bits, layout.n_outputs
         n_keys = n if limits.best_cuts else 0
-        # Nodes wait on a stack, so that all that use the spare rows at one time are children of one. Not so if the best comes first.
+        # Nodes wait on a stack, so that all that use the spare rows at one time are children of one. Not so if the best comes first:
+        # then all are divided in place.
         n_spare = 0 if limits.max_leaves else min(n, SPARE_ROWS)
         return cls(
             records=np.empty((n, layout.n_words), dtype=np.uint64),

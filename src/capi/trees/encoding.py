@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from capi.validation import Bools, Floats, Ints
 
 MOST_FEATURES = 2**15 - 1  # a node has 15 bits for its feature
 MANY = 20_000  # rows for which threads pay
-ROWS_AT_ONCE = 8192  # whose codes stay in the cache
+ROWS_AT_ONCE = 8192  # whose codes stay in the cache, beside a tree
 VALUES_A_CELL = 2  # of the grid, in the mean
 
 
@@ -52,13 +52,12 @@ class EncodedStates:
         """What the codes stand for, as the kernels take it."""
         return Features(self.values, self.value_starts, self.grid, self.scales, self.has_missing, self.bits)
 
-    def subset(self, rows: Ints) -> EncodedStates:
-        """Return the codes of some rows; values that none of them has stay in the table and do no harm."""
-        return replace(self, words=self.words[rows])
-
 
 def encode(states: Floats, n_jobs: int = 1, *, narrow: bool = True) -> EncodedStates:
-    """Return the ranks of ``states`` (n, d), column by column, in 16 bits if they fit and ``narrow`` asks for it."""
+    """Return the ranks of ``states`` (n, d), column by column, in 16 bits if they fit and ``narrow`` asks for it.
+
+    Values are finite or missing.
+    """
     if states.shape[1] > MOST_FEATURES:
         raise InvalidInput(
             f"trees take at most {MOST_FEATURES} features; got {states.shape[1]}. Choose or combine some."
@@ -111,7 +110,7 @@ class _Column(NamedTuple):
 
 
 def _encode_column(states: Floats, n_cells: int) -> _Column:
-    column = np.ascontiguousarray(states)
+    column = states + 0.0  # -0.0 is 0.0
     ordered, values = np.sort(column), np.empty(len(column) + WINDOW)
     n_values = _ranks.distinct(ordered, values)
     values[n_values : n_values + WINDOW] = np.inf

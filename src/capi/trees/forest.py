@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from capi.parallel import in_threads
 from capi.trees import _grow, _route, _tree
 from capi.trees._workspace import Layout, Limits, Workspace
-from capi.trees.encoding import EncodedStates
-from capi.trees.paths import ROWS_AT_ONCE, Leaves, Paths, leaf_type
+from capi.trees.encoding import ROWS_AT_ONCE, EncodedStates
+from capi.trees.paths import Leaves, Paths, leaf_type
 from capi.validation import Floats, Ints
 
 UNLIMITED = 2**31 - 1
@@ -24,14 +24,14 @@ TREES_AT_ONCE = 4  # whose leaves a thread sums at a time
 
 @dataclass(frozen=True)
 class Growth:
-    """How trees grow; `grow` explains each."""
+    """How trees grow."""
 
-    n_trees: int = 1
+    n_trees: int = 1  # each has a seed of its own
     n_candidates: int | None = None  # features looked at in a node; None is all
-    min_samples_split: int = 2
-    min_samples_leaf: int = 1
+    min_samples_split: int = 2  # rows; nodes with fewer are leaves
+    min_samples_leaf: int = 1  # rows that each side of a split has at least
     max_depth: int | None = None
-    max_leaf_nodes: int | None = None
+    max_leaf_nodes: int | None = None  # then the split with the largest gain comes first
     best_cuts: bool = False  # every cut between neighbouring values, else one uniform cut a feature
     policy: bool = False  # outputs are regrets, and a node's score is the regret of its best action
 

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from capi.parallel import in_threads
 from capi.trees import _route
 from capi.trees._walk import CHILD_SHIFT, CUT_SHIFT, FEATURE_SHIFT, MISSING, TOGETHER
-from capi.trees.encoding import cells_of
+from capi.trees.encoding import ROWS_AT_ONCE, cells_of
 from capi.validation import Floats, Ints
 
-ROWS_AT_ONCE = 8192  # states and a tree stay in the cache together
 FEW = 64  # states for which codes do not pay
 MOST_NODES = 2**24  # that fit into a node's 64 bits
 
