@@ -251,7 +251,7 @@ def find_cuts(features, pair, p):
         j = pair.candidates[p, t]
         start = features.value_starts[j]
         at, end = start + np.int64(pair.low[p, j]), start + np.int64(pair.high[p, j])
-        pair.cut[p, j] = first_above(features.values, at, end, pair.thresholds[p, j]) - start - 1
+        pair.cut[p, j] = first_above(features.values, at, end, pair.thresholds[p, j], False) - start - 1
 
 
 @kernel

@@ -151,18 +151,22 @@ def sum_of(typing: Any, first: Any, n: Any, size: Any) -> Any:  # noqa: ARG001
     return signature, generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def count_up_to(typing: Any, values: Any, x: Any) -> Any:  # noqa: ARG001
-    """Return how many of the eight floats at the address ``values`` are at most ``x``."""
-    signature = types.int64(types.int64, types.float64)
+def _count_of(comparison: str) -> Any:
+    """Return a function (values, x): how many of the eight floats at the address ``values`` compare so with ``x``."""
 
-    def generate(context: Any, builder: ir.IRBuilder, _: Any, arguments: Any) -> Any:  # noqa: ARG001
-        values, x = arguments
-        write = _Writer(builder)
-        below = builder.fcmp_ordered("<=", write.load(values, FLOATS), write.spread(x, FLOATS))
-        return builder.zext(builder.ctpop(builder.bitcast(below, ir.IntType(LANES))), WORD)
+    @intrinsic  # type: ignore[untyped-decorator]
+    def count(typing: Any, values: Any, x: Any) -> Any:  # noqa: ARG001
+        signature = types.int64(types.int64, types.float64)
 
-    return signature, generate
+        def generate(context: Any, builder: ir.IRBuilder, _: Any, arguments: Any) -> Any:  # noqa: ARG001
+            values, x = arguments
+            write = _Writer(builder)
+            found = builder.fcmp_ordered(comparison, write.load(values, FLOATS), write.spread(x, FLOATS))
+            return builder.zext(builder.ctpop(builder.bitcast(found, ir.IntType(LANES))), WORD)
+
+        return signature, generate
+
+    return count
 
 
 _PAIR = ir.VectorType(WORD, 2)
@@ -222,6 +226,7 @@ def _divide_of(bits: int, n_words: int | None) -> Any:
     return divide
 
 
+count_up_to, count_below = _count_of("<="), _count_of("<")
 extremes_of_16, extremes_of_32 = _extremes_of(16), _extremes_of(32)
 sums_of_16, sums_of_32 = _sums_of(16), _sums_of(32)
 divide_3_of_16, divide_4_of_16, divide_6_of_16, divide_any_of_16 = (_divide_of(16, n) for n in (3, 4, 6, None))

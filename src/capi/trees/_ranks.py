@@ -3,7 +3,7 @@
 import numpy as np
 
 from capi.trees._compiling import entry, kernel
-from capi.trees._lanes import LANES, count_up_to
+from capi.trees._lanes import LANES, count_below, count_up_to
 
 WINDOW = LANES  # values that are compared together
 MISSING = np.uint32(2**32 - 1)
@@ -44,8 +44,8 @@ def cell_of(x, smallest, scale):
 
 
 @kernel
-def first_above(values, at, end, x):
-    """Return the first place from ``at`` on whose value is larger than ``x``, if it is not behind ``end``.
+def first_above(values, at, end, x, or_equal):
+    """Return the first place from ``at`` on whose value is larger than ``x``, or is equal if ``or_equal``; ``end`` if none before is.
 
     Comparing all values of a window takes less time than guessing where among them to go on. Behind the values stand `WINDOW`
     infinite ones.
@@ -53,11 +53,13 @@ def first_above(values, at, end, x):
     length = end - at
     while length > 2 * WINDOW:
         half = length // 2
-        at += half * np.int64(values[at + half - 1] <= x)
+        middle = values[at + half - 1]
+        at += half * np.int64(middle < x if or_equal else middle <= x)
         length -= half
     n_below = np.int64(WINDOW)
     while n_below == WINDOW:
-        n_below = count_up_to(np.int64(values.ctypes.data) + 8 * at, x)
+        window = np.int64(values.ctypes.data) + 8 * at
+        n_below = count_below(window, x) if or_equal else count_up_to(window, x)
         at += n_below
     return at
 
@@ -71,4 +73,4 @@ def rank(column, values, scale, grid, codes):
             codes[i] = MISSING
             continue
         cell = cell_of(x, values[0], scale)
-        codes[i] = np.uint32(first_above(values, np.int64(grid[cell]), np.int64(grid[cell + 1]), x) - 1)
+        codes[i] = np.uint32(first_above(values, np.int64(grid[cell]), np.int64(grid[cell + 1]), x, False) - 1)

@@ -13,6 +13,7 @@ multiple of G rows, the last of which may belong to no state.
 import numpy as np
 from numba import njit
 
+from capi.trees._ranks import WINDOW, cell_of, first_above
 from capi.trees._walk import MISSING, TOGETHER, walk
 
 ROWS_OF_SUMS = 1024  # that stay in the nearest cache, beside four trees
@@ -22,11 +23,11 @@ ROWS_OF_SUMS = 1024  # that stay in the nearest cache, beside four trees
 def encode_states(states, cuts, starts, grid, scales, codes):
     """Write the number of cuts below each value to ``codes`` (n, d), `MISSING` for NaN.
 
-    ``cuts`` are ascending, one feature after the other, feature j's from ``starts[j]`` on. ``grid[j, g]`` is the first
-    cut of feature j in cell g or later; a value's cell is the whole part of its distance from the first cut times the scale.
+    ``cuts`` are ascending, one feature after the other, feature j's from ``starts[j]`` on, with `WINDOW` infinite ones behind them.
+    ``grid[j, g]`` is the first cut of feature j in cell g or later.
     """
     for j in range(min(states.shape[1], codes.shape[1])):  # later features are in no split, or set apart
-        start, n_cuts = starts[j], starts[j + 1] - starts[j]
+        start, n_cuts = starts[j], starts[j + 1] - starts[j] - WINDOW
         for i in range(len(states)):
             x = states[i, j]
             if x != x:
@@ -36,16 +37,9 @@ def encode_states(states, cuts, starts, grid, scales, codes):
             elif x > cuts[start + n_cuts - 1]:
                 codes[i, j] = n_cuts
             else:
-                cell = np.int64((x - cuts[start]) * scales[j]) if scales[j] > 0.0 else 0
-                code, length = np.int64(grid[j, cell]), np.int64(grid[j, cell + 1] - grid[j, cell])
-                while length > 0:
-                    half = length // 2
-                    if cuts[start + code + half] < x:
-                        code += half + 1
-                        length -= half + 1
-                    else:
-                        length = half
-                codes[i, j] = code
+                cell = cell_of(x, cuts[start], scales[j])
+                first, end = start + np.int64(grid[j, cell]), start + np.int64(grid[j, cell + 1])
+                codes[i, j] = first_above(cuts, first, end, x, True) - start
 
 
 @njit(cache=True, nogil=True)

@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 
 from capi.parallel import in_threads
 from capi.trees import _route
+from capi.trees._ranks import WINDOW
 from capi.trees._walk import CHILD_SHIFT, CUT_SHIFT, FEATURE_SHIFT, MISSING, TOGETHER
 from capi.trees.encoding import ROWS_AT_ONCE, cells_of
 from capi.validation import Floats, Ints
 
 FEW = 64  # states for which codes do not pay
+PADDING = np.full(WINDOW, np.inf)
 MOST_NODES = 2**24  # that fit into a node's 64 bits
 
 Leaves: TypeAlias = NDArray[np.integer[Any]]  # numbers of leaves, each counted in its tree
@@ -194,8 +196,8 @@ class Paths:
         cells = [cells_of(of_feature, n_cells) for of_feature in cuts]
         return _CodedNodes(
             coded,
-            np.concatenate(cuts),
-            np.cumsum([0, *map(len, cuts)]),
+            np.concatenate([np.append(of_feature, PADDING) for of_feature in cuts]),
+            np.cumsum([0, *(len(of_feature) + WINDOW for of_feature in cuts)]),
             np.stack([grid for grid, _ in cells]),
             np.array([scale for _, scale in cells]),
         )
