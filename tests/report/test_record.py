@@ -148,7 +148,7 @@ def test_no_row_is_in_the_page_unless_asked_for(base, tmp_path):
         for column in ("age", "dose", "gain"):
             for x in frame[column].dropna():
                 assert repr(float(x)) not in text
-                assert f"{x:.7g}" not in text
+                assert f"{x:#.7g}" not in text
         assert str(base[missing].parent) not in text
     cases = write_report(base[False], tmp_path / "cases.html", include_cases=True).read_text(encoding="utf-8")
     assert sum(f"{x:.12g}" in cases for x in frame["age"]) == len(frame)
