@@ -231,17 +231,15 @@ def draw_thresholds(features, state, pair, p):
 
 @kernel
 def find_cells(features, pair, p):
-    """Narrow the extremes of those candidates to the cell of the threshold.
+    """Find the cell of each of those thresholds: the codes of its first value and of the next cell's go to ``low`` and ``high``.
 
-    ``grid[j, g]`` is the first code of feature j whose value lies in cell g or later. The code that is looked for is one below
-    ``low`` at least.
+    ``grid[j, g]`` is the first code of feature j whose value lies in cell g or later.
     """
     for t in range(pair.n_cut[p]):
         j = pair.candidates[p, t]
         smallest = features.values[features.value_starts[j]]
         cell = cell_of(pair.thresholds[p, j], smallest, features.scales[j])
-        pair.low[p, j] = max(np.int64(pair.low[p, j]) + 1, features.grid[j, cell])
-        pair.high[p, j] = min(np.int64(pair.high[p, j]), features.grid[j, cell + 1])
+        pair.low[p, j], pair.high[p, j] = features.grid[j, cell], features.grid[j, cell + 1]
 
 
 @kernel
