@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from capi.cli import app
 from capi.errors import InvalidInput
+from capi.files.archive import read_archive, write_archive
 from capi.files.policy_file import load_policy
 from capi.runs import RunSettings, fit_run, load_run, running
 from small_runs import OPTIONS, ROLES, interrupted, settings_for
@@ -81,6 +82,18 @@ def test_a_changed_table_or_checkpoint_is_not_continued(table, tmp_path):
     checkpoint = tmp_path / "run" / "checkpoint.zip"
     checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
     with pytest.raises(InvalidInput, match="cannot be continued"):
+        fit_run(None, tmp_path / "run", resume=True)
+
+
+def test_a_checkpoint_of_an_earlier_version_says_so(table, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        fit_run(settings_for(table), tmp_path / "run", shown=interrupted(2))
+    checkpoint = tmp_path / "run" / "checkpoint.zip"
+    header, arrays = read_archive(checkpoint)
+    header["age"] = header.pop("sweeps")[0]
+    checkpoint.unlink()
+    write_archive(checkpoint, header, arrays)
+    with pytest.raises(InvalidInput, match=r"earlier version of capi\. Start a new run\."):
         fit_run(None, tmp_path / "run", resume=True)
 
 

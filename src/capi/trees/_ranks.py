@@ -45,7 +45,7 @@ def cell_of(x, smallest, scale):
 
 @kernel
 def first_above(values, at, end, x, or_equal):
-    """Return the first place from ``at`` on whose value is larger than ``x``, or is equal if ``or_equal``; ``end`` if none before is.
+    """Return the first place from ``at`` on whose value is larger than ``x``, or is equal if ``or_equal``; it is ``end`` at last.
 
     Comparing all values of a window takes less time than guessing where among them to go on. Behind the values stand `WINDOW`
     infinite ones.
