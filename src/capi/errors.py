@@ -9,8 +9,22 @@ Exception
 
 UserWarning
 ├── DictionarySaturated        a kernel dictionary is full, and some states are not represented as closely as asked
-└── PathEnded                  LARS-TD could not follow its solutions down to the penalty that was asked for
+├── PathEnded                  LARS-TD could not follow its solutions down to the penalty that was asked for
+└── EvidenceWarning            an estimate of a policy's worth has a caveat
+
+`Caveat` is not raised: it is one of the ``warnings`` of a description or an evaluation, as a record.
 """
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+Severity = Literal["note", "warning", "severe"]
+
+LEAST_SHOWN = 5  # rows or episodes; a report does not show a smaller number of them
+LARGEST_COUNT = 1e15
 
 
 class CapiError(Exception):
@@ -43,3 +57,75 @@ class PathEnded(UserWarning):
 
 class EvidenceWarning(UserWarning):
     """An estimate of a policy's worth should be read with care, or not be trusted at all; the message says why."""
+
+
+@dataclass(frozen=True)
+class Caveat:
+    """Something to know before one relies on a table or an estimate; `str` of it is its text.
+
+    Readers decide by the fields what to show, never by the words of the text.
+
+    Parameters
+    ----------
+    kind : str
+        A stable name for what was found, such as "few-episodes"; ``docs/evidence.md`` lists them. Evaluations written by
+        earlier versions have "unknown".
+    text : str
+        A sentence for people, with all numbers.
+    severity : "note", "warning" or "severe"
+        "severe": the numbers should not be relied on.
+    column : str, optional
+        The column that it is about.
+    count : int or float, optional
+        The number of rows or episodes that the text states, as a number or as a share; a text with several of them has the one
+        that identifies people most easily. None if the text states none.
+    share : float, optional
+        With a count: the same as a share of all rows or episodes. Without: a share of something else, such as the value.
+    text_without_counts : str, optional
+        The text without numbers of rows or episodes, for readers who must not see small ones.
+    """
+
+    kind: str
+    text: str
+    severity: Severity
+    column: str | None = None
+    count: int | float | None = None
+    share: float | None = None
+    text_without_counts: str | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all fields as plain values that JSON has."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any] | str) -> Caveat:
+        """Return the caveat that `to_dict` wrote; a plain string, as in evaluations of earlier versions, has an unknown kind."""
+        if isinstance(record, str):
+            return cls("unknown", record, "warning")
+        if not isinstance(record, Mapping):
+            raise InvalidInput(f"a caveat must be a record or a string; got {record!r}.")
+        for name in ("kind", "text"):
+            if not isinstance(record.get(name), str):
+                raise InvalidInput(f"the {name!r} of a caveat must be a string; got {record.get(name)!r}.")
+        if record.get("severity") not in get_args(Severity):
+            raise InvalidInput(
+                f"the 'severity' of a caveat must be one of {', '.join(map(repr, get_args(Severity)))}; got {record.get('severity')!r}."
+            )
+        for name in ("column", "text_without_counts"):
+            if not isinstance(record.get(name), str | None):
+                raise InvalidInput(f"the {name!r} of a caveat must be a string or null; got {record[name]!r}.")
+        for name in ("count", "share"):
+            value = record.get(name)
+            if value is not None and not _is_number(value):
+                raise InvalidInput(
+                    f"the {name!r} of a caveat must be a number from 0 to {LARGEST_COUNT:g}, or null; got {value!r}."
+                )
+        known = {name: record[name] for name in cls.__dataclass_fields__ if name in record}
+        return cls(**known)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST_COUNT

@@ -61,6 +61,9 @@ def told(policy, batch, **settings):
     assert [(w.category, str(w.message)) for w in caught] == [
         (EvidenceWarning, f"the policy: {line}") for line in found.warnings
     ]
+    assert len({caveat.kind for caveat in found.warnings}) == len(found.warnings)
+    for caveat in found.warnings:
+        assert not caveat.count or caveat.text_without_counts, f"{caveat.kind} has a count, and no words without it"
     for method, estimate in found.estimates.items():
         assert np.isfinite(estimate.value) or found.doubtful, f"{method} has no number, and nothing says why"
     return found
@@ -68,7 +71,7 @@ def told(policy, batch, **settings):
 
 def warned_of(found, words):
     """Whether a warning has these words, which a regular expression may give."""
-    return any(re.search(words, line) for line in found.warnings)
+    return any(re.search(words, caveat.text) for caveat in found.warnings)
 
 
 def estimators(batch, discount, ratios, start_values, taken_values, next_values):

@@ -1,6 +1,7 @@
 """Bad and extreme input: a clear word, never a silent number."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,9 +9,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from capi import Transitions
-from capi.errors import EvidenceWarning, InvalidInput
+from capi.errors import Caveat, EvidenceWarning, InvalidInput
 from capi.evaluators import FittedQ
 from capi.offline import compare, cross_evaluate, evaluate, fitted_value
+from capi.offline.doubts import _most_telling
 from capi.offline.fitted import Regression
 from capi.policies import Constant, EpsilonGreedy, Greedy, Mixture, NonStationary, Uniform
 from capi.schema import Schema
@@ -493,11 +495,11 @@ def test_a_state_that_hides_the_time_left_is_found_out():
     found = hushed(Uniform(2), batch, discount=0.9)
     assert found.estimates["doubly-robust"].value == pytest.approx(2.71, abs=0.05)
     assert found.estimates["fitted-q"].value == pytest.approx(2.5, abs=0.05)
-    assert any("differ by more than chance explains" in warning for warning in found.warnings)
+    assert any("differ by more than chance explains" in warning.text for warning in found.warnings)
     assert not found.doubtful
     assert hushed(Uniform(2), batch, discount=0.9, method="fitted-q").doubtful
     timed = remade(batch, states=(np.arange(n) % 3)[:, None], next_states=(np.arange(n) % 3 + 1)[:, None])
-    assert not any("chance" in warning for warning in hushed(Uniform(2), timed, discount=0.9).warnings)
+    assert not any("chance" in warning.text for warning in hushed(Uniform(2), timed, discount=0.9).warnings)
 
 
 def test_one_episode_that_decides_is_told():
@@ -535,3 +537,40 @@ def test_a_score_is_for_policies_of_the_batch():
         fitted_value("always", bandit(20), discount=0.0)
     with pytest.raises(InvalidInput, match="batch must be a Transitions"):
         fitted_value(Constant(0, 2), [1, 2], discount=0.0)
+
+
+def fields_of(found, kind):
+    """Return severity, count and share of the caveat of a kind."""
+    (caveat,) = (c for c in found.warnings if c.kind == kind)
+    return caveat.severity, caveat.count, caveat.share
+
+
+def test_caveats_have_the_numbers_that_their_words_state():
+    few = told(Uniform(2), remade(bandit(9), propensity=np.full(9, 0.5)), discount=0.0)
+    assert fields_of(few, "few-episodes") == ("severe", 9, None)
+    poor = told(Constant(1, 2), long_walk(100, 8))
+    assert fields_of(poor, "little-overlap") == ("severe", poor.effective_episodes, None)
+    rare = bandit(100)
+    probabilities = np.where(np.arange(100) < 3, 0.005, rare.propensity)
+    found = told(Uniform(2), remade(rare, propensity=probabilities), discount=0.0)
+    assert fields_of(found, "improbable-decisions") == ("warning", 3, 0.03)
+    found = told(EpsilonGreedy(Constant(1, 3), 0.3), remade(bandit(60), n_actions=3), discount=0.0)
+    assert fields_of(found, "unlogged-actions") == ("severe", pytest.approx(6), pytest.approx(0.1))
+    rewards = bandit(100).rewards.copy()
+    rewards[np.flatnonzero(bandit(100).actions == 1)[0]] = 1e6
+    found = told(Constant(1, 2), remade(bandit(100), rewards=rewards), discount=0.0)
+    assert fields_of(found, "dominant-episode") == ("severe", 1, None)
+
+
+def test_of_several_shares_the_one_that_points_at_the_fewest_counts():
+    assert _most_telling([0.3, 0.1, 0.4]) == 0.1
+    assert _most_telling([0.3, 0.95]) == 0.95
+    assert _most_telling([1.0]) == 1.0
+
+
+def test_caveats_of_one_severity_decide_whether_the_number_is_doubtful():
+    found = hushed(Uniform(2), bandit(60), discount=0.0)
+    for severity, doubtful in (("note", False), ("warning", False), ("severe", True)):
+        changed = replace(found, warnings=(Caveat("some-kind", "words", severity),))
+        assert changed.doubtful is doubtful
+        assert changed.to_dict()["doubtful"] is doubtful

@@ -7,6 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
+from capi.errors import Caveat
 from capi.offline import METHODS
 from capi.offline.evidence import Comparison, Estimate, Evidence
 from capi.policies import Constant, EpsilonGreedy, Uniform
@@ -48,9 +49,10 @@ def estimate(value, spread=1.0, level=0.95):
 def made(value, behaviour=0.0, doubtful=False, spread=1.0):
     number = estimate(value, spread)
     zero = Estimate(behaviour, np.full(N_DRAWS, behaviour), np.zeros(N_EPISODES), 0.95)
-    fields = {"behaviour_model": None, "effective_episodes": 30.0, "hardly_taken": 0.0, "beyond": 0.0, "warnings": ()}
+    fields = {"behaviour_model": None, "effective_episodes": 30.0, "hardly_taken": 0.0, "beyond": 0.0}
     sizes = {"n_rows": 30, "n_episodes": 30, "discount": 0.9, "level": 0.95, "source": "arrays", "kind": "table"}
-    return Evidence("mine", "fitted-q", {"fitted-q": number}, zero, doubtful=doubtful, **fields, **sizes)
+    caveats = (Caveat("some-kind", "it is not so", "severe"),) if doubtful else ()
+    return Evidence("mine", "fitted-q", {"fitted-q": number}, zero, warnings=caveats, **fields, **sizes)
 
 
 def test_the_summary_has_a_row_for_each_number(evidence):
@@ -94,7 +96,7 @@ def test_everything_is_plain(found, without):
     assert [line["policy"] for line in both["differences"]][-1] == "second - first"
     lacking = plain(without.to_dict())
     assert {line["method"]: line["estimate"] for line in lacking["estimates"]}["weighted"] is None
-    assert lacking["warnings"] == list(without.warnings)
+    assert [Caveat.from_dict(record) for record in lacking["warnings"]] == list(without.warnings)
     assert lacking["doubtful"] is True
 
 

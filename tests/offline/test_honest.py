@@ -63,7 +63,7 @@ def test_the_share_of_many_episodes_is_about_right():
     assert len(policy.training.episodes) == KEPT
     mine = many.subset((np.arange(n) >= n // 4) & (np.arange(n) < 3 * n // 4))
     found = hushed(policy, mine, discount=0.0, methods="weighted")
-    told_share = float(next(line for line in found.warnings if "learned from" in line).split(" %")[0])
+    told_share = float(next(c.text for c in found.warnings if c.kind == "seen-episodes").split(" %")[0])
     assert told_share == pytest.approx(50, abs=8)
     unseen = many.subset(np.arange(n) >= n // 2)
     assert not warned_of(hushed(policy, unseen, discount=0.0, methods="weighted"), "learned from")

@@ -8,14 +8,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from capi.errors import Caveat
 from capi.files.archive import write_archive
+from capi.offline import doubts
 from capi.policies import Constant
 from capi.policy_spaces.thresholds import Thresholds
 from capi.report import report_record, write_report
 from capi.report.ranges import column_record, day_scale, histogram, rare_renamed, scale_of, without_rare_words
-from capi.report.wording import told_cells, told_counts, told_share
-from capi.runs import RunSettings
-from capi.tables import Column
+from capi.report.wording import told_caveat, told_cells, told_counts, told_share
+from capi.report.worth import evaluation_record
+from capi.runs import RunSettings, evaluate_run
+from capi.runs import evaluating as run_evaluating
+from capi.tables import Column, suspicions
 from report.tables import fitted, visits, with_policy
 
 ROLES = {"state": ["age"], "action": "do", "reward": "gain"}
@@ -138,11 +142,114 @@ def test_counts_in_warnings_are_told_from_five_on(tmp_path):
     frame = simple(60)
     frame = pd.concat([frame, frame.iloc[:3]], ignore_index=True)
     warnings = report_record(fitted(tmp_path / "three", frame, ROLES, "thresholds"))["data"]["warnings"]
-    assert any(w.startswith("A few rows repeat an earlier row in state") for w in warnings)
-    assert not any(w.startswith("3 ") for w in warnings)
+    assert any(w["text"].startswith("A few rows repeat an earlier row in state") for w in warnings)
+    assert not any(w["text"].startswith("3 ") for w in warnings)
     frame = pd.concat([frame, frame.iloc[:6]], ignore_index=True)
     warnings = report_record(fitted(tmp_path / "nine", frame, ROLES, "thresholds"))["data"]["warnings"]
-    assert any(w.startswith("9 rows repeat") for w in warnings)
+    assert any(w["text"].startswith("9 rows repeat") for w in warnings)
+
+
+def reworded(kind, text, severity, **fields):
+    """Make a caveat in words that no reader knows, with its count in them."""
+    return Caveat(kind, f"Achtung: genau <{fields.get('count')}> von {kind}", severity, **fields)
+
+
+def test_a_reworded_warning_of_the_table_hides_the_same_counts(tmp_path, monkeypatch):
+    frame = simple(60, do=["Jane's trial"] * 2 + ["treat", "wait"] * 29)
+    frame = pd.concat([frame, frame.iloc[10:13]], ignore_index=True)
+    frame["age"] += 0.5  # not like an id
+    values = np.stack([np.full(63, -9.0), frame["age"] - 29.5, np.zeros(63)], axis=1)
+    run = decided(tmp_path, frame, values)
+    before = report_record(run)["data"]["warnings"]
+    monkeypatch.setattr(suspicions, "Caveat", reworded)
+    record = report_record(run)
+    assert {w["kind"]: (w["count"], w["share"]) for w in record["data"]["warnings"]} == {
+        "small-effective-sample": (None, None),
+        "repeated-rows": (None, None),
+    }
+    assert record["data"]["warnings"] == before  # the same words as before
+    page = write_report(run).read_text(encoding="utf-8")
+    assert "A few rows repeat an earlier row" in page
+    assert "effective sample of fewer than 5 rows" in page
+    for told in (page, json.dumps(record)):
+        assert "Achtung" not in told
+        assert "genau" not in told
+
+
+def test_a_reworded_warning_of_many_rows_is_shown_in_its_words(tmp_path, monkeypatch):
+    frame = simple(60)
+    run = fitted(tmp_path, pd.concat([frame, frame.iloc[:9]], ignore_index=True), ROLES, "thresholds")
+    monkeypatch.setattr(suspicions, "Caveat", reworded)
+    (found,) = report_record(run)["data"]["warnings"]
+    assert found["text"] == "Achtung: genau <9> von repeated-rows."
+    assert (found["kind"], found["severity"], found["count"], found["share"]) == ("repeated-rows", "warning", 9, 9 / 69)
+    assert "Achtung: genau &lt;9&gt; von repeated-rows." in write_report(run).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("words", ["own", "other"])
+def test_warnings_of_the_evaluation_hide_small_counts_in_any_words(tmp_path, monkeypatch, words):
+    columns = {"who": ["a", "b"] * 30, "gain": np.random.default_rng(0).random(60)}
+    run = fitted(tmp_path / "run", simple(60, **columns), {**ROLES, "state": ["age", "who"]}, "trees")
+    other = simple(60, **columns).iloc[:4].assign(gain=[0.1, 0.2, 0.3, 0.4], who=["a", "b", "new", "new"])
+    other.to_parquet(tmp_path / "other.parquet")
+    if words == "other":
+        monkeypatch.setattr(doubts, "Caveat", reworded)
+        monkeypatch.setattr(run_evaluating, "Caveat", reworded)
+    found = evaluate_run(run, tmp_path / "other.parquet", n_resamples=5, n_folds=2)
+    assert {c.kind: c.count for c in found.warnings if c.kind in ("few-episodes", "unknown-categories")} == {
+        "few-episodes": 4,
+        "unknown-categories": 2,
+    }
+    record = report_record(run)
+    told = {w["kind"]: w for w in record["evaluation"]["warnings"]}
+    assert told["few-episodes"]["text"] == "There are fewer than 5 episodes: intervals from so few are too short."
+    assert told["unknown-categories"]["text"].startswith("Column who: some of the values are unknown to the policy")
+    assert told["unknown-categories"]["column"] == "who"
+    hidden = [c for c in found.warnings if c.count]
+    assert all((told[c.kind]["count"], told[c.kind]["share"]) == (None, None) for c in hidden)
+    facts = dict(record["evaluation"]["facts"])
+    assert (facts["Decisions"], facts["Episodes"], facts["Effective episodes"]) == ("<5", "<5", "<5")
+    page = write_report(run).read_text(encoding="utf-8")
+    for caveat in hidden:
+        assert caveat.text_without_counts, caveat.kind
+        assert caveat.text not in page
+        assert caveat.text not in json.dumps(record, ensure_ascii=False)
+
+
+def test_shares_in_warnings_hide_few_rows_and_few_others():
+    for count, hidden in (
+        (1, True),
+        (4, True),
+        (4.9, True),
+        (5, False),
+        (35, False),
+        (36, True),
+        (39, True),
+        (40, False),
+    ):
+        told = told_caveat(
+            Caveat("a-kind", "the number", "note", count=count, share=count / 40, text_without_counts="some")
+        )
+        assert told["text"] == ("Some." if hidden else "The number.")
+        assert (told["count"], told["share"]) == ((None, None) if hidden else (count, count / 40))
+    assert told_caveat(Caveat("a-kind", "the number", "note", count=0, share=0.0))["text"] == "The number."
+    assert told_caveat(Caveat("a-kind", "of the value", "note", share=0.01))["share"] == 0.01
+    assert told_caveat(Caveat("a-kind", "of the value", "note", count=5, share=5e-324))["count"] == 5
+
+
+def test_a_small_count_without_other_words_is_not_shown():
+    told = told_caveat(Caveat("a-kind", "two rows", "severe", column="age", count=2))
+    assert "two" not in json.dumps(told)
+    assert told["text"] == "A-kind: its numbers are hidden, because they stand for fewer than 5 rows or episodes."
+    assert (told["kind"], told["severity"], told["column"], told["count"]) == ("a-kind", "severe", "age", None)
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "share", "text"), [(40, 0.125, "12.5 %"), (40, 0.1, "hidden"), (40, 0.95, "hidden"), (40, 0.0, "0.0 %")]
+)
+def test_shares_of_an_evaluation_that_stand_for_few_decisions_are_hidden(n_rows, share, text):
+    found = evaluation_record({"n_rows": n_rows, "overlap": {"share_hardly_taken": share}, "effective_episodes": 4.9})
+    assert dict(found["facts"]) == {"Decisions": "40", "Effective episodes": "<5", "Decisions hardly ever taken": text}
 
 
 def test_warnings_do_not_name_rare_categories(tmp_path):
@@ -150,7 +257,7 @@ def test_warnings_do_not_name_rare_categories(tmp_path):
     frame["gain"] = (frame["who"] == "Jane Doe") * 1.0
     run = fitted(tmp_path, frame, {**ROLES, "state": ["age", "who"]}, "thresholds")
     record = report_record(run)
-    assert any("equals the reward" in w for w in record["data"]["warnings"])
+    assert any("equals the reward" in w["text"] for w in record["data"]["warnings"])
     assert "Jane" not in json.dumps(record)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from capi.errors import InvalidInput
+from capi.errors import Caveat, InvalidInput
 from capi.files.archive import write_archive
 from capi.files.exports.program import program_of
 from capi.policies import Constant, EpsilonGreedy, Mixture
@@ -138,6 +138,20 @@ def test_the_evaluation_is_told(small, tmp_path):
     assert '<span class="figure">1.25</span>' in text
     assert "secret" not in text
     assert "held.csv" in text
+
+
+def test_warnings_are_records_and_strings_of_earlier_versions_are_read(small, tmp_path):
+    run = changed(small, tmp_path)
+    caveat = Caveat("beyond-log", "about 60 % <i>", "severe", share=0.6)
+    warnings = ["only 3 episodes <b>", caveat.to_dict()]
+    (run / "evaluation.json").write_text(json.dumps({**EVALUATION, "warnings": warnings}))
+    old, new = report_record(run)["evaluation"]["warnings"]
+    assert old == {
+        "kind": "unknown", "text": "Only 3 episodes <b>.", "severity": "warning", "column": None, "count": None, "share": None,
+    }  # fmt: skip
+    assert new == {**old, "kind": "beyond-log", "text": "About 60 % <i>.", "severity": "severe", "share": 0.6}
+    text = write_report(run).read_text()
+    assert "<li>Only 3 episodes &lt;b&gt;.</li><li>About 60 % &lt;i&gt;.</li>" in text
 
 
 def test_no_row_is_in_the_page_unless_asked_for(base, tmp_path):

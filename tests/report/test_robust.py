@@ -201,7 +201,8 @@ def test_ticks_stay_inside():
     "change",
     [
         {"estimates": 5}, {"interval": 5}, {"warnings": 5}, {"interval": [1]}, {"estimates": [5]}, {"behaviour": 3},
-        {"overlap": []}, {"warnings": "text"},
+        {"overlap": []}, {"warnings": "text"}, {"warnings": [{"text": "no kind"}]},
+        {"warnings": [{"kind": "few-episodes", "text": "3", "severity": "severe", "count": "3"}]},
     ],
 )  # fmt: skip
 def test_evaluations_of_wrong_types_are_refused(run, change):

@@ -1,6 +1,7 @@
 """What a run's policy is worth: held-out episodes, other tables, folds; and which policy a run keeps."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from capi.cli import app
-from capi.errors import InvalidInput
+from capi.errors import Caveat, InvalidInput
 from capi.files.archive import read_archive
 from capi.offline import fitted_value
 from capi.runs import RunSettings, evaluate_run, fit_run, load_run, running
@@ -54,20 +55,20 @@ def test_held_out_episodes_are_evaluated_and_the_numbers_kept(run):
     kept = json.loads((run.folder / "evaluation.json").read_text())
     assert kept == {**found.to_dict(), "policy": running.digest(run.folder / "policy.capi")}
     assert (found.kind, found.n_episodes) == ("held-out", run.settings.held_out().n_episodes)
-    assert not any("learned from" in warning for warning in found.warnings)
+    assert not any("learned from" in str(warning) for warning in found.warnings)
     assert found.discount == 0.8
 
 
 def test_the_learning_table_is_recognised_and_another_one_is_read_by_its_words(run, table, tmp_path):
     found = evaluate_run(run.folder, table, **QUICK)
-    assert any("% of these episodes are among those" in warning for warning in found.warnings)
+    assert any("% of these episodes are among those" in str(warning) for warning in found.warnings)
     assert found.doubtful
     frame = pd.read_csv(table)
     frame["gain"] += 1.0
     only_two = frame[frame["drug"] != "high"]  # fewer actions than were learned from
     only_two.to_csv(tmp_path / "other.csv", index=False)
     found = evaluate_run(run.folder, tmp_path / "other.csv", **QUICK)
-    assert not any("learned from" in warning for warning in found.warnings)
+    assert not any("learned from" in str(warning) for warning in found.warnings)
     assert 0 < found.n_rows < len(only_two)  # some rows serve only as next state
     frame.drop(columns="dose").to_csv(tmp_path / "short.csv", index=False)
     with pytest.raises(InvalidInput, match="dose"):
@@ -164,7 +165,14 @@ def test_categories_that_the_policy_has_never_seen_are_told(tmp_path):
     for name in ("two.csv", "two.parquet"):
         frame.to_csv(tmp_path / name, index=False) if name.endswith("csv") else frame.to_parquet(tmp_path / name)
         found = evaluate_run(tmp_path / "run", tmp_path / name, **QUICK)
-        assert "column sex: 25 % of the values are unknown to the policy" in found.warnings[0]
+        assert "column sex: 25 % of the values are unknown to the policy" in found.warnings[0].text
+        fields = found.warnings[0].to_dict()
+        assert [fields[name] for name in ("kind", "severity", "column", "count", "share")] == [
+            "unknown-categories", "severe", "sex", 15, 0.25,
+        ]  # fmt: skip
+        assert not re.search(r"\d", fields["text_without_counts"])
+        kept = json.loads((tmp_path / "run" / "evaluation.json").read_text())
+        assert [Caveat.from_dict(record) for record in kept["warnings"]] == list(found.warnings)
         assert found.doubtful
 
 

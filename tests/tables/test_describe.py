@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from capi import Transitions
+from capi.errors import Caveat
 from capi.tables import describe
 from capi.tables.coverage import covered_shares, effective_rows
 
@@ -73,7 +74,30 @@ def test_how_episodes_end_and_what_was_assumed(roles, assumed, ends, left_out):
 
 
 def caught(found, *words):
-    return any(all(word in warning for word in words) for warning in found.warnings)
+    return any(all(word in caveat.text for word in words) for caveat in found.warnings)
+
+
+def test_warnings_are_records_with_fields_for_those_who_do_not_read():
+    frame = trial(same=1.0, leak=trial()["gain"])
+    frame = pd.concat([frame, frame.iloc[:3]], ignore_index=True)
+    found = described(frame, ["age", "same", "leak"], action_labels=[0, 1, 2])
+    fields = ("kind", "severity", "column", "count", "share")
+    assert [tuple(getattr(caveat, name) for name in fields) for caveat in found.warnings] == [
+        ("never-taken", "warning", None, 0, None),
+        ("constant-column", "note", "same", None, None),
+        ("equals-reward", "severe", "leak", None, None),
+        ("repeated-rows", "warning", None, 3, 3 / 203),
+    ]
+    plain = json.loads(json.dumps(found.to_dict()))["warnings"]
+    assert [Caveat.from_dict(record) for record in plain] == list(found.warnings)
+    assert all(f"  - {record['text']}\n" in f"{found}\n" for record in plain)
+
+
+def test_a_small_effective_sample_is_counted():
+    (caveat,) = described(trial(arm=[2, 2, 2] + [0, 1] * 98 + [0])).warnings
+    assert caveat.kind == "small-effective-sample"
+    assert caveat.text == f"action 2 has an effective sample of only {caveat.count:.3g} rows"
+    assert 0 < caveat.count <= 3
 
 
 def test_an_action_never_taken():

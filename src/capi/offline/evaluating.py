@@ -12,14 +12,12 @@ from sklearn.base import clone
 from capi.errors import EvidenceWarning, InvalidInput
 from capi.iteration import Learner
 from capi.offline.doubts import (
-    MOST,
-    MUCH,
-    beyond_words,
     disagreement,
     dominance,
     doubts_about,
     hardly_taken,
     headline,
+    much_beyond,
     share_beyond,
 )
 from capi.offline.estimators import Estimator
@@ -273,14 +271,11 @@ def _evidence(policies: Mapping[str, list[Policy]], log: Log, kind: str) -> Comp
         method = headline(parts.values(), log)
     found: dict[str, Evidence] = {}
     for name, q in parts.items():
-        lines, doubtful = warned[name]
         mine = {m: estimates[name, m] for m in log.settings.methods}
-        beyond, apart = share_beyond(q, log), disagreement(mine) if kind == "table" else ""  # a fold alone is small
-        lines += [beyond_words(beyond)] if beyond > MUCH else []
-        lines += [apart] if apart else []
-        alone = dominance(mine[method], estimates["", "behaviour"])
-        lines += [alone] if alone else []
-        doubtful = doubtful or bool(alone) or beyond > MOST or (bool(apart) and method == "fitted-q")
+        beyond = share_beyond(q, log)
+        apart = disagreement(mine, method) if kind == "table" else None  # a fold alone is small
+        more = (much_beyond(beyond), apart, dominance(mine[method], estimates["", "behaviour"]))
+        caveats = (*warned[name], *(caveat for caveat in more if caveat is not None))
         found[name] = Evidence(
             name=name,
             method=method,
@@ -290,8 +285,7 @@ def _evidence(policies: Mapping[str, list[Policy]], log: Log, kind: str) -> Comp
             effective_episodes=q.weights.effective_episodes,
             hardly_taken=hardly_taken(q, log)[0],
             beyond=beyond,
-            warnings=tuple(lines),
-            doubtful=doubtful,
+            warnings=caveats,
             n_rows=len(log.batch),
             n_episodes=len(log.episodes),
             discount=log.settings.discount,
@@ -299,8 +293,8 @@ def _evidence(policies: Mapping[str, list[Policy]], log: Log, kind: str) -> Comp
             source="arrays" if log.batch.origin is None else log.batch.origin.name,
             kind=kind,
         )
-        for line in lines:
-            python_warnings.warn(f"{name}: {line}", EvidenceWarning, stacklevel=5 if kind == "table" else 4)
+        for caveat in caveats:
+            python_warnings.warn(f"{name}: {caveat}", EvidenceWarning, stacklevel=5 if kind == "table" else 4)
     return Comparison(found)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
-from capi.errors import InvalidInput
+from capi.errors import Caveat, InvalidInput
 from capi.offline.behaviour import Behaviour
 from capi.validation import Floats, check_choice
 
@@ -119,10 +119,8 @@ class Evidence:
         The share of the policy's decisions that were hardly ever taken in such states.
     beyond : float
         The share of the estimate that lies behind the recorded end of truncated episodes, where only the fitted model knows.
-    warnings : tuple of str
+    warnings : tuple of Caveat
         What speaks against trusting the numbers.
-    doubtful : bool
-        Whether any of the warnings says that the number should not be trusted.
     n_rows, n_episodes : int
     discount, level : float
     source : str
@@ -139,14 +137,18 @@ class Evidence:
     effective_episodes: float
     hardly_taken: float
     beyond: float
-    warnings: tuple[str, ...]
-    doubtful: bool
+    warnings: tuple[Caveat, ...]
     n_rows: int
     n_episodes: int
     discount: float
     level: float
     source: str
     kind: str
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether any of the warnings says that the number should not be trusted: is severe."""
+        return any(caveat.severity == "severe" for caveat in self.warnings)
 
     @property
     def estimate(self) -> float:
@@ -185,7 +187,7 @@ class Evidence:
         low, high = self.interval
         return {
             "format": "capi evaluation",
-            "version": 1,
+            "version": 2,  # of 1, warnings were plain strings
             "source": self.source,
             "kind": self.kind,
             "n_rows": self.n_rows,
@@ -209,7 +211,7 @@ class Evidence:
                 "calibration_error": _finite(self.behaviour_model.calibration_error),
                 "text": str(self.behaviour_model),
             },
-            "warnings": list(self.warnings),
+            "warnings": [caveat.to_dict() for caveat in self.warnings],
             "doubtful": self.doubtful,
             "verdict": self.verdict,
         }

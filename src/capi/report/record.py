@@ -21,12 +21,11 @@ from capi.report.ranges import histogram, scale_of
 from capi.report.sources import Sources, read_sources
 from capi.report.stakes import differences_record, leaf_rows, leaves_record, stakes_record
 from capi.report.wording import (
-    FEW,
     conditions,
     few_hidden,
     label_texts,
     percent_text,
-    sentence,
+    told_caveat,
     told_counts,
     told_share,
 )
@@ -155,7 +154,7 @@ def _data(sources: Sources, ranked: list[tuple[int, float]]) -> dict[str, Any]:
             _action(a, label, rows, hidden=tiny)
             for a, label, rows in zip(described.actions, label_texts(sources.schema.action_labels), counts, strict=True)
         ],
-        "warnings": [] if tiny else [sentence(_without_counts(w, described.actions)) for w in described.warnings],
+        "warnings": [] if tiny else [told_caveat(caveat) for caveat in described.warnings],
         "histograms": [] if tiny else [_histogram(sources, number) for number in order[:MOST_HISTOGRAMS]],
         "n_not_shown": len(sources.schema.columns) - len(order[:MOST_HISTOGRAMS]),
     }
@@ -172,17 +171,6 @@ def _action(found: Coverage, label: str, rows: int | None, *, hidden: bool) -> d
     few = hidden or few_hidden(found.rows) is None
     own = {"effective": None, "covered": None} if few else {"effective": found.effective, "covered": found.covered}
     return {"action": label, "rows": rows, "share": share, **own}
-
-
-def _without_counts(warning: str, actions: tuple[Coverage, ...]) -> str:
-    """Return a warning of the table without numbers of fewer than `FEW` rows."""
-    for a in actions:
-        if a.effective < FEW and warning == f"action {a.action} has an effective sample of only {a.effective:.3g} rows":
-            return f"action {a.action} has an effective sample of fewer than {FEW} rows"
-    count, _, rest = warning.partition(" ")
-    if count.isdecimal() and int(count) < FEW:
-        return f"a few rows repeat {rest.partition(' repeats ')[2] or rest.partition(' repeat ')[2]}"
-    return warning
 
 
 def _histogram(sources: Sources, number: int) -> dict[str, Any]:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from math import floor, inf, isfinite, log10
 from typing import Any
 
+from capi.errors import LEAST_SHOWN, Caveat
 from capi.schema import Schema
 from capi.tables.columns import Column
 from capi.validation import Bools
 
-FEW = 5  # rows: what stands for fewer is not told
+FEW = LEAST_SHOWN  # rows or episodes: what stands for fewer is not told
 TINY = 20  # rows: of a smaller table no numbers are told at all
 LONGEST = 60  # letters of a name in a picture
 LONGEST_WORD = 300  # letters of a category or an action
@@ -20,9 +21,13 @@ NOTHING, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
 SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
-def few_hidden(count: int) -> int | None:
+def few_hidden(count: float) -> int | None:
     """Return a number of rows, None if it is so small that it could point at someone."""
-    return None if 0 < count < FEW else int(count)
+    return None if _is_few(count) else int(count)
+
+
+def _is_few(count: float) -> bool:
+    return 0 < count < FEW
 
 
 def told_counts(counts: Sequence[int]) -> list[int | None]:
@@ -55,6 +60,30 @@ def told_share(count: int, of: int) -> float | None:
     """Return a share of rows, None if it or the rest stands for so few that they could be pointed at."""
     few = few_hidden(int(count)) is None or few_hidden(int(of - count)) is None
     return None if few or not of else float(count) / of
+
+
+def stands_for_few(count: float | None, share: float | None) -> bool:
+    """Whether a number of rows or episodes, or what its share of all leaves over, is so small that it could point at someone."""
+    if count is None:
+        return False
+    rest = round(count / share - count, 6) if share else 0.0
+    return _is_few(count) or _is_few(rest)
+
+
+def told_caveat(caveat: Caveat) -> dict[str, Any]:
+    """Return a caveat as the page may show it: without its numbers, and in its text without counts, if they stand for fewer than `FEW`.
+
+    Only the fields decide; the words of its text may be any.
+    """
+    plain = caveat.to_dict()
+    text_without_counts = plain.pop("text_without_counts")
+    if stands_for_few(caveat.count, caveat.share):
+        words = (
+            text_without_counts
+            or f"{caveat.kind}: its numbers are hidden, because they stand for fewer than {FEW} rows or episodes"
+        )
+        plain |= {"text": words, "count": None, "share": None}
+    return {**plain, "text": sentence(plain["text"])}
 
 
 def count_text(count: int | None) -> str:

@@ -6,8 +6,18 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
-from capi.errors import InvalidInput
-from capi.report.wording import count_text, number_text, percent_text, sentence
+from capi.errors import Caveat, InvalidInput
+from capi.report.wording import (
+    FEW,
+    count_text,
+    few_hidden,
+    hidden_text,
+    number_text,
+    percent_text,
+    sentence,
+    stands_for_few,
+    told_caveat,
+)
 
 KINDS = {
     "table": "the table",
@@ -32,6 +42,10 @@ def checked_evaluation(found: Any) -> dict[str, Any]:
         raise InvalidInput("must be what capi evaluate writes: its 'interval' has not two ends.")
     if not all(isinstance(row, Mapping) for row in found.get("estimates") or ()):
         raise InvalidInput("must be what capi evaluate writes: its 'estimates' are no records.")
+    try:
+        _caveats(found)
+    except InvalidInput as error:
+        raise InvalidInput(f"must be what capi evaluate writes: {error}") from error
     return found
 
 
@@ -49,10 +63,21 @@ def evaluation_record(found: Mapping[str, Any]) -> dict[str, Any]:
         "rows": rows,
         "gain": _gain(found.get("difference")),
         "verdict": sentence(text_of(found.get("verdict"))),
-        "warnings": [sentence(text_of(warning)) for warning in found.get("warnings") or () if text_of(warning)],
+        "warnings": [told_caveat(caveat) for caveat in _caveats(found)],
         "facts": list(_facts(found)),
         "behaviour_text": sentence(text_of(model.get("text"))) if isinstance(model, Mapping) else "",
     }
+
+
+def _caveats(found: Mapping[str, Any]) -> list[Caveat]:
+    """Return the warnings that have a text; those of evaluations written before are strings."""
+    records = [
+        {key: text_of(value) if isinstance(value, str) else value for key, value in warning.items()}
+        if isinstance(warning, Mapping)
+        else text_of(warning)
+        for warning in found.get("warnings") or ()
+    ]
+    return [caveat for caveat in map(Caveat.from_dict, records) if caveat.text]
 
 
 def number_or_none(value: Any) -> float | None:
@@ -89,6 +114,11 @@ def _row(row: Mapping[str, Any], headline: str) -> dict[str, Any]:
     return {"policy": policy, "method": method, "label": label, "kind": kind, **numbers}
 
 
+def _counted(found: Mapping[str, Any], key: str) -> int | None:
+    number = number_or_none(found.get(key))
+    return None if number is None or not 0 <= number <= MOST_COUNTED else int(number)
+
+
 def _facts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Return names and texts of what belongs to the estimates."""
     facts = [
@@ -96,12 +126,16 @@ def _facts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("Table", text_of(found.get("source")).replace("\\", "/").rsplit("/", 1)[-1]),
         ("Headline method", text_of(found.get("method"))),
     ]
-    for name, key in (("Decisions", "n_rows"), ("Episodes", "n_episodes"), ("Bootstrap resamples", "n_resamples")):
-        number = number_or_none(found.get(key))
-        facts.append((name, "" if number is None or not 0 <= number <= MOST_COUNTED else count_text(int(number))))
-    for name, key in (("Discount", "discount"), ("Effective episodes", "effective_episodes")):
-        number = number_or_none(found.get(key))
-        facts.append((name, "" if number is None else number_text(number)))
+    for name, key in (("Decisions", "n_rows"), ("Episodes", "n_episodes")):
+        count = _counted(found, key)
+        facts.append((name, "" if count is None else count_text(few_hidden(count))))
+    resamples = _counted(found, "n_resamples")
+    facts.append(("Bootstrap resamples", "" if resamples is None else count_text(resamples)))
+    discount, effective = number_or_none(found.get("discount")), number_or_none(found.get("effective_episodes"))
+    facts.append(("Discount", "" if discount is None else number_text(discount)))
+    if effective is not None:
+        few = stands_for_few(effective, None)
+        facts.append(("Effective episodes", f"<{FEW}" if few else number_text(effective)))
     level = number_or_none(found.get("level"))
     facts.append(("Level of the intervals", "" if level is None or not 0 < level < 1 else f"{100 * level:g} %"))
     overlap, model = found.get("overlap"), found.get("behaviour_model")
@@ -109,7 +143,9 @@ def _facts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     facts.append(("Share of the value beyond the log", "" if beyond is None else percent_text(beyond)))
     if isinstance(overlap, Mapping):
         hardly = number_or_none(overlap.get("share_hardly_taken"))
-        facts.append(("Decisions hardly ever taken", "" if hardly is None else percent_text(hardly)))
+        if hardly is not None:
+            few = stands_for_few(hardly * (_counted(found, "n_rows") or 0), hardly)
+            facts.append(("Decisions hardly ever taken", hidden_text(None) if few else percent_text(hardly)))
     if isinstance(model, Mapping):
         facts.append(("Behaviour's probabilities", "from the table" if model.get("given") else "estimated"))
         error = number_or_none(model.get("calibration_error"))

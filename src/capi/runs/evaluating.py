@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from capi.errors import EvidenceWarning, InvalidInput
+from capi.errors import Caveat, EvidenceWarning, InvalidInput
 from capi.files import written_together
 from capi.offline import Evidence, cross_evaluate, evaluate
 from capi.runs.running import EVALUATION, POLICY, digest, load_run
@@ -51,8 +51,7 @@ def evaluate_run(
         elif table is not None:
             schema = getattr(result.policy, "schema", None)
             found = evaluate(result.policy, mine.read(table, schema), **{"discount": mine.discount, **settings})
-            strange = _unknown(Path(table), schema)
-            found = replace(found, warnings=(*strange, *found.warnings), doubtful=found.doubtful or bool(strange))
+            found = replace(found, warnings=(*_unknown(Path(table), schema), *found.warnings))
         elif mine.hold_out:
             found = evaluate(result.policy, mine.held_out(), **{"discount": mine.discount, **settings})
             found = replace(found, kind="held-out")
@@ -69,7 +68,7 @@ def evaluate_run(
     return found
 
 
-def _unknown(table: Path, schema: Schema | None) -> list[str]:
+def _unknown(table: Path, schema: Schema | None) -> list[Caveat]:
     """Return what to say about categories that the policy has never seen, and takes for missing values."""
     categories = [column for column in schema.columns if column.values] if schema is not None else []
     if not categories:
@@ -79,8 +78,16 @@ def _unknown(table: Path, schema: Schema | None) -> list[str]:
 
     names = [column.name for column in categories]
     found = csv_table(table, names, ",") if table.suffix.lower() == ".csv" else parquet_table(table, names)
+    rest = "of the values are unknown to the policy, which takes them for missing. Check the spelling, or learn from such cases."
     return [
-        f"column {name}: {100 * share:.2g} % of the values are unknown to the policy, which takes them for missing. "
-        "Check the spelling, or learn from such cases."
+        Caveat(
+            "unknown-categories",
+            f"column {name}: {100 * share:.2g} % {rest}",
+            "severe",
+            column=name,
+            count=round(share * found.n_rows),
+            share=share,
+            text_without_counts=f"column {name}: some {rest}",
+        )
         for name, share in unknown_shares(categories, found).items()
     ]

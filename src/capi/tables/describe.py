@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from capi.errors import Caveat
 from capi.tables.coverage import covered_shares, effective_rows, leaf_counts
 from capi.tables.suspicions import suspicions
 from capi.validation import Floats
@@ -71,7 +72,7 @@ class Description:
     missing : dict
         Rows without a value, for each column that has some.
     actions : tuple of Coverage
-    warnings : tuple of str
+    warnings : tuple of Caveat
         What looks wrong.
     """
 
@@ -87,7 +88,7 @@ class Description:
     rewards: dict[str, float]
     missing: dict[str, int]
     actions: tuple[Coverage, ...]
-    warnings: tuple[str, ...]
+    warnings: tuple[Caveat, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values that JSON has; labels of other kinds as strings."""
@@ -95,7 +96,7 @@ class Description:
         for action in plain["actions"]:
             if not isinstance(action["action"], str | int | float | bool | None):
                 action["action"] = str(action["action"])
-        return {**plain, "actions": list(plain["actions"]), "warnings": list(self.warnings)}
+        return {**plain, "actions": list(plain["actions"]), "warnings": list(plain["warnings"])}
 
     def __str__(self) -> str:
         sizes = ((self.n_rows, "decision"), (self.n_features, "feature"), (len(self.actions), "action"))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from capi.errors import LEAST_SHOWN, Caveat
 from capi.tables.columns import Column
 from capi.validation import Bools, Floats
 
@@ -22,14 +23,22 @@ ROWS_AT_ONCE = 4096
 WEAK = 10.0  # effective rows
 
 
-def suspicions(batch: Transitions, effective: Floats) -> Iterator[str]:
-    """Yield a sentence for each thing that the owner of the table should look at; ``effective`` (A,) are the effective rows."""
+def suspicions(batch: Transitions, effective: Floats) -> Iterator[Caveat]:
+    """Yield a caveat for each thing that the owner of the table should look at; ``effective`` (A,) are the effective rows."""
     counts = np.bincount(batch.actions, minlength=batch.n_actions)
     for label, count, size in zip(batch.schema.action_labels, counts, effective, strict=True):
         if not count:
-            yield f"action {label} was never taken: nothing can be learned about it"
+            yield Caveat(
+                "never-taken", f"action {label} was never taken: nothing can be learned about it", "warning", count=0
+            )
         elif size < WEAK:
-            yield f"action {label} has an effective sample of only {size:.3g} rows"
+            yield Caveat(
+                "small-effective-sample",
+                f"action {label} has an effective sample of only {size:.3g} rows",
+                "warning",
+                count=float(size),
+                text_without_counts=f"action {label} has an effective sample of fewer than {LEAST_SHOWN} rows",
+            )
     first = _episode_starts(batch)
     start = 0
     for column in batch.schema.columns:
@@ -38,45 +47,71 @@ def suspicions(batch: Transitions, effective: Floats) -> Iterator[str]:
         start = stop
     repeated = _n_repeated(batch)
     if repeated:
-        yield (
-            f"{repeated} {'rows repeat' if repeated > 1 else 'row repeats'} an earlier row in state, action, reward and "
-            "next state: check that the table does not hold them twice"
+        rest = "an earlier row in state, action, reward and next state: check that the table does not hold them twice"
+        yield Caveat(
+            "repeated-rows",
+            f"{repeated} {'rows repeat' if repeated > 1 else 'row repeats'} {rest}",
+            "warning",
+            count=repeated,
+            share=repeated / len(batch),
+            text_without_counts=f"{'a few' if 2 * repeated <= len(batch) else 'most'} rows repeat {rest}",
         )
 
 
-def _of_column(batch: Transitions, column: Column, features: Floats, first: Bools) -> Iterator[str]:
+def _of_column(batch: Transitions, column: Column, features: Floats, first: Bools) -> Iterator[Caveat]:
     known = np.flatnonzero(~np.isnan(features[:, 0]))
     if not len(known):
-        yield f"column {column.name} is missing in every row"
+        yield Caveat("missing-column", f"column {column.name} is missing in every row", "warning", column=column.name)
         return
     some_missing = len(known) < len(features)
     example = features[known[0]]
     if _everywhere(features, lambda rows: np.isnan(features[rows]) | (features[rows] == example)):
-        yield f"column {column.name} is the same in every row" + (" in which it is known" if some_missing else "")
+        where = " in which it is known" if some_missing else ""
+        yield Caveat(
+            "constant-column", f"column {column.name} is the same in every row{where}", "note", column=column.name
+        )
         if not some_missing:
             return
-    elif words := _equal_to_reward(batch, column, features):
-        yield words
+    elif leak := _equal_to_reward(batch, column, features):
+        yield leak
     if _is_function_of_action(batch, features):
-        yield (
+        yield Caveat(
+            "function-of-action",
             f"column {column.name} is a function of the action: if it was set by the decision or after it, "
-            "a policy must not see it"
+            "a policy must not see it",
+            "severe",
+            column=column.name,
         )
     if column.kind in ("number", "codes") and _is_like_an_id(features[:, 0], first):
         owner = "row" if first.all() else "row or episode"
-        yield f"column {column.name} is different for almost every {owner}, like an id: it can only be learned by heart"
+        yield Caveat(
+            "like-an-id",
+            f"column {column.name} is different for almost every {owner}, like an id: it can only be learned by heart",
+            "warning",
+            column=column.name,
+        )
 
 
-def _equal_to_reward(batch: Transitions, column: Column, features: Floats) -> str | None:
+def _equal_to_reward(batch: Transitions, column: Column, features: Floats) -> Caveat | None:
     for name, feature in zip(column.feature_names, features.T, strict=True):
         if _equal(feature, batch.rewards):
-            return f"column {name} equals the reward: if it was measured after the decision, a policy must not see it"
+            return Caveat(
+                "equals-reward",
+                f"column {name} equals the reward: if it was measured after the decision, a policy must not see it",
+                "severe",
+                column=column.name,
+            )
         if batch.episode is None or len(batch) <= FEW:
             continue
         follows = batch.episode[1:] == batch.episode[:-1]
         now = np.where(follows, feature[:-1], np.nan)
         if (~np.isnan(now)).sum() >= FEW and _equal(now, batch.rewards[1:]):
-            return f"column {name} equals the reward of the next row: it was measured after the decision"
+            return Caveat(
+                "equals-next-reward",
+                f"column {name} equals the reward of the next row: it was measured after the decision",
+                "severe",
+                column=column.name,
+            )
     return None
 
 
