@@ -38,11 +38,10 @@ from capi.evaluators import (
     RolloutsWithCritic,
 )
 from capi.features import Fourier, OneHot, RadialGrid, Tiles
-from capi.kernels import Gaussian
-from capi.performance import performance
+from capi.features.kernels import Gaussian
 from capi.policies import Tabular
 from capi.policy_spaces import Neighbors
-from capi.sampling import sample_steps
+from capi.simulation import performance, sample_steps
 
 ROUNDS = 30
 

@@ -18,8 +18,8 @@ from capi.datasets import load_hiv_batch
 from capi.domains import HIV
 from capi.domains import hiv as model
 from capi.evaluators import FittedQ
-from capi.performance import performance
 from capi.policies import Greedy
+from capi.simulation import performance
 from trees import boosted, extra_trees, line
 
 N_ITERATIONS, DISCOUNT, N_ACTIONS = 100, 0.98, 4

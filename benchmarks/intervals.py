@@ -27,7 +27,7 @@ from scipy.special import dawsn
 
 from capi import Transitions
 from capi.errors import EvidenceWarning
-from capi.finite_mdp import FiniteMDP
+from capi.finite import FiniteMDP
 from capi.offline import METHODS, evaluate
 
 FOLDER = Path(__file__).parent.parent / "results" / "coverage"

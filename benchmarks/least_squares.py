@@ -13,8 +13,9 @@ import numpy as np
 from timing import best_of
 
 from capi import Transitions
-from capi.evaluators import LSTDQ, linear
-from capi.features import fitted_features
+from capi.evaluators import LSTDQ
+from capi.evaluators import _linear_model as linear
+from capi.features.bases import fitted_features
 
 DISCOUNT = 0.95
 

@@ -11,12 +11,12 @@ import pandas as pd
 from scipy import stats
 from timing import best_of
 
+from capi._utils.randomness import seed_sequence
+from capi.data.transitions import Transitions
 from capi.offline.episodes import Episodes
 from capi.offline.estimators import MeanOfEpisodes, SumOfRatios
+from capi.offline.importance_weights import Weights
 from capi.offline.resampling import resampled
-from capi.offline.weighting import Weights
-from capi.randomness import seed_sequence
-from capi.transitions import Transitions
 
 ROWS, RESAMPLES, DISCOUNT = 1_000_000, 200, 0.95
 

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-import capi.tables.reading  # noqa: F401  its imports are not to be timed
+import capi.data.readers.read  # noqa: F401  its imports are not to be timed
 from capi import Transitions
 
 STATE = [f"x{j}" for j in range(16)]

@@ -19,8 +19,8 @@ import pandas as pd
 from capi import load_policy
 from capi.datasets import COUNTS, hiv_table
 from capi.domains import HIV
-from capi.performance import performance
 from capi.policies import Constant
+from capi.simulation import performance
 
 SETTINGS = Path(__file__).with_suffix(".toml")
 DISCOUNT, STEPS = 0.98, 1000  # five days each: beyond them nothing counts any more

@@ -10,7 +10,7 @@ import numpy as np
 
 from capi import CAPI, Transitions
 from capi.domains import ChainWalk
-from capi.finite_mdp import TabularQ
+from capi.finite import TabularQ
 from capi.policy_spaces import Thresholds
 from capi.testing import check_evaluator
 

@@ -9,10 +9,9 @@ import gymnasium
 
 from capi import CAPI
 from capi.evaluators import FittedQ
-from capi.performance import performance
 from capi.policies import Uniform
 from capi.policy_spaces import Trees
-from capi.sampling import sample_episodes
+from capi.simulation import performance, sample_episodes
 
 env = gymnasium.make("CartPole-v1")
 batch = sample_episodes(env, Uniform(2), n_episodes=300, max_steps=500, random_state=0)

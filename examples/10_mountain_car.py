@@ -11,11 +11,10 @@ from capi import CAPI
 from capi.baselines import RFQI
 from capi.domains import MountainCar
 from capi.evaluators import KernelFittedQ
-from capi.kernels import Gaussian
-from capi.performance import performance
+from capi.features.kernels import Gaussian
 from capi.policies import Uniform
 from capi.policy_spaces import Neighbors
-from capi.sampling import sample_episodes
+from capi.simulation import performance, sample_episodes
 
 car = MountainCar()
 batch = sample_episodes(car, n_episodes=20, max_steps=100, random_state=0)

@@ -11,7 +11,7 @@ from capi.baselines import FittedQIteration
 from capi.datasets import load_hiv_batch
 from capi.evaluators import FittedQ
 from capi.policy_spaces import Constrained, OptimalTrees
-from capi.rules import Cap, Never
+from capi.policy_spaces.rules import Cap, Never
 
 train, test = load_hiv_batch().split(0.5, random_state=0)
 learner = FittedQIteration(FittedQ(n_trees=20, min_samples_split=50, n_jobs=-1), 0.98, 40, random_state=0).fit(train)

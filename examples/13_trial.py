@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 
 from capi import CAPI, Transitions
+from capi.data import describe
 from capi.evaluators import FittedQ
 from capi.offline import cross_evaluate
 from capi.policy_spaces import OptimalTrees, Partition
-from capi.tables import describe
 
 ARMS = {0: "ZDV", 1: "ZDV+ddI", 2: "ZDV+Zal", 3: "ddI"}  # zidovudine, didanosine, zalcitabine
 BEFORE = [

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
+from capi.data.schema import Schema
 from capi.errors import InvalidInput
-from capi.finite_mdp import TabularQ
+from capi.finite import TabularQ
 from capi.policies import (
     Constant,
     EpsilonGreedy,
@@ -14,7 +15,6 @@ from capi.policies import (
     Uniform,
     described,
 )
-from capi.schema import Schema
 from capi.testing import check_policy
 
 STATES = np.arange(3, dtype=float)[:, None]

@@ -21,7 +21,15 @@ PACKAGES = [
     "capi.offline",
     "capi.report",
 ]
-MODULES = ["capi.loss", "capi.policies", "capi.types", "capi.testing", "capi.errors", "capi.kernels", "capi.rules"]
+MODULES = [
+    "capi.loss",
+    "capi.policies",
+    "capi.types",
+    "capi.testing",
+    "capi.errors",
+    "capi.features.kernels",
+    "capi.policy_spaces.rules",
+]
 
 
 def public_names():

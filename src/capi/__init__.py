@@ -12,19 +12,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from capi.data.transitions import Transitions
     from capi.files.policy_file import load_policy, save_policy
-    from capi.finite_mdp import FiniteMDP
-    from capi.iteration import CAPI
-    from capi.transitions import Transitions
+    from capi.finite.mdp import FiniteMDP
+    from capi.learning import CAPI
 
 __version__ = "0.1.0"
 
 __all__ = ["CAPI", "FiniteMDP", "Transitions", "load_policy", "save_policy"]
 
 _HOMES = {
-    "CAPI": "capi.iteration",
-    "FiniteMDP": "capi.finite_mdp",
-    "Transitions": "capi.transitions",
+    "CAPI": "capi.learning",
+    "FiniteMDP": "capi.finite.mdp",
+    "Transitions": "capi.data.transitions",
     "load_policy": "capi.files.policy_file",
     "save_policy": "capi.files.policy_file",
 }

@@ -115,8 +115,8 @@ def describe(
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Say what was understood of a table: episodes, actions, missing values, coverage, and what looks wrong."""
+    from capi.data import describe as described  # noqa: PLC0415
     from capi.runs.settings import RunSettings  # noqa: PLC0415  keeps --help quick
-    from capi.tables import describe as described  # noqa: PLC0415
 
     found = described(RunSettings(table, _roles(context), discount).batch())
     typer.echo(json.dumps(found.to_dict(), default=str) if as_json else str(found))
@@ -277,7 +277,7 @@ def predict(
     out: Annotated[str, typer.Option(metavar="FILE", help="Where to write the decisions: .csv or .parquet.")],
 ) -> None:
     """Decide for each row of a table, and write the table with a column `decision`."""
-    from capi.runs.predicting import predict_table  # noqa: PLC0415  keeps --help quick
+    from capi.runs.predict import predict_table  # noqa: PLC0415  keeps --help quick
 
     n = predict_table(run, table, out)
     typer.echo(f"{n} decisions  {out}")
@@ -295,7 +295,7 @@ def export(
     """Print a policy for people or for other programs."""
     from capi.files.exports import export_policy  # noqa: PLC0415  keeps --help quick
     from capi.runs import load_run  # noqa: PLC0415
-    from capi.runs.predicting import policy_of, written  # noqa: PLC0415
+    from capi.runs.predict import policy_of, written  # noqa: PLC0415
 
     states = load_run(run).settings.batch().states if imitate and Path(run).is_dir() else None
     text = export_policy(policy_of(run), to, imitate=imitate, states=states)  # type: ignore[arg-type]  # what is unknown it refuses

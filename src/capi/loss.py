@@ -13,9 +13,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from capi.errors import InvalidInput
-from capi.rows import chosen_entries, first_column, row_max, row_sum
-from capi.validation import (
+from capi._utils.row_ops import chosen_entries, first_column, row_max, row_sum
+from capi._utils.validation import (
     ROW_SUM_TOLERANCE,
     Bools,
     Floats,
@@ -29,6 +28,7 @@ from capi.validation import (
     check_rows,
     check_shape,
 )
+from capi.errors import InvalidInput
 
 NEGLIGIBLE_SHARE = 0.01  # of the spread of the values
 

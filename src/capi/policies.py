@@ -11,14 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import capi
-from capi.errors import InvalidInput
-from capi.loss import greedy
-from capi.regions import draw_decisions, telling_features, thinned
-from capi.remembering import Remembered
-from capi.rows import chosen_entries, row_sum
-from capi.schema import Schema
-from capi.types import Policy, QFunction
-from capi.validation import (
+from capi._utils.array_cache import Remembered
+from capi._utils.row_ops import chosen_entries, row_sum
+from capi._utils.validation import (
     Bools,
     Floats,
     Ints,
@@ -32,6 +27,11 @@ from capi.validation import (
     check_actions,
     check_shape,
 )
+from capi.data.schema import Schema
+from capi.errors import InvalidInput
+from capi.loss import greedy
+from capi.plotting.regions import draw_decisions, telling_features, thinned
+from capi.types import Policy, QFunction
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,7 +47,7 @@ class Training:
     n_iterations: int
     n_rows: int | None  # of the batch; None when the evaluator held a model
     versions: dict[str, str]
-    episodes: tuple[str, ...] = ()  # a sketch of the episodes that it was learned from, see `capi.fingerprints`
+    episodes: tuple[str, ...] = ()  # a sketch of the episodes that it was learned from, see `capi.data.sketch`
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -12,11 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from capi._utils.validation import Bools, Floats
+from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
 from capi.policies import Constant, Uniform
-from capi.transitions import Transitions
 from capi.types import Domain, Policy, PolicyEvaluator, PolicySpace, QFunction
-from capi.validation import Bools, Floats
 
 
 def check_evaluator(

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
-from capi.transitions import Transitions
-from capi.validation import Bools, Floats, Ints
+from capi._utils.validation import Bools, Floats, Ints
+from capi.data.transitions import Transitions
 
 
 @runtime_checkable

@@ -8,9 +8,9 @@ from capi.domains import ChainWalk
 from capi.errors import InvalidInput
 from capi.evaluators import LSTDQ, Exact, FittedQ, KernelFittedQ, Rollouts
 from capi.features import OneHot
-from capi.performance import performance
 from capi.policies import Constant, NonStationary, Tabular
 from capi.policy_spaces import Partition, Thresholds, Trees, Unrestricted
+from capi.simulation import performance
 from capi.testing import random_batch
 
 PAIRS = Partition(lambda states: states[:, 0] // 2)

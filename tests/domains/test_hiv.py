@@ -6,9 +6,8 @@ from scipy.optimize import fsolve
 from capi.domains import HIV
 from capi.domains.hiv import EFFICACIES, STEADY_STATES, Patient
 from capi.errors import InvalidInput, SimulationFailed
-from capi.performance import performance
 from capi.policies import Constant
-from capi.sampling import sample_episodes
+from capi.simulation import performance, sample_episodes
 from capi.testing import check_domain
 
 RNG = np.random.default_rng(0)

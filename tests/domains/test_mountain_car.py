@@ -5,8 +5,8 @@ import pytest
 
 from capi.domains.mountain_car import STARTS, MountainCar
 from capi.errors import InvalidInput
-from capi.performance import performance
 from capi.policies import Uniform
+from capi.simulation import performance
 from capi.testing import check_domain, check_policy
 
 BACK, COAST, FORWARD = 0, 1, 2

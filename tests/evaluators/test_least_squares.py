@@ -14,12 +14,13 @@ import naive
 from capi import CAPI, FiniteMDP, Transitions
 from capi.baselines import LSPI
 from capi.errors import Diverged, InvalidInput, PathEnded
-from capi.evaluators import GTD2, LSTDQ, TD, BellmanResidual, FittedQ, KernelFittedQ, LassoTD, linear
+from capi.evaluators import GTD2, LSTDQ, TD, BellmanResidual, FittedQ, KernelFittedQ, LassoTD
+from capi.evaluators import _linear_model as linear
 from capi.features import RKHS, Fourier, OneHot, Polynomial, RadialCentres, RadialGrid, Tiles
-from capi.kernels import Gaussian, Linear
+from capi.features.kernels import Gaussian, Linear
 from capi.policies import Constant, EpsilonGreedy, Tabular, Uniform
 from capi.policy_spaces import Unrestricted
-from capi.sampling import sample_episodes
+from capi.simulation import sample_episodes
 from capi.testing import check_evaluator, random_batch
 
 GAMMA = 0.9

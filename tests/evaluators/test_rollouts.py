@@ -9,7 +9,7 @@ from capi.errors import InvalidInput
 from capi.evaluators import Exact, FittedQ, Rollouts, RolloutsWithCritic
 from capi.policies import Constant, Tabular, Uniform
 from capi.policy_spaces import Thresholds, Trees, Unrestricted
-from capi.sampling import sample_episodes, sample_steps
+from capi.simulation import sample_episodes, sample_steps
 from capi.testing import check_evaluator
 
 DISCOUNT = 0.8

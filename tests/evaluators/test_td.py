@@ -11,7 +11,7 @@ from capi.evaluators import GTD, GTD2, LSTDQ, TD, TDC, td
 from capi.features import Fourier, OneHot, RadialGrid, Tiles
 from capi.policies import Constant, Tabular, Uniform
 from capi.policy_spaces import Unrestricted
-from capi.sampling import sample_episodes, sample_steps
+from capi.simulation import sample_episodes, sample_steps
 from capi.testing import check_evaluator, random_batch
 
 METHODS = [TD, GTD, GTD2, TDC]

@@ -4,10 +4,11 @@ from functools import cache
 
 import numpy as np
 
+from capi.data.schema import Schema
 from capi.evaluators import LSTDQ, FittedQ, KernelFittedQ
 from capi.features import RKHS, Fourier, KernelDictionary, OneHot, Polynomial, RadialCentres, RadialGrid, Tiles
-from capi.finite_mdp import TabularQ
-from capi.kernels import Gaussian
+from capi.features.kernels import Gaussian
+from capi.finite import TabularQ
 from capi.policies import Constant, EpsilonGreedy, Greedy, Mixture, NonStationary, Tabular, Training, Uniform, described
 from capi.policy_spaces import (
     Constrained,
@@ -21,8 +22,7 @@ from capi.policy_spaces import (
     Trees,
     Unrestricted,
 )
-from capi.rules import Budget, Cap, Costs, Monotone, Never, Only
-from capi.schema import Schema
+from capi.policy_spaces.rules import Budget, Cap, Costs, Monotone, Never, Only
 from capi.testing import random_batch
 
 LABELS = ("none", 2.5, None)

@@ -12,14 +12,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from capi import Transitions
+from capi.data.columns import Column
+from capi.data.schema import Schema
 from capi.errors import InvalidInput
 from capi.files.exports import export_policy
 from capi.files.exports.sql import number
 from capi.policies import Constant, Training, Uniform, described
 from capi.policy_spaces import Constrained, Forests, Linear, OptimalTrees, Thresholds, Trees
-from capi.rules import Never, Only
-from capi.schema import Schema
-from capi.tables.columns import Column
+from capi.policy_spaces.rules import Never, Only
 from files.all_kinds import policies, questions, sample
 
 TRAINING = Training(0.9, 1, 60, {})
@@ -393,8 +393,8 @@ def test_deep_trees_are_written_as_tables_and_refused_where_they_cannot_be():
 
 def chain(n):
     """Return a tree that splits off one state after the other."""
-    from capi.policy_spaces.trees import TreePolicy
-    from capi.trees._workspace import NODE
+    from capi.policy_spaces.trees.greedy import TreePolicy
+    from capi.trees._kernels.records import NODE
     from capi.trees.forest import Tree
 
     nodes = np.zeros(2 * n - 1, dtype=NODE)

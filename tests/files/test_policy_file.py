@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 import capi
 from capi import load_policy, save_policy
 from capi.errors import CapiError, InvalidInput
+from capi.features.kernels import Linear as LinearKernel
 from capi.files import archive
 from capi.files.archive import read_archive, write_archive
 from capi.files.policy_file import read_header
-from capi.kernels import Linear as LinearKernel
 from capi.policies import Constant, EpsilonGreedy, Tabular, described
 from capi.policy_spaces import Classifier, Linear, LocalAverages, Neighbors, Partition, Trees, Unrestricted
 from files.all_kinds import LABELS, SCHEMA, TRAINING, masks, policies, questions, sample

@@ -10,10 +10,10 @@ from capi import Transitions
 from capi.errors import EvidenceWarning
 from capi.offline import METHODS, compare
 from capi.offline.episodes import Episodes
-from capi.offline.fitted import Regression
+from capi.offline.fitted_q import Regression
+from capi.offline.importance_weights import Weights
 from capi.offline.log import Log, Settings
-from capi.offline.quantities import Quantities, estimators_of
-from capi.offline.weighting import Weights
+from capi.offline.nuisances import Quantities, estimators_of
 
 WEIGHTINGS = tuple(method for method in METHODS if method != "fitted-q")
 SAMPLING = ("weighted", "per-decision", "weighted-per-decision")

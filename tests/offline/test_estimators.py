@@ -7,7 +7,7 @@ import naive
 from capi import Transitions
 from capi.offline.episodes import Episodes
 from capi.offline.estimators import MeanOfEpisodes, SumOfRatios
-from capi.offline.weighting import Weights
+from capi.offline.importance_weights import Weights
 from offline.helpers import WEIGHTINGS, estimators, of_model, ratios_of, walks
 
 UNBIASED = ("per-decision", "doubly-robust")

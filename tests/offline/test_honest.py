@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from capi import CAPI, Transitions, load_policy
+from capi.data.sketch import KEPT
 from capi.errors import EvidenceWarning
 from capi.evaluators import FittedQ
-from capi.fingerprints import KEPT
-from capi.iteration import Learner
+from capi.learning import Learner
 from capi.offline import Comparison, Evidence, cross_evaluate
-from capi.offline.fitted import Regression
+from capi.offline.fitted_q import Regression
 from capi.policies import Constant, Uniform
 from capi.policy_spaces import Trees
 from offline.helpers import bandit, hushed, remade, told, walks, warned_of

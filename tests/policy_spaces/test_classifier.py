@@ -11,12 +11,12 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
+from capi.data.schema import Schema
 from capi.errors import InvalidInput
 from capi.loss import gap_weighted_loss, greedy
 from capi.policy_spaces import Classifier, Thresholds
+from capi.policy_spaces._stakes import Stakes
 from capi.policy_spaces.classifier import examples
-from capi.policy_spaces.stakes import Stakes
-from capi.schema import Schema
 from capi.testing import check_policy_space
 
 

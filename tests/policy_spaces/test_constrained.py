@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capi import CAPI
+from capi.data.schema import Schema
 from capi.errors import InvalidInput
 from capi.evaluators import FittedQ
 from capi.loss import gap_weighted_loss
@@ -18,8 +19,7 @@ from capi.policy_spaces import (
     Trees,
     Unrestricted,
 )
-from capi.rules import Budget, Cap, Costs, Monotone, Never, Only
-from capi.schema import Schema
+from capi.policy_spaces.rules import Budget, Cap, Costs, Monotone, Never, Only
 from capi.testing import NearestQ, check_policy, check_policy_space, random_batch
 
 SPACES = [

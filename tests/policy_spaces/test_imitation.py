@@ -3,12 +3,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from capi.data.schema import Schema
 from capi.errors import InvalidInput
-from capi.kernels import Gaussian
+from capi.features.kernels import Gaussian
 from capi.policies import Constant
 from capi.policy_spaces import Forests, LocalAverages, Neighbors
 from capi.policy_spaces.imitation import imitation
-from capi.schema import Schema
 
 
 @pytest.mark.parametrize(

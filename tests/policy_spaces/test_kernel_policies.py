@@ -3,12 +3,12 @@ import pytest
 from scipy.optimize import minimize
 
 import naive
+from capi.data.schema import Schema
 from capi.errors import DictionarySaturated, InvalidInput
-from capi.kernels import Gaussian, Linear
+from capi.features.kernels import Gaussian, Linear
 from capi.loss import gap_weighted_loss, greedy, regrets
 from capi.policy_spaces import KernelPolicies
 from capi.policy_spaces import Linear as LinearPolicies
-from capi.schema import Schema
 from capi.testing import check_policy_space
 
 RING = np.random.default_rng(0).uniform(-1, 1, size=(150, 2))

@@ -8,17 +8,18 @@ from sklearn.linear_model import LogisticRegression
 
 import naive
 from capi import CAPI, Transitions
+from capi.data.schema import Schema
 from capi.errors import InvalidInput
 from capi.evaluators import FittedQ
 from capi.features import Fourier, OneHot, Polynomial, Tiles
+from capi.features.scaling import Scaling
 from capi.loss import gap_weighted_loss, regrets
-from capi.policy_spaces import Linear, _linear
-from capi.policy_spaces.linear import StatesAndConstant
-from capi.policy_spaces.polishing import LineSearch
-from capi.policy_spaces.stakes import Stakes
-from capi.policy_spaces.surrogates import KINDS, ConvexLoss, Objective
-from capi.scaling import Scaling
-from capi.schema import Schema
+from capi.policy_spaces import Linear
+from capi.policy_spaces._stakes import Stakes
+from capi.policy_spaces.linear import _kernels as _linear
+from capi.policy_spaces.linear._line_search import LineSearch
+from capi.policy_spaces.linear._surrogates import KINDS, ConvexLoss, Objective
+from capi.policy_spaces.linear.linear import StatesAndConstant
 from capi.testing import check_policy_space
 
 SURROGATES = ("hinge", "logistic", "exponential")
@@ -309,8 +310,8 @@ SCHEMA = Schema(("dose", "age"), ("none", "RTI"))
 
 def line(slopes, constant, scaling=None, **words):
     """A policy of two actions with this difference of scores, in the units of the scaling."""
-    from capi.features import fitted_features
-    from capi.policy_spaces.linear import LinearPolicy
+    from capi.features.bases import fitted_features
+    from capi.policy_spaces.linear.linear import LinearPolicy
 
     scaling = Scaling(np.zeros(2), np.ones(2)) if scaling is None else scaling
     features = fitted_features(StatesAndConstant(scaling), np.zeros((1, 2)))

@@ -11,9 +11,10 @@ from sklearn.metrics.pairwise import pairwise_kernels
 from capi import CAPI
 from capi.errors import InvalidInput
 from capi.evaluators import FittedQ
-from capi.kernels import Gaussian, Linear
+from capi.features.kernels import Gaussian, Linear
 from capi.loss import regrets
-from capi.policy_spaces import LocalAverages, local_averages
+from capi.policy_spaces import LocalAverages
+from capi.policy_spaces.neighbors import local_averages
 from capi.testing import check_policy_space, random_batch
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from capi.errors import InvalidInput
 from capi.loss import gap_weighted_loss
 from capi.policy_spaces import Constrained, Linear, OptimalTrees, Thresholds, Trees
-from capi.policy_spaces.monotone import monotone_actions
-from capi.rules import Monotone
+from capi.policy_spaces._monotone import monotone_actions
+from capi.policy_spaces.rules import Monotone
 
 
 def leaves_below(nodes, i):

@@ -13,7 +13,9 @@ from capi import CAPI
 from capi.errors import InvalidInput
 from capi.evaluators import FittedQ
 from capi.loss import regrets
-from capi.policy_spaces import LocalAverages, Neighbors, nearest, neighbors
+from capi.policy_spaces import LocalAverages, Neighbors
+from capi.policy_spaces.neighbors import _search as nearest
+from capi.policy_spaces.neighbors import neighbors
 from capi.testing import check_policy_space, random_batch
 
 

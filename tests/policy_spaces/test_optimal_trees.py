@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 import naive
+from capi.data.schema import Schema
 from capi.errors import InvalidInput
 from capi.loss import gap_weighted_loss
 from capi.policies import Training, described
-from capi.policy_spaces import OptimalTrees, Thresholds, Trees, optimal_trees
-from capi.policy_spaces.optimal_trees import Binned, Switches
-from capi.schema import Schema
+from capi.policy_spaces import OptimalTrees, Thresholds, Trees
+from capi.policy_spaces.trees import optimal as optimal_trees
+from capi.policy_spaces.trees.optimal import Binned, Switches
 from capi.testing import check_policy_space
 from capi.trees import _optimal
 

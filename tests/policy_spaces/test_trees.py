@@ -4,12 +4,12 @@ import numpy as np
 import pytest
 
 from capi import CAPI, Transitions
+from capi.data.schema import Schema
 from capi.errors import InvalidInput
 from capi.loss import gap_weighted_loss
 from capi.policies import Training, described
 from capi.policy_spaces import Forests, OptimalTrees, Thresholds, Trees
-from capi.policy_spaces.trees import RegretSample, seconds_for_optimal
-from capi.schema import Schema
+from capi.policy_spaces.trees.greedy import RegretSample, seconds_for_optimal
 from capi.testing import check_policy_space
 
 SPACES = [

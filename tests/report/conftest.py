@@ -9,8 +9,8 @@ import pytest
 
 from capi.policies import Training, described
 from capi.policy_spaces import Constrained, Forests, Linear, Neighbors, Thresholds, Trees
+from capi.policy_spaces.rules import Never, Only
 from capi.report import write_report
-from capi.rules import Never, Only
 from capi.runs import RunSettings
 from report.tables import fitted, visits, with_policy
 

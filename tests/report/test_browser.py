@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from capi.files.exports.program import program_of
-from capi.policy_spaces.trees import Trees
+from capi.policy_spaces.trees.greedy import Trees
 from capi.report import report_record
 from capi.report.flat import FlatTree
 from capi.report.sources import read_sources

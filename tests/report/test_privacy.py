@@ -8,18 +8,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from capi.data import Column
+from capi.data.summary import warnings as suspicions
 from capi.errors import Caveat
 from capi.files.archive import write_archive
-from capi.offline import doubts
+from capi.offline import caveats as doubts
 from capi.policies import Constant
 from capi.policy_spaces.thresholds import Thresholds
 from capi.report import report_record, write_report
-from capi.report.ranges import column_record, day_scale, histogram, rare_renamed, scale_of, without_rare_words
+from capi.report.columns import column_record, day_scale, histogram, rare_renamed, scale_of, without_rare_words
+from capi.report.evaluation import evaluation_record
 from capi.report.wording import told_caveat, told_cells, told_counts, told_share
-from capi.report.worth import evaluation_record
 from capi.runs import RunSettings, evaluate_run
-from capi.runs import evaluating as run_evaluating
-from capi.tables import Column, suspicions
+from capi.runs import evaluate as run_evaluating
 from report.tables import fitted, visits, with_policy
 
 ROLES = {"state": ["age"], "action": "do", "reward": "gain"}

@@ -8,23 +8,23 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from capi.data import Column
+from capi.data.schema import Schema
 from capi.errors import Caveat, InvalidInput
 from capi.files.archive import write_archive
 from capi.files.exports.program import program_of
 from capi.policies import Constant, EpsilonGreedy, Mixture
-from capi.policy_spaces.forests import Forests
 from capi.policy_spaces.thresholds import Thresholds
+from capi.policy_spaces.trees.forests import Forests
 from capi.report import panel as panels
 from capi.report import report_record, write_report
+from capi.report.columns import _merged
 from capi.report.drawings import wrapped
 from capi.report.flat import FlatTree, program_record
 from capi.report.page import script_json
-from capi.report.ranges import _merged
 from capi.report.svg import ticks
 from capi.report.wording import conditions, exact_text, number_text
 from capi.runs import RunSettings
-from capi.schema import Schema
-from capi.tables import Column
 from report.tables import fitted, visits, with_policy
 
 EVALUATION = {

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from capi.data import Column
+from capi.data.columns import DAY
 from capi.errors import InvalidInput
 from capi.files.archive import read_archive, write_archive
 from capi.loss import negligible_gap, second_best_gap
@@ -17,20 +19,18 @@ from capi.policy_spaces.thresholds import Thresholds
 from capi.report import panel as panels
 from capi.report import report_record, write_report
 from capi.report.charts import interval_picture, line_picture
+from capi.report.columns import histogram, listed_values, scale_of
 from capi.report.drawings import map_picture
+from capi.report.evaluation import evaluation_record
 from capi.report.maps import _backed, influences
 from capi.report.page import script_json
 from capi.report.panel import _cut_lists, _first_at_least, _last_at_most
-from capi.report.ranges import histogram, listed_values, scale_of
 from capi.report.record import MOST_RULE_LETTERS
 from capi.report.sources import read_sources
 from capi.report.svg import ticks
 from capi.report.wording import label_texts, numbered, percent_text
-from capi.report.worth import evaluation_record
 from capi.runs import RunSettings, fit_run
-from capi.runs.running import digest
-from capi.tables import Column
-from capi.tables.columns import DAY
+from capi.runs.fit import digest
 from report.tables import fitted, visits, with_policy
 from report.test_record import EVALUATION
 
@@ -259,7 +259,7 @@ def json_values():
     st.dictionaries(st.sampled_from(["estimate", "low", "high", "standard_error", "policy", "method"]), json_values()),
 )
 def test_any_evaluation_is_told_or_refused(changes, row):
-    from capi.report.worth import checked_evaluation
+    from capi.report.evaluation import checked_evaluation
 
     found = {**EVALUATION, "estimates": [row], "difference": row, **changes, "format": "capi evaluation"}
     try:

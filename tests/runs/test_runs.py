@@ -17,7 +17,8 @@ from capi.cli import app
 from capi.errors import InvalidInput
 from capi.files.archive import read_archive, write_archive
 from capi.files.policy_file import load_policy
-from capi.runs import RunSettings, fit_run, load_run, running
+from capi.runs import RunSettings, fit_run, load_run
+from capi.runs import fit as running
 from small_runs import OPTIONS, ROLES, interrupted, settings_for
 
 

@@ -7,10 +7,16 @@ from numba import njit
 
 import naive
 from capi.errors import InvalidInput
-from capi.trees import _grow, _route, _splits, _walk, _workspace, forest, paths
-from capi.trees._workspace import Layout
-from capi.trees.encoding import encode
+from capi.trees import forest
+from capi.trees import predictor as paths
+from capi.trees._kernels import node as _grow
+from capi.trees._kernels import records as _workspace
+from capi.trees._kernels import route as _route
+from capi.trees._kernels import split as _splits
+from capi.trees._kernels import walk as _walk
+from capi.trees._kernels.records import Layout
 from capi.trees.forest import Forest, Growth
+from capi.trees.ranks import encode
 
 
 def grow(*arguments, **options):

@@ -21,14 +21,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from capi.baselines.conservative import CPI
-from capi.baselines.finite import ModifiedPolicyIteration, PolicyIteration, ValueIteration
+from capi.baselines.cpi import CPI
+from capi.baselines.dpi import DPI, DPICritic
+from capi.baselines.dynamic_programming import ModifiedPolicyIteration, PolicyIteration, ValueIteration
 from capi.baselines.psdp import PSDP
-from capi.baselines.rollouts import DPI, DPICritic
 
 if TYPE_CHECKING:
-    from capi.baselines.fitted import RFQI, FittedQIteration
-    from capi.baselines.linear import LSPI
+    from capi.baselines.fitted_q_iteration import RFQI, FittedQIteration
+    from capi.baselines.lspi import LSPI
 
 __all__ = [
     "CPI",
@@ -43,7 +43,7 @@ __all__ = [
     "ValueIteration",
 ]
 
-_LAZY = {"FittedQIteration": "fitted", "RFQI": "fitted", "LSPI": "linear"}
+_LAZY = {"FittedQIteration": "fitted_q_iteration", "RFQI": "fitted_q_iteration", "LSPI": "lspi"}
 
 
 def __getattr__(name: str) -> Any:

@@ -19,16 +19,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from capi._utils.randomness import RandomState
+from capi._utils.validation import Floats, as_int
+from capi.data.schema import Schema
+from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
 from capi.evaluators.rollouts import Rollouts, RolloutValues
-from capi.iteration import Learner
-from capi.loop import Iteration, Loop, States
+from capi.learning.iteration import Iteration, Loop, States
+from capi.learning.learner import Learner
 from capi.policies import NonStationary
-from capi.randomness import RandomState
-from capi.schema import Schema
-from capi.transitions import Transitions
 from capi.types import Policy, PolicyEvaluator, PolicySpace, QFunction
-from capi.validation import Floats, as_int
 
 Base: TypeAlias = Callable[[int, np.random.Generator], States]  # (t, rng) -> a sample of mu_t
 

@@ -8,9 +8,9 @@ from typing import Literal
 
 import numpy as np
 
+from capi._utils.validation import check_choice
+from capi.data.transitions import Transitions
 from capi.domains.hiv import HIV
-from capi.transitions import Transitions
-from capi.validation import check_choice
 
 COUNTS = ("T1", "T2", "T1*", "T2*", "V", "E")
 

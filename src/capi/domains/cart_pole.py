@@ -20,11 +20,8 @@ from typing import Literal
 
 import numpy as np
 
-from capi.domains import _cart_pole
-from capi.errors import InvalidInput
-from capi.parallel import in_threads, n_threads
-from capi.policies import Deterministic, permitted
-from capi.validation import (
+from capi._utils.threads import in_threads, n_threads
+from capi._utils.validation import (
     Bools,
     Floats,
     Ints,
@@ -37,6 +34,9 @@ from capi.validation import (
     check_choice,
     check_rows,
 )
+from capi.domains import _cart_pole
+from capi.errors import InvalidInput
+from capi.policies import Deterministic, permitted
 
 LEFT, RIGHT = 0, 1
 POSITION, ANGLE = 0, 2  # columns of a state

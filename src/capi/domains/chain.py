@@ -18,9 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from capi.errors import InvalidInput
-from capi.finite_mdp import FiniteMDP
-from capi.validation import (
+from capi._utils.validation import (
     Bools,
     Floats,
     Ints,
@@ -31,6 +29,8 @@ from capi.validation import (
     as_share,
     check_choice,
 )
+from capi.errors import InvalidInput
+from capi.finite.mdp import FiniteMDP
 
 LEFT, RIGHT = 0, 1
 N_STATES = 200

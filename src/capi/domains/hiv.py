@@ -18,9 +18,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from capi.errors import InvalidInput, SimulationFailed
-from capi.parallel import in_threads, n_threads
-from capi.validation import (
+from capi._utils.threads import in_threads, n_threads
+from capi._utils.validation import (
     Bools,
     Floats,
     Ints,
@@ -33,6 +32,7 @@ from capi.validation import (
     check_choice,
     is_real,
 )
+from capi.errors import InvalidInput, SimulationFailed
 
 RTI, PI = 0.7, 0.3  # efficacies of the drugs when given
 EFFICACIES = np.array([[0.0, 0.0], [RTI, 0.0], [0.0, PI], [RTI, PI]])  # (4, 2) by action

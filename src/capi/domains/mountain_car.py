@@ -21,8 +21,8 @@ from typing import Literal
 
 import numpy as np
 
+from capi._utils.validation import Bools, Floats, Ints, as_discount, as_domain_step, as_int, as_states, check_choice
 from capi.policies import Deterministic, permitted
-from capi.validation import Bools, Floats, Ints, as_discount, as_domain_step, as_int, as_states, check_choice
 
 BACK, COAST, FORWARD = 0, 1, 2
 WALL, GOAL = -1.2, 0.5  # the lowest and the highest position
@@ -53,7 +53,7 @@ class MountainCar:
     starts : "box" or "valley"
         Uniform over all positions and velocities, or at rest with a position in [-0.6, -0.4].
     discount : float in [0, 1)
-        What a reward is worth one step later: `capi.performance` discounts returns with it.
+        What a reward is worth one step later: `capi.simulation.returns` discounts returns with it.
 
     Examples
     --------

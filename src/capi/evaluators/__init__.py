@@ -9,11 +9,11 @@ from capi.evaluators.exact import Exact
 from capi.evaluators.rollouts import Rollouts, RolloutsWithCritic
 
 if TYPE_CHECKING:
-    from capi.evaluators.fitted import FittedQ
-    from capi.evaluators.kernel import KernelFittedQ
-    from capi.evaluators.lasso import LassoTD
+    from capi.evaluators.bellman_residual import BellmanResidual
+    from capi.evaluators.fitted_q import FittedQ
+    from capi.evaluators.kernel_fitted_q import KernelFittedQ
+    from capi.evaluators.lasso_td import LassoTD
     from capi.evaluators.lstd import LSTDQ
-    from capi.evaluators.residual import BellmanResidual
     from capi.evaluators.td import GTD, GTD2, TD, TDC
 
 __all__ = [
@@ -32,11 +32,11 @@ __all__ = [
 ]
 
 _LAZY = {
-    "FittedQ": "fitted",
-    "KernelFittedQ": "kernel",
-    "LassoTD": "lasso",
+    "FittedQ": "fitted_q",
+    "KernelFittedQ": "kernel_fitted_q",
+    "LassoTD": "lasso_td",
     "LSTDQ": "lstd",
-    "BellmanResidual": "residual",
+    "BellmanResidual": "bellman_residual",
     **dict.fromkeys(("TD", "GTD", "GTD2", "TDC"), "td"),
 }
 

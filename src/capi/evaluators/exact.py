@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from capi._utils.validation import Floats, as_int, check_shape
+from capi.data.schema import Schema
+from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
-from capi.finite_mdp import FiniteMDP, TabularQ
-from capi.schema import Schema
-from capi.transitions import Transitions
+from capi.finite.mdp import FiniteMDP, TabularQ
 from capi.types import Policy, QFunction
-from capi.validation import Floats, as_int, check_shape
 
 
 @dataclass(frozen=True, eq=False)

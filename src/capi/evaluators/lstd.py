@@ -15,13 +15,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from capi.evaluators import rkhs
-from capi.evaluators.linear import LinearValues, Means, as_dense, means, needs_batch, solved, typical_square, with_ridge
-from capi.evaluators.rkhs import KernelSpanValues
-from capi.features import RKHS, Features, check_features, kept_settings
-from capi.transitions import Transitions
+from capi._utils.validation import Floats, as_discount, as_not_negative
+from capi.data.transitions import Transitions
+from capi.evaluators import _rkhs as rkhs
+from capi.evaluators._linear_model import (
+    LinearValues,
+    Means,
+    as_dense,
+    means,
+    needs_batch,
+    solved,
+    typical_square,
+    with_ridge,
+)
+from capi.evaluators._rkhs import KernelSpanValues
+from capi.features.bases import RKHS, Features, check_features, kept_settings
 from capi.types import Policy, QFunction
-from capi.validation import Floats, as_discount, as_not_negative
 
 RIDGE = 1e-9  # of the mean square of the features, if none is chosen
 
@@ -36,7 +45,7 @@ class LSTDQ:
     Parameters
     ----------
     features : callable, transformer or RKHS
-        States (n, d) -> (n, p), see `capi.features`. With `RKHS` both penalties must be positive.
+        States (n, d) -> (n, p), see `capi.features.bases`. With `RKHS` both penalties must be positive.
     ridge : float, optional
         Added to the diagonal, of means over the rows: the solution does not change if every row is there twice. With
         ``projection_ridge`` the penalty on the weights, :math:`\lambda_Q`. By default 1e-9 of the features' mean square, which only
@@ -46,7 +55,7 @@ class LSTDQ:
 
     Examples
     --------
-    >>> from capi.features import OneHot
+    >>> from capi.features.bases import OneHot
     >>> from capi.policies import Constant
     >>> batch = Transitions([[0.0], [1.0]], [0, 0], [0.0, 1.0], [[1.0], [1.0]], [False, False])
     >>> LSTDQ(OneHot(2)).evaluate(Constant(0, 1), batch, discount=0.9).values(batch.states).round(3)

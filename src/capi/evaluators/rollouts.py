@@ -15,13 +15,13 @@ from functools import cached_property
 
 import numpy as np
 
+from capi._utils.row_ops import row_sum
+from capi._utils.validation import Floats, Ints, as_discount, as_int, as_q_values, as_share, as_states, check_choice
+from capi.data.schema import Schema
+from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
-from capi.rows import row_sum
-from capi.schema import Schema
-from capi.simulation import Outcome, check_domain_fits, masks_of, outcome, steps
-from capi.transitions import Transitions
+from capi.simulation.engine import Outcome, check_domain_fits, masks_of, outcome, steps
 from capi.types import Domain, Policy, PolicyEvaluator, QFunction
-from capi.validation import Floats, Ints, as_discount, as_int, as_q_values, as_share, as_states, check_choice
 
 ROLLOUTS_AT_ONCE = 200_000  # so that a million states need no gigabytes
 

@@ -33,14 +33,8 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
-from capi.errors import Diverged, InvalidInput
-from capi.evaluators import _td
-from capi.evaluators.linear import ENTRIES_AT_ONCE, LinearValues, features_on, needs_batch
-from capi.features import Features, FittedFeatures, check_features, kept_settings
-from capi.randomness import as_generator
-from capi.transitions import Transitions
-from capi.types import Policy, QFunction
-from capi.validation import (
+from capi._utils.randomness import as_generator
+from capi._utils.validation import (
     Floats,
     Ints,
     as_array,
@@ -52,6 +46,12 @@ from capi.validation import (
     check_choice,
     check_rows,
 )
+from capi.data.transitions import Transitions
+from capi.errors import Diverged, InvalidInput
+from capi.evaluators import _td_kernels as _td
+from capi.evaluators._linear_model import ENTRIES_AT_ONCE, LinearValues, features_on, needs_batch
+from capi.features.bases import Features, FittedFeatures, check_features, kept_settings
+from capi.types import Policy, QFunction
 
 Correction = Literal["importance", "tree-backup", "none"]
 Schedule = Literal["constant", "decreasing"] | Callable[[Ints], Any]
@@ -217,7 +217,7 @@ class TD(_Stepwise):
     Parameters
     ----------
     features : callable or transformer
-        States (n, d) -> (n, p), dense or sparse, see `capi.features`.
+        States (n, d) -> (n, p), dense or sparse, see `capi.features.bases`.
     trace : float in [0, 1]
         :math:`\lambda`: how far back a temporal difference counts within an episode. Without episode numbers every row is an
         episode, and nothing changes.
@@ -242,7 +242,7 @@ class TD(_Stepwise):
 
     Examples
     --------
-    >>> from capi.features import OneHot
+    >>> from capi.features.bases import OneHot
     >>> from capi.policies import Constant
     >>> rows = {"states": [[0.0], [1.0]] * 500, "actions": [0, 0] * 500, "rewards": [0.0, 1.0] * 500}
     >>> batch = Transitions(**rows, next_states=[[1.0], [1.0]] * 500, terminated=[False, False] * 500)
@@ -264,7 +264,7 @@ class GTD(_Gradient):
     Parameters
     ----------
     features : callable or transformer
-        States (n, d) -> (n, p), dense or sparse, see `capi.features`.
+        States (n, d) -> (n, p), dense or sparse, see `capi.features.bases`.
     trace : float in [0, 1]
         :math:`\lambda`: how far back a temporal difference counts within an episode. Without episode numbers every row is an
         episode, and nothing changes.
@@ -291,7 +291,7 @@ class GTD(_Gradient):
 
     Examples
     --------
-    >>> from capi.features import OneHot
+    >>> from capi.features.bases import OneHot
     >>> from capi.policies import Constant
     >>> rows = {"states": [[0.0], [1.0]] * 500, "actions": [0, 0] * 500, "rewards": [0.0, 1.0] * 500}
     >>> batch = Transitions(**rows, next_states=[[1.0], [1.0]] * 500, terminated=[False, False] * 500)
@@ -321,7 +321,7 @@ class GTD2(_Gradient):
     Parameters
     ----------
     features : callable or transformer
-        States (n, d) -> (n, p), dense or sparse, see `capi.features`.
+        States (n, d) -> (n, p), dense or sparse, see `capi.features.bases`.
     trace : float in [0, 1]
         :math:`\lambda`: how far back a temporal difference counts within an episode. Without episode numbers every row is an
         episode, and nothing changes.
@@ -348,7 +348,7 @@ class GTD2(_Gradient):
 
     Examples
     --------
-    >>> from capi.features import OneHot
+    >>> from capi.features.bases import OneHot
     >>> from capi.policies import Constant
     >>> rows = {"states": [[0.0], [1.0]] * 500, "actions": [0, 0] * 500, "rewards": [0.0, 1.0] * 500}
     >>> batch = Transitions(**rows, next_states=[[1.0], [1.0]] * 500, terminated=[False, False] * 500)
@@ -373,7 +373,7 @@ class TDC(_Gradient):
     Parameters
     ----------
     features : callable or transformer
-        States (n, d) -> (n, p), dense or sparse, see `capi.features`.
+        States (n, d) -> (n, p), dense or sparse, see `capi.features.bases`.
     trace : float in [0, 1]
         :math:`\lambda`: how far back a temporal difference counts within an episode. Without episode numbers every row is an
         episode, and nothing changes.
@@ -400,7 +400,7 @@ class TDC(_Gradient):
 
     Examples
     --------
-    >>> from capi.features import OneHot
+    >>> from capi.features.bases import OneHot
     >>> from capi.policies import Constant
     >>> rows = {"states": [[0.0], [1.0]] * 500, "actions": [0, 0] * 500, "rewards": [0.0, 1.0] * 500}
     >>> batch = Transitions(**rows, next_states=[[1.0], [1.0]] * 500, terminated=[False, False] * 500)

@@ -14,11 +14,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, TypeAlias
 
+from capi._utils.validation import check_choice
 from capi.errors import InvalidInput
 from capi.experiments import NAMES
 from capi.files import is_ours_alone, result_folder, written_together
-from capi.iteration import versions
-from capi.validation import check_choice
+from capi.learning.learner import versions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from capi._utils.validation import Bools, Floats, Ints, is_real
 from capi.errors import InvalidInput
-from capi.validation import Bools, Floats, Ints, is_real
 
 MOST_ACTIONS = 2**16
 MOST_FEATURES = 2**15 - 1

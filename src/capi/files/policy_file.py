@@ -16,7 +16,7 @@ from capi import __version__
 from capi.errors import InvalidInput
 from capi.files import result_folder, written_together
 from capi.files.archive import MOST_BYTES, read_archive, write_archive
-from capi.files.kinds import from_arrays, to_arrays
+from capi.files.codecs import from_arrays, to_arrays
 from capi.files.packing import Packed, json_value
 from capi.types import Policy
 
@@ -35,7 +35,7 @@ def save_policy(policy: Policy, path: str | Path, *, settings: Mapping[str, Any]
     Parameters
     ----------
     policy : Policy
-        One of the library's; `capi.files.kinds` lists them.
+        One of the library's; `capi.files.codecs` lists them.
     path : str or Path
         Where to write; by custom ``NAME.capi``. What is there is replaced.
     settings : mapping, optional

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from capi._utils.threads import n_threads
+from capi._utils.validation import Bools, Floats, Ints
+from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
-from capi.parallel import n_threads
 from capi.policies import one_hot
-from capi.transitions import Transitions
-from capi.trees.encoding import encode
 from capi.trees.forest import Growth, grow
-from capi.validation import Bools, Floats, Ints
+from capi.trees.ranks import encode
 
 N_TREES = 60
 LEAF_SIZES = (5, 15, 50, 150, 500)  # rows; the one with the best likelihood on episodes that were left out is taken

@@ -7,9 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
+from capi._utils.validation import Bools, Floats, Ints
+from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
-from capi.transitions import Transitions
-from capi.validation import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,8 +13,8 @@ from typing import Protocol
 import numpy as np
 from scipy import sparse
 
-from capi.offline.weighting import Weights
-from capi.validation import Floats
+from capi._utils.validation import Floats
+from capi.offline.importance_weights import Weights
 
 MOST_SUMS = 1_000_000  # steps x countings that are held at once
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
+from capi._utils.validation import Floats, check_choice
 from capi.errors import Caveat, InvalidInput
 from capi.offline.behaviour import Behaviour
-from capi.validation import Floats, check_choice
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -366,7 +366,7 @@ def _table(lines: list[dict[str, Any]]) -> list[str]:
 
 def _drawn(lines: list[dict[str, Any]], level: float, title: str, headline: str | None = None) -> Figure:
     """Return a picture of estimates and their intervals, a line each; the others are pale if there is a ``headline``."""
-    from capi.pictures import INK, PALE_INK, PALETTE, name_axes, new_figure  # noqa: PLC0415  only those who draw pay for it
+    from capi.plotting.style import INK, PALE_INK, PALETTE, name_axes, new_figure  # noqa: PLC0415  only those who draw pay for it
 
     figure, (axes,) = new_figure(6.5, 0.9 + 0.38 * len(lines))
     for place, line in enumerate(reversed(lines)):

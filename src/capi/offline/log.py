@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from capi._utils.randomness import RandomState, numbered_rng, seed_sequence
+from capi._utils.validation import Floats, Ints
+from capi.data.summary.coverage import counts_by_leaf
+from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
 from capi.offline.behaviour import Behaviour, behaviour_of
 from capi.offline.episodes import Episodes
 from capi.offline.evidence import METHODS
-from capi.offline.fitted import Regression
-from capi.randomness import RandomState, numbered_rng, seed_sequence
-from capi.tables.coverage import counts_by_leaf
-from capi.transitions import Transitions
+from capi.offline.fitted_q import Regression
 from capi.types import PolicyEvaluator
-from capi.validation import Floats, Ints
 
 FOLDS, BEHAVIOUR, VALUES, LOGGED_VALUES, FITTED, RESAMPLES = range(6)  # streams of random numbers
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from capi._utils.randomness import numbered_rng
+from capi._utils.threads import in_threads
+from capi._utils.validation import Floats, Ints
 from capi.offline.estimators import Estimator
-from capi.offline.fitted import FittedStart
-from capi.parallel import in_threads
-from capi.randomness import numbered_rng
-from capi.validation import Floats, Ints
+from capi.offline.fitted_q import FittedStart
 
 MOST_COUNTS = 10_000_000  # that are held at once
 

@@ -12,13 +12,13 @@ from capi.policy_spaces.unrestricted import Unrestricted
 
 if TYPE_CHECKING:
     from capi.policy_spaces.classifier import Classifier
-    from capi.policy_spaces.forests import Forests
-    from capi.policy_spaces.kernel import KernelPolicies
-    from capi.policy_spaces.linear import Linear
-    from capi.policy_spaces.local_averages import LocalAverages
-    from capi.policy_spaces.neighbors import Neighbors
-    from capi.policy_spaces.optimal_trees import OptimalTrees
-    from capi.policy_spaces.trees import Trees
+    from capi.policy_spaces.linear.kernel import KernelPolicies
+    from capi.policy_spaces.linear.linear import Linear
+    from capi.policy_spaces.neighbors.local_averages import LocalAverages
+    from capi.policy_spaces.neighbors.neighbors import Neighbors
+    from capi.policy_spaces.trees.forests import Forests
+    from capi.policy_spaces.trees.greedy import Trees
+    from capi.policy_spaces.trees.optimal import OptimalTrees
 
 __all__ = [
     "Classifier",
@@ -37,13 +37,13 @@ __all__ = [
 
 _LAZY = {
     "Classifier": "classifier",
-    "Forests": "forests",
-    "KernelPolicies": "kernel",
-    "Linear": "linear",
-    "LocalAverages": "local_averages",
-    "Neighbors": "neighbors",
-    "OptimalTrees": "optimal_trees",
-    "Trees": "trees",
+    "Forests": "trees.forests",
+    "KernelPolicies": "linear.kernel",
+    "Linear": "linear.linear",
+    "LocalAverages": "neighbors.local_averages",
+    "Neighbors": "neighbors.neighbors",
+    "OptimalTrees": "trees.optimal",
+    "Trees": "trees.greedy",
 }
 
 

@@ -30,12 +30,12 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
+from capi._utils.row_ops import row_max
+from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_states
 from capi.errors import InvalidInput
 from capi.policies import Deterministic, check_masks_given, first_allowed, permitted
-from capi.policy_spaces.stakes import Stakes
-from capi.rows import row_max
+from capi.policy_spaces._stakes import Stakes
 from capi.types import Policy, QFunction
-from capi.validation import Bools, Floats, Ints, as_allowed, as_states
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,10 +9,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from capi._utils.validation import (
+    Bools,
+    Floats,
+    Ints,
+    as_allowed,
+    as_q_values,
+    as_states,
+    as_weights,
+    check_rows,
+)
+from capi.data.schema import Schema
 from capi.errors import InvalidInput
 from capi.loss import gap_weighted_loss, weighted_mean
 from capi.policies import Deterministic
-from capi.rules import (
+from capi.policy_spaces.rules import (
     Budget,
     Cap,
     Costs,
@@ -26,18 +37,7 @@ from capi.rules import (
     feature_number,
     forbidden_by,
 )
-from capi.schema import Schema
 from capi.types import Policy, PolicySpace, QFunction
-from capi.validation import (
-    Bools,
-    Floats,
-    Ints,
-    as_allowed,
-    as_q_values,
-    as_states,
-    as_weights,
-    check_rows,
-)
 
 SEARCH_STEPS = 30  # bisections of a multiplier
 MOST_DOUBLINGS = 60
@@ -191,14 +191,14 @@ class Constrained:
     ----------
     space : PolicySpace
     rules : sequence of rules
-        See `capi.rules`.
+        See `capi.policy_spaces.rules`.
     schema : Schema, optional
         The words of the table, ``batch.schema``. By default features are x0, x1, ... and actions 0, 1, ...
 
     Examples
     --------
     >>> from capi.policy_spaces import Thresholds
-    >>> from capi.rules import Cap, Never
+    >>> from capi.policy_spaces.rules import Cap, Never
     >>> states = np.arange(10.0)[:, None]
     >>> values = np.stack([np.zeros(10), states[:, 0] - 2.5], axis=1)
     >>> space = Constrained(Thresholds(), [Never(1, when="x0 >= 8"), Cap(1, 0.3)])

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from capi._utils.validation import Floats, as_allowed, as_int, as_states
 from capi.errors import InvalidInput
 from capi.policies import one_hot
-from capi.validation import Floats, as_allowed, as_int, as_states
 
 if TYPE_CHECKING:
-    from capi.policy_spaces.trees import TreePolicy
+    from capi.policy_spaces.trees.greedy import TreePolicy
 
 
 class Imitation(NamedTuple):
@@ -30,7 +30,7 @@ def imitation(policy: Any, states: ArrayLike, allowed: ArrayLike | None = None, 
 
     Every decision counts the same: it is a picture of the policy, not another policy to act on.
     """
-    from capi.policy_spaces.trees import Trees  # noqa: PLC0415  it needs the compiler, reading a policy seldom does
+    from capi.policy_spaces.trees.greedy import Trees  # noqa: PLC0415  it needs the compiler, reading a policy seldom does
 
     as_int(max_depth, "max_depth", minimum=1)
     x = as_states(states)

@@ -9,11 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from capi.errors import InvalidInput
-from capi.loss import regrets, weighted
-from capi.policies import Deterministic, check_masks_given, first_allowed
-from capi.types import Policy, QFunction
-from capi.validation import (
+from capi._utils.validation import (
     Bools,
     Floats,
     Ints,
@@ -25,6 +21,10 @@ from capi.validation import (
     check_actions,
     check_shape,
 )
+from capi.errors import InvalidInput
+from capi.loss import regrets, weighted
+from capi.policies import Deterministic, check_masks_given, first_allowed
+from capi.types import Policy, QFunction
 
 MOST_CELLS = 20  # that `rules` lists
 

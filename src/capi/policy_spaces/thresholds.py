@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from capi.cuts import readable_cut
+from capi._utils.row_ops import row_max
+from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_int, as_q_values, as_states, check_rows
 from capi.errors import InvalidInput
 from capi.loss import filled_regrets, regrets, weighted
 from capi.policies import Deterministic, check_masks_given, first_allowed
-from capi.policy_spaces.monotone import check_monotone
-from capi.rows import row_max
+from capi.policy_spaces._cuts import readable_cut
+from capi.policy_spaces._monotone import check_monotone
 from capi.types import Policy, QFunction
-from capi.validation import Bools, Floats, Ints, as_allowed, as_int, as_q_values, as_states, check_rows
 
 TIE = 1e-12  # losses that differ by less than this share of the total gap are equal
 

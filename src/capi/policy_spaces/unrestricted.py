@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
+from capi._utils.validation import Floats, as_states
 from capi.errors import InvalidInput
 from capi.policies import Greedy
 from capi.policy_spaces.imitation import ReadByImitation
 from capi.types import Policy, QFunction
-from capi.validation import Floats, as_states
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +35,7 @@ class Unrestricted:
 
     Examples
     --------
-    >>> from capi.finite_mdp import TabularQ
+    >>> from capi.finite.mdp import TabularQ
     >>> q = TabularQ(np.array([[0.0, 1.0], [2.0, 1.0]]))
     >>> Unrestricted().improve(np.array([[0.0]]), q.table[:1], q=q).act(np.array([[0.0], [1.0]]))
     array([1, 0])

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from capi._utils.validation import Floats, Ints
 from capi.files.exports.program import Node, Program, Split
-from capi.validation import Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from capi.report.ranges import day_scale, median, scale_of, thinned
+from capi._utils.validation import Floats, Ints
+from capi.data.columns import MOST_VALUES, Column
+from capi.report.columns import day_scale, median, scale_of, thinned
 from capi.report.sources import Sources
 from capi.report.wording import FEW, LONGEST_WORD, short
-from capi.tables.columns import MOST_VALUES, Column
-from capi.validation import Floats, Ints
 
 GRID = 60  # cells along a column of numbers
 LEAST_COARSE, COARSE = 2, 12  # cells in which rows are counted

@@ -17,7 +17,7 @@ from capi.report.record import report_record
 from capi.report.svg import colour_of
 from capi.report.wording import count_text, hidden_text, number_text, percent_text, short
 from capi.runs import RunSettings
-from capi.runs.running import CHECKPOINT, EVALUATION, HISTORY, LOCK, POLICY, SETTINGS, VALUES
+from capi.runs.fit import CHECKPOINT, EVALUATION, HISTORY, LOCK, POLICY, SETTINGS, VALUES
 
 NAME = "report.html"
 LONGEST_NAME = 200  # bytes: while it is written it has a longer one

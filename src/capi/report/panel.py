@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from capi._utils.validation import Floats
+from capi.data.columns import DAY, Column
 from capi.files.exports.program import Program
+from capi.report.columns import column_record, thinned, typical
 from capi.report.flat import program_record
-from capi.report.ranges import column_record, thinned, typical
 from capi.report.sources import Sources
 from capi.report.wording import FEW, conditions, label_texts, numbered, short
-from capi.tables.columns import DAY, Column
-from capi.validation import Floats
 
 MOST_LETTERS = 2_400_000  # of a program: with all that follows the page stays below 5 MB
 MOST_CASES = 2000

@@ -9,17 +9,21 @@ from typing import Any
 
 import numpy as np
 
+from capi._utils.validation import check_choice
+from capi.data.columns import Column
+from capi.data.summary.describe import Coverage
 from capi.policies import Constant
 from capi.policy_spaces.constrained import ConstrainedPolicy
 from capi.policy_spaces.imitation import ReadByImitation
-from capi.policy_spaces.linear import LinearPolicy
-from capi.policy_spaces.trees import TreePolicy
+from capi.policy_spaces.linear.linear import LinearPolicy
+from capi.policy_spaces.trees.greedy import TreePolicy
+from capi.report.columns import histogram, scale_of
+from capi.report.evaluation import evaluation_record, number_or_none
 from capi.report.flat import FlatTree
+from capi.report.importance import differences_record, leaf_rows, leaves_record, stakes_record
 from capi.report.maps import influences, map_record
 from capi.report.panel import panel_record
-from capi.report.ranges import histogram, scale_of
 from capi.report.sources import Sources, read_sources
-from capi.report.stakes import differences_record, leaf_rows, leaves_record, stakes_record
 from capi.report.wording import (
     conditions,
     few_hidden,
@@ -29,11 +33,7 @@ from capi.report.wording import (
     told_counts,
     told_share,
 )
-from capi.report.worth import evaluation_record, number_or_none
 from capi.runs.settings import CANDIDATES
-from capi.tables.columns import Column
-from capi.tables.describe import Coverage
-from capi.validation import check_choice
 
 MOST_LINES = 1500  # of rules
 MOST_RULE_LETTERS = 300_000

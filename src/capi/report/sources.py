@@ -10,21 +10,21 @@ from typing import Any
 
 import numpy as np
 
+from capi._utils.validation import Bools, Floats, Ints
+from capi.data.schema import Schema
+from capi.data.sketch import sketch
+from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
 from capi.files.archive import read_archive
 from capi.files.exports.program import Program, program_of
-from capi.fingerprints import sketch
 from capi.policies import one_hot
-from capi.policy_spaces.forests import ForestPolicy
-from capi.policy_spaces.trees import Trees
+from capi.policy_spaces.trees.forests import ForestPolicy
+from capi.policy_spaces.trees.greedy import Trees
+from capi.report.columns import rare_renamed, without_rare_words
+from capi.report.evaluation import checked_evaluation
 from capi.report.flat import FlatTree
-from capi.report.ranges import rare_renamed, without_rare_words
 from capi.report.wording import FEW, TINY, label_texts
-from capi.report.worth import checked_evaluation
-from capi.runs.running import EVALUATION, POLICY, VALUES, RunResult, digest, load_run
-from capi.schema import Schema
-from capi.transitions import Transitions
-from capi.validation import Bools, Floats, Ints
+from capi.runs.fit import EVALUATION, POLICY, VALUES, RunResult, digest, load_run
 
 MOST_BYTES = 2**36  # our own files, as large as their tables
 DRAWN_DEPTH = 4  # of a tree that is drawn; a larger one is told by a smaller one

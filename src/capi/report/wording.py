@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from math import floor, inf, isfinite, log10
 from typing import Any
 
+from capi._utils.validation import Bools
+from capi.data.columns import Column
+from capi.data.schema import Schema
 from capi.errors import LEAST_SHOWN, Caveat
-from capi.schema import Schema
-from capi.tables.columns import Column
-from capi.validation import Bools
 
 FEW = LEAST_SHOWN  # rows or episodes: what stands for fewer is not told
 TINY = 20  # rows: of a smaller table no numbers are told at all

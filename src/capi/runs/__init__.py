@@ -8,8 +8,8 @@ evaluation.json    what it is worth, by the last `capi evaluate`
 checkpoint.zip     while it is not: the last iteration that was kept, from which the run goes on to the same bytes
 """
 
-from capi.runs.evaluating import evaluate_run
-from capi.runs.running import RunResult, fit_run, load_run
+from capi.runs.evaluate import evaluate_run
+from capi.runs.fit import RunResult, fit_run, load_run
 from capi.runs.settings import RunSettings
 
 __all__ = ["RunResult", "RunSettings", "evaluate_run", "fit_run", "load_run"]

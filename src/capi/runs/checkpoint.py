@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from capi._utils.randomness import seed_sequence
+from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
-from capi.evaluators.fitted import FittedQ, FittedValues
+from capi.evaluators.fitted_q import FittedQ, FittedValues
 from capi.files import written_together
 from capi.files.archive import read_archive, write_archive
-from capi.files.kinds import from_arrays, to_arrays
+from capi.files.codecs import from_arrays, to_arrays
 from capi.files.packing import Packed
-from capi.iteration import versions
-from capi.loop import Iteration
-from capi.randomness import seed_sequence
-from capi.transitions import Transitions
+from capi.learning.iteration import Iteration
+from capi.learning.learner import versions
 from capi.types import Policy
 
 FORMAT = "capi checkpoint"

@@ -11,14 +11,14 @@ from typing import Any, Self
 
 import numpy as np
 
+from capi._utils.validation import as_discount, as_int, check_choice, is_real
+from capi.data.schema import Schema
+from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
-from capi.iteration import CAPI
-from capi.loop import Iteration
+from capi.learning.iteration import Iteration
+from capi.learning.learner import CAPI
 from capi.offline import fitted_value
-from capi.schema import Schema
-from capi.transitions import Transitions
 from capi.types import Policy
-from capi.validation import as_discount, as_int, check_choice, is_real
 
 EVALUATORS = {"fitted-q": ("fitted", "FittedQ"), "kernel-fitted-q": ("kernel", "KernelFittedQ")}
 SPACES = {

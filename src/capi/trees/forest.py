@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from capi.parallel import in_threads
-from capi.trees import _grow, _route, _tree
-from capi.trees._workspace import Layout, Limits, Workspace
-from capi.trees.encoding import ROWS_AT_ONCE, EncodedStates
-from capi.trees.paths import Leaves, Paths, leaf_type
-from capi.validation import Floats, Ints
+from capi._utils.threads import in_threads
+from capi._utils.validation import Floats, Ints
+from capi.trees._kernels import grow as _tree
+from capi.trees._kernels import node as _grow
+from capi.trees._kernels import route as _route
+from capi.trees._kernels.records import Layout, Limits, Workspace
+from capi.trees.predictor import Leaves, Paths, leaf_type
+from capi.trees.ranks import ROWS_AT_ONCE, EncodedStates
 
 UNLIMITED = 2**31 - 1
 TREES_AT_ONCE = 4  # whose leaves a thread sums at a time

@@ -10,12 +10,12 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
+from capi._utils.randomness import as_generator
+from capi._utils.threads import n_threads
+from capi._utils.validation import Floats, as_int, as_weights, is_real
 from capi.errors import InvalidInput
-from capi.parallel import n_threads
-from capi.randomness import as_generator
-from capi.trees.encoding import encode
 from capi.trees.forest import Forest, Growth, grow
-from capi.validation import Floats, as_int, as_weights, is_real
+from capi.trees.ranks import encode
 
 
 class ExtraTreesRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types

@@ -8,18 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from capi._utils.validation import Ints
 from capi.baselines import PolicyIteration, ValueIteration
 from capi.domains import ChainWalk
 from capi.domains.chain import LEFT, RIGHT
 from capi.evaluators import Exact
-from capi.finite_mdp import FiniteMDP
-from capi.iteration import CAPI
-from capi.loop import Iteration
+from capi.finite.mdp import FiniteMDP
+from capi.learning.iteration import Iteration
+from capi.learning.learner import CAPI
 from capi.loss import action_gap, zero_one_values
 from capi.policies import Constant
 from capi.policy_spaces import Thresholds
 from capi.types import Policy
-from capi.validation import Ints
 
 EVALUATION_TOLERANCE = 1e-8  # to which policy iteration's evaluations are counted in sweeps
 

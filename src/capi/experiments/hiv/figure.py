@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from capi._utils.statistics import all_hold, is_positive, standard_error
 from capi.experiments.driver import Claim, Record, Row
-from capi.statistics import all_hold, is_positive, standard_error
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

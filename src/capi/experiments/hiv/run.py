@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Any
 
+from capi._utils.randomness import numbered_rng, seed_sequence
 from capi.baselines import FittedQIteration
+from capi.data.transitions import Transitions
 from capi.datasets import load_hiv_batch
 from capi.domains import HIV
 from capi.evaluators import FittedQ
 from capi.experiments.hiv.settings import RETURN_STEPS
-from capi.iteration import CAPI
-from capi.performance import performance
+from capi.learning.learner import CAPI
 from capi.policies import EpsilonGreedy, Uniform
 from capi.policy_spaces import Forests
-from capi.randomness import numbered_rng, seed_sequence
-from capi.sampling import sample_episodes
-from capi.transitions import Transitions
+from capi.simulation.returns import performance
+from capi.simulation.sampling import sample_episodes
 from capi.types import Policy
 
 Learn = Callable[[Transitions, int], Policy]  # a batch and a round -> a policy

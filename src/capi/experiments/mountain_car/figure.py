@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from capi._utils.statistics import all_hold, is_positive, standard_error
+from capi._utils.validation import Floats
 from capi.experiments.driver import Claim, Record, Row
 from capi.experiments.mountain_car.settings import KAPPA, MAX_STEPS
-from capi.statistics import all_hold, is_positive, standard_error
-from capi.validation import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from capi._utils.randomness import numbered_rng, seed_sequence
 from capi.baselines import RFQI
+from capi.data.transitions import Transitions
 from capi.domains import MountainCar
 from capi.evaluators import KernelFittedQ
 from capi.experiments.mountain_car.settings import MAX_STEPS, TESTS, TRAJECTORY_STEPS
-from capi.iteration import CAPI, Learner
-from capi.kernels import Gaussian
-from capi.performance import performance
+from capi.features.kernels import Gaussian
+from capi.learning.learner import CAPI, Learner
 from capi.policy_spaces import Neighbors
-from capi.randomness import numbered_rng, seed_sequence
-from capi.sampling import sample_episodes
-from capi.transitions import Transitions
+from capi.simulation.returns import performance
+from capi.simulation.sampling import sample_episodes
 
 EPISODES_AT_ONCE = 50
 

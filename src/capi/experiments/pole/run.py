@@ -10,18 +10,18 @@ from typing import Any
 
 import numpy as np
 
+from capi._utils.randomness import numbered_rng, seed_sequence
+from capi._utils.validation import Floats
 from capi.baselines import DPI, FittedQIteration
+from capi.data.transitions import Transitions
 from capi.domains import CartPole
 from capi.evaluators import FittedQ
 from capi.experiments.pole.settings import MAX_STEPS, TESTS
-from capi.iteration import CAPI
-from capi.performance import performance
+from capi.learning.learner import CAPI
 from capi.policy_spaces import Forests
-from capi.randomness import numbered_rng, seed_sequence
-from capi.sampling import sample_episodes
-from capi.transitions import Transitions
+from capi.simulation.returns import performance
+from capi.simulation.sampling import sample_episodes
 from capi.types import Policy
-from capi.validation import Floats
 
 EPISODES_AT_ONCE = 50
 

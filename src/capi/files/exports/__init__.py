@@ -10,10 +10,10 @@ from typing import Any, Literal, TypeAlias
 
 from numpy.typing import ArrayLike
 
+from capi._utils.validation import check_choice
 from capi.errors import InvalidInput
 from capi.policies import Described
 from capi.policy_spaces.imitation import Imitation, imitation
-from capi.validation import check_choice
 
 Format: TypeAlias = Literal["text", "json", "dot", "python", "sql", "onnx"]
 FORMATS = ("text", "json", "dot", "python", "sql", "onnx")
@@ -84,7 +84,7 @@ def export_policy(
 def _written(policy: Any, to: Format, note: str, table: str | None) -> str | bytes | None:
     """Return what was asked for, None if the policy can only be imitated."""
     if to in ("text", "json", "dot"):
-        from capi.files.exports.shown import shown  # noqa: PLC0415  each format brings its own
+        from capi.files.exports.text import shown  # noqa: PLC0415  each format brings its own
 
         return shown(policy, to, note)
     from capi.files.exports.program import program_of  # noqa: PLC0415

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from capi import __version__
+from capi._utils.validation import Floats
 from capi.errors import InvalidInput
 from capi.files.exports.program import Leaf, Node, Program, Scores, Split
-from capi.files.words import schema_to_json
-from capi.rules import Forbidden
-from capi.validation import Floats
+from capi.files.metadata import schema_to_json
+from capi.policy_spaces.rules import Forbidden
 
 OPSETS = {"": 17, "ai.onnx.ml": 3}
 IR_VERSION = 8

@@ -8,18 +8,18 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from capi._utils.validation import Floats, Ints
+from capi.data.columns import Column
+from capi.data.schema import Schema
 from capi.errors import InvalidInput
 from capi.policies import Constant
 from capi.policy_spaces.constrained import ConstrainedPolicy
-from capi.policy_spaces.forests import ForestPolicy
-from capi.policy_spaces.linear import LinearPolicy, StatesAndConstant
+from capi.policy_spaces.linear.linear import LinearPolicy, StatesAndConstant
+from capi.policy_spaces.rules import Forbidden
 from capi.policy_spaces.thresholds import ThresholdPolicy
-from capi.policy_spaces.trees import TreePolicy
-from capi.rules import Forbidden
-from capi.schema import Schema
-from capi.tables.columns import Column
+from capi.policy_spaces.trees.forests import ForestPolicy
+from capi.policy_spaces.trees.greedy import TreePolicy
 from capi.trees.forest import Tree
-from capi.validation import Floats, Ints
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import numpy as np
 
 from capi.errors import InvalidInput
 from capi.files.exports.program import Leaf, Node, Program, Split
-from capi.rules import Forbidden
+from capi.policy_spaces.rules import Forbidden
 
 DEEPEST = 40  # splits that are written as nested ifs; Python allows a hundred
 HEAD = '''"""A policy: ``decide`` returns the action for one row. It needs nothing but Python."""

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from capi.data.columns import DAY, Column
 from capi.errors import InvalidInput
 from capi.files.exports.program import Leaf, Node, Program
-from capi.rules import Forbidden
-from capi.tables.columns import DAY, Column
+from capi.policy_spaces.rules import Forbidden
 
 DEEPEST = 20  # splits on a way down: SQLite's parser has room for some more, not for all that its other limits allow
 DEEPEST_OF_MANY = 12  # the votes of a forest take room of their own

@@ -1,0 +1,1 @@
+"""What every layer uses: checks, randomness, threads, arithmetic on rows."""

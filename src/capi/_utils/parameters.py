@@ -1,0 +1,92 @@
+"""Rules for settings, as data: each frozen dataclass has one table, from parameter to constraint.
+
+A constraint is a function of a value and its name that raises `InvalidInput`. Rules that relate several parameters
+stay in ``__post_init__``, after `check_parameters`.
+
+>>> from dataclasses import dataclass
+>>> @dataclass(frozen=True)
+... class Forest:
+...     n_trees: int = 30
+...     max_depth: int | None = None
+...     _constraints = {"n_trees": at_least(1), "max_depth": optional(at_least(1))}
+...
+...     def __post_init__(self):
+...         check_parameters(self)
+>>> Forest(max_depth=0)
+Traceback (most recent call last):
+capi.errors.InvalidInput: max_depth must be an integer, at least 1; got 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from capi._utils.validation import as_int, check_choice, is_real
+from capi.errors import InvalidInput
+
+Constraint: TypeAlias = Callable[[Any, str], object]
+Constraints: TypeAlias = Mapping[str, Constraint]
+
+
+def check_parameters(settings: Any) -> None:
+    """Refuse settings of which a parameter breaks its constraint."""
+    for name, constraint in type(settings)._constraints.items():
+        constraint(getattr(settings, name), name)
+
+
+def check_options(kind: type, options: Mapping[str, Any]) -> None:
+    """Refuse ``options`` that ``kind`` does not have or whose values break their constraint, without building one."""
+    for name, value in options.items():
+        if name in kind._constraints:  # type: ignore[attr-defined]
+            kind._constraints[name](value, name)  # type: ignore[attr-defined]
+
+
+def at_least(minimum: int, *, at_most: int | None = None, otherwise: str = "") -> Constraint:
+    """Accept whole numbers from ``minimum`` to ``at_most``; ``otherwise`` says what to do beyond that."""
+
+    def check(value: Any, name: str) -> None:
+        if as_int(value, name, minimum=minimum) > (value if at_most is None else at_most):
+            raise InvalidInput(f"{name} must be at most {at_most}; got {value}.{otherwise and ' ' + otherwise}")
+
+    return check
+
+
+def one_of(*choices: Any) -> Constraint:
+    """Accept these values and no others."""
+    return lambda value, name: check_choice(value, name, choices)
+
+
+def optional(constraint: Constraint) -> Constraint:
+    """Accept None, and what ``constraint`` accepts."""
+    return lambda value, name: None if value is None else constraint(value, name)
+
+
+def literal_or(literal: Any, constraint: Constraint) -> Constraint:
+    """Accept ``literal``, such as "never", and what ``constraint`` accepts."""
+    return lambda value, name: None if type(value) is type(literal) and value == literal else constraint(value, name)
+
+
+def strictly_between(low: float, high: float) -> Constraint:
+    """Accept real numbers above ``low`` and below ``high``."""
+
+    def check(value: Any, name: str) -> None:
+        if not is_real(value) or not low < value < high:
+            raise InvalidInput(f"{name} must lie strictly between {low:g} and {high:g}; got {value!r}.")
+
+    return check
+
+
+def instance_of(kind: type | tuple[type, ...], description: str) -> Constraint:
+    """Accept instances of ``kind``, which an error calls ``description``."""
+
+    def check(value: Any, name: str) -> None:
+        if isinstance(value, type) or not isinstance(value, kind):
+            raise InvalidInput(f"{name} must be {description}; got {value!r}.")
+
+    return check
+
+
+def callable_or(constraint: Constraint) -> Constraint:
+    """Accept functions, and what ``constraint`` accepts."""
+    return lambda value, name: None if callable(value) else constraint(value, name)

@@ -1,0 +1,57 @@
+"""Numbers with their uncertainty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from scipy import stats
+
+from capi._utils.randomness import RandomState, as_generator
+from capi._utils.validation import Floats, is_real
+from capi.errors import InvalidInput
+
+RESAMPLES = 2000
+MANY = 10_000  # values whose mean is normal for all purposes
+
+
+def standard_error(values: Floats) -> float:
+    """Return the standard error of the mean of ``values`` (n,); NaN for a single one."""
+    return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
+
+
+def bootstrap_interval(values: Floats, level: float = 0.95, *, random_state: RandomState = 0) -> tuple[float, float]:
+    """Return the percentile bootstrap interval of the mean of ``values`` (n,); NaN for a single one, normal for very many."""
+    if not is_real(level) or not 0 < level < 1:
+        raise InvalidInput(f"level must lie strictly between 0 and 1; got {level!r}.")
+    if len(values) < 2:
+        return float("nan"), float("nan")
+    if np.ptp(values) == 0:  # every resample has the same mean
+        return float(values[0]), float(values[0])
+    if len(values) > MANY:
+        half = float(stats.norm.ppf((1 + level) / 2)) * standard_error(values)
+        return float(np.mean(values)) - half, float(np.mean(values)) + half
+    result = stats.bootstrap(
+        (values,),
+        np.mean,
+        n_resamples=RESAMPLES,
+        batch=max(1, 10_000_000 // len(values)),
+        confidence_level=level,
+        method="percentile",
+        rng=as_generator(random_state),
+    )
+    return float(result.confidence_interval.low), float(result.confidence_interval.high)
+
+
+def is_positive(values: Floats, level: float = 0.95) -> bool | None:
+    """Return whether the mean behind ``values`` (n,) is above zero, None if the t interval leaves it open."""
+    if len(values) < 2:
+        return None
+    mean, half = float(np.mean(values)), float(stats.t.ppf((1 + level) / 2, len(values) - 1)) * standard_error(values)
+    return True if mean > half else False if mean < -half else None
+
+
+def all_hold(verdicts: Iterable[bool | None]) -> bool | None:
+    """Return whether all of several verdicts hold: one that does not decides, then one that is open."""
+    found = list(verdicts)
+    return False if False in found else None if None in found or not found else True

@@ -1,0 +1,331 @@
+r"""Conservative policy iteration (Kakade and Langford 2002), as a setting of the CAPI loop.
+
+A new policy :math:`\pi'` enters the old one by a small share, :math:`\pi \leftarrow (1 - \alpha) \pi + \alpha \pi'`: a restricted space
+then cannot make the iterates oscillate. What the share must be follows from
+
+.. math::
+    \mathbb A(\pi') &= (1 - \gamma) \sum_x d_\pi(x) \sum_a \bigl(\pi'(a|x) - \pi(a|x)\bigr) Q^\pi(x, a)   && \text{(advantage)} \\
+    \eta(\pi)       &= (1 - \gamma) \sum_x \mu(x) V^\pi(x)                                            && \text{(performance)} \\
+    \eta(\pi_{new}) - \eta(\pi) &\ge \frac{\alpha}{1 - \gamma} \Bigl(\mathbb A(\pi') - \frac{2 \alpha R}{1 - \gamma}\Bigr)
+
+with the policy's discounted occupancy :math:`d_\pi` from the starts :math:`\mu` (the inequality is Theorem 4.1 of [1]_; its largest
+advantage in a state is at most R). The paper's values are means over discounted time, :math:`1 - \gamma` times ours: this is the factor
+in both definitions, and it makes advantage, performance and R all rewards a step. Its rewards lie in :math:`[0, R]`. Adding a constant to
+all rewards changes no advantage, so R is their *range*, :math:`r_{max} - r_{min}`, whatever their sign; a process that can end earns 0
+from then on, and 0 belongs to the range.
+
+The right side is largest at :math:`\alpha = (1 - \gamma) \mathbb A / (4 R)`, where it is :math:`\mathbb A^2 / (8 R)` (Corollary 4.2). An
+advantage that is known to :math:`\epsilon / 3` only is taken for :math:`\hat{\mathbb A} - \epsilon / 3`, and the end is reached at
+:math:`\hat{\mathbb A} < 2 \epsilon / 3`. Each step before it gains at least :math:`\epsilon^2 / (72 R)` of a performance within :math:`[0, R]`:
+there are at most :math:`72 R^2 / \epsilon^2` of them.
+
+.. [1] S. Kakade, J. Langford, "Approximately optimal approximate reinforcement learning", ICML 2002.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from capi._utils.randomness import RandomState
+from capi._utils.row_ops import row_sum
+from capi._utils.validation import (
+    Bools,
+    Floats,
+    as_discount,
+    as_int,
+    as_not_negative,
+    as_positive,
+    as_share,
+    as_weights,
+)
+from capi.data.transitions import Transitions
+from capi.errors import InvalidInput
+from capi.finite.mdp import FiniteMDP
+from capi.learning.iteration import Iteration, Loop, own_states
+from capi.learning.learner import Learner
+from capi.policies import Mixture
+from capi.simulation.engine import check_domain_fits, drawn_starts, masks_of, steps
+from capi.types import Domain, Policy, PolicyEvaluator, PolicySpace, QFunction, StateSample
+
+
+class CPI(Learner):
+    r"""Conservative policy iteration (Kakade and Langford 2002): each new policy enters a mixture by a small share.
+
+    The states of a round are those that its policy visits: all states of a finite model, weighted by the policy's discounted
+    occupancy; states of a simulator, each reached from a start after a geometric number of steps; or, from a batch alone, the
+    batch's. With exact values and occupancies no round lowers the performance from the starts, in any policy space. With
+    a batch's states the advantage is one over them: the guarantee holds as far as the policy stays among them.
+
+    Parameters
+    ----------
+    evaluator : PolicyEvaluator
+        Estimates Q of the mixture.
+    space : PolicySpace
+        Where each round's new policy is looked for; the mixture itself is outside of it.
+    discount : float in [0, 1)
+        What the reward of the next step counts.
+    n_iterations : int
+        The most rounds to make.
+    domain : FiniteMDP or Domain, optional
+        Where the policy visits states, from ``mdp.start`` or ``domain.initial``. By default the evaluator's own ``mdp`` or
+        ``domain``; without any, the states of the batch serve. ``states`` given to ``fit`` replace it.
+    n_states : int
+        Episodes that look for a state, in a simulator, anew in each round. Those that end on their way find none, and count
+        as states without advantage.
+    epsilon : float
+        The accuracy that is asked for, as a reward a step (values times 1 - discount). Rounds end when the new policy's
+        advantage is below two thirds of it; at 0, when there is none.
+    step_size : float in (0, 1], optional
+        A constant share for each new policy. By default the share that [1]_ proves safe, at most (1 - discount) / 4.
+        Larger ones are quicker and promise nothing.
+    reward_range : float, optional
+        R, the largest reward minus the smallest; 0 is among the rewards if episodes can end. By default the model's or that
+        of the batch, which has seen no others; a simulator alone does not know it. A constant step does not need it.
+    min_weight : float in [0, 1]
+        Members of the mixture with less weight are dropped; nothing is by default.
+    patience : int
+        Rounds in a row without a step after which to stop. More than one may help where each round draws new states.
+    initial_policy : Policy, optional
+        By default action 0 everywhere.
+    random_state : int, Generator or None
+        The same int gives the same policy.
+
+    Notes
+    -----
+    ``policy_`` is a `capi.policies.Mixture`. In a finite model a policy that decides like a member in all states adds to its weight;
+    elsewhere each step adds a member, and a mixture of k policies asks all k of them. The advantage is estimated on the states
+    that the new policy was chosen on, so it is optimistic where these are few; [1]_ draws others.
+
+    References
+    ----------
+    .. [1] S. Kakade, J. Langford, "Approximately optimal approximate reinforcement learning", ICML 2002.
+
+    Examples
+    --------
+    >>> from capi.domains import ChainWalk
+    >>> from capi.evaluators import Exact
+    >>> from capi.policy_spaces import Thresholds
+    >>> mdp = ChainWalk(variant=2, discount=0.9).mdp
+    >>> learner = CPI(Exact(mdp), Thresholds(), discount=0.9, n_iterations=50, step_size=0.2).fit()
+    >>> learner.predict([[3.0], [100.0]])
+    array(['right', 'left'], dtype='<U5')
+    >>> mdp.performance_loss(learner.policy_) < 1e-3
+    True
+    """
+
+    def __init__(
+        self,
+        evaluator: PolicyEvaluator,
+        space: PolicySpace,
+        discount: float,
+        n_iterations: int = 100,
+        *,
+        domain: FiniteMDP | Domain | None = None,
+        n_states: int = 1000,
+        epsilon: float = 0.0,
+        step_size: float | None = None,
+        reward_range: float | None = None,
+        min_weight: float = 0.0,
+        patience: int = 1,
+        initial_policy: Policy | None = None,
+        random_state: RandomState = None,
+    ) -> None:
+        self.evaluator = evaluator
+        self.space = space
+        self.discount = discount
+        self.n_iterations = n_iterations
+        self.domain = domain
+        self.n_states = n_states
+        self.epsilon = epsilon
+        self.step_size = step_size
+        self.reward_range = reward_range
+        self.min_weight = min_weight
+        self.patience = patience
+        self.initial_policy = initial_policy
+        self.random_state = random_state
+
+    def loop(self) -> Loop:
+        """Return the evaluator, and the space that takes small steps only; a round without a step ends it."""
+        as_int(self.n_states, "n_states", minimum=1)
+        careful = _SmallSteps(
+            self.space,
+            as_discount(self.discount),
+            self.epsilon,
+            self.step_size,
+            self.reward_range,
+            self.min_weight,
+            self._model(),
+        )
+        return Loop(
+            self.evaluator,
+            careful,
+            self.discount,
+            self.n_iterations,
+            initial_policy=self.initial_policy,
+            random_state=self.random_state,
+            patience=self.patience,
+            sample_of=_own_shares,
+        )
+
+    def iterate(
+        self, transitions: Any = None, *, states: Any = None, after: Iteration | None = None
+    ) -> Iterator[Iteration]:
+        """Yield each round; ``states`` are those that its policy visits unless given."""
+        run = copy(self)  # with the range of the rewards at hand
+        run.reward_range = self._range_of(transitions)
+        sample = self._visited() if states is None else _as_shares(states)
+        return Learner.iterate(run, transitions, states=sample, after=after)
+
+    def _model(self) -> Any:
+        """Return where the policy visits states, None if nobody knows."""
+        own = getattr(self.evaluator, "mdp", getattr(self.evaluator, "domain", None))
+        model = own if self.domain is None else self.domain
+        if model is not None:
+            check_domain_fits(model)
+        return model
+
+    def _visited(self) -> Any:
+        """Return a function (k, policy, rng) that samples the policy's discounted occupancy, None without a model."""
+        model = self._model()
+        if not isinstance(model, FiniteMDP):
+            return None if model is None else partial(_stopped, model, self.n_states, as_discount(self.discount))
+        if model.discount != self.discount:
+            raise InvalidInput(f"discount must be that of the model, {model.discount:g}; got {self.discount!r}.")
+        return partial(_occupied, model)
+
+    def _range_of(self, transitions: Any) -> float | None:
+        """Return R as given, or of the model, or of the batch; None where a constant step does without."""
+        if self.reward_range is not None or self.step_size is not None:
+            return self.reward_range
+        model = self._model()
+        if isinstance(model, FiniteMDP):
+            return float(np.ptp(model.rewards))
+        if isinstance(transitions, Transitions):
+            end = [0.0] if transitions.terminated.any() else []
+            return float(np.ptp(np.append(transitions.rewards, end)))
+        raise InvalidInput(
+            "reward_range must be given: neither a finite model nor a fixed batch says how far rewards reach. "
+            "Pass the largest reward minus the smallest, or a constant step_size."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _SmallSteps:
+    """A policy space from which the old policy goes only a small step towards the best member.
+
+    It is a space and no `Update`, because the size of the step needs the weights and masks of the sample. The weights are
+    shares of the policy's time: where they sum to less than one, the rest was spent without any advantage.
+    """
+
+    space: PolicySpace
+    discount: float
+    epsilon: float
+    step_size: float | None
+    reward_range: float | None
+    min_weight: float = 0.0
+    model: Any = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.space, type) or not isinstance(self.space, PolicySpace):
+            raise InvalidInput(f"space must have the method improve; got {self.space!r}.")
+        as_not_negative(self.epsilon, "epsilon")
+        as_share(self.min_weight, "min_weight")
+        if self.step_size is not None:
+            as_share(as_positive(self.step_size, "step_size"), "step_size")
+        if self.reward_range is not None:
+            as_not_negative(self.reward_range, "reward_range")
+
+    def improve(
+        self,
+        states: Floats,
+        q_values: Floats,
+        *,
+        q: QFunction | None = None,
+        previous: Policy | None = None,
+        allowed: Bools | None = None,
+        weights: Floats | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> Policy:
+        """Return the old policy with a share of the best new one, or as it is if none has enough advantage."""
+        if previous is None:
+            raise InvalidInput("previous must be given: a step starts from somewhere.")
+        last = previous.policies[-1] if isinstance(previous, Mixture) else previous  # what the space itself made
+        new = self.space.improve(states, q_values, q=q, previous=last, allowed=allowed, weights=weights, rng=rng)
+        towards = new.probabilities(states, allowed) - previous.probabilities(states, allowed)  # (n, A)
+        gains = row_sum(towards, q_values)
+        step = self.step((1 - self.discount) * float(gains.mean() if weights is None else weights @ gains))
+        if step == 0:
+            return previous
+        return new if step == 1 else self._mixed(previous, new, step)
+
+    def step(self, advantage: float) -> float:
+        """Return alpha for the estimated advantage of a new policy; 0 is the end."""
+        if advantage <= 0 or advantage < 2 * self.epsilon / 3:
+            return 0.0
+        if self.step_size is not None:
+            return self.step_size
+        if not self.reward_range:  # all rewards are alike: the advantage is rounding
+            return 0.0
+        return min((1 - self.discount) * (advantage - self.epsilon / 3) / (4 * self.reward_range), 1.0)
+
+    def _mixed(self, old: Policy, new: Policy, step: float) -> Mixture:
+        """Return the old policy with a share of the new one, in the member that is the same if there is one."""
+        mixture = Mixture([old, new], np.array([1 - step, step]))
+        members, weights = list(mixture.policies), mixture.weights.copy()
+        if isinstance(self.model, FiniteMDP):
+            decisions = [policy.probabilities(self.model.states) for policy in members]
+            same = [np.array_equal(table, decisions[-1]) for table in decisions].index(True)
+            if same < len(members) - 1:
+                weights[same] += weights[-1]
+                members, weights = members[:-1], weights[:-1]
+        return Mixture(members, weights, min_weight=self.min_weight)
+
+
+def _occupied(mdp: FiniteMDP, k: int, policy: Policy, rng: np.random.Generator) -> StateSample:  # noqa: ARG001
+    """Return all states, with the policy's discounted occupancy."""
+    return StateSample(mdp.states, mdp.discounted_occupancy(policy))
+
+
+def _stopped(
+    domain: Domain,
+    n: int,
+    discount: float,
+    k: int,  # noqa: ARG001
+    policy: Policy,
+    rng: np.random.Generator,
+) -> StateSample:
+    """Return the states where ``n`` episodes stop, each step with probability 1 - discount: a draw of the occupancy."""
+    x, found = drawn_starts(domain, n, rng), []
+    while len(x):
+        stops = rng.random(len(x)) >= discount
+        found.append(x[stops])
+        if stops.all():
+            break
+        (step,) = steps(domain, policy, x[~stops], 1, rng)
+        x = step.next_states[~step.terminated]
+    states = np.concatenate(found)
+    if not len(states):
+        raise InvalidInput(
+            f"n_states must be larger: each of {n} episodes ended before it stopped to look at its state."
+        )
+    return StateSample(states, np.full(len(states), 1 / n), masks_of(domain, states))
+
+
+def _as_shares(states: Any) -> Any:
+    """Return the sample, or the function that draws it, with weights that sum to one."""
+    if callable(states):
+        return lambda k, policy, rng: _as_shares(states(k, policy, rng))
+    if not isinstance(states, tuple) or len(states) < 2 or states[1] is None:
+        return states
+    weights = as_weights(states[1], "weights", np.size(states[1]))
+    return (states[0], weights if weights is None else weights / weights.sum(), *states[2:])
+
+
+def _own_shares(batch: Transitions) -> StateSample:
+    return StateSample(*_as_shares(own_states(batch)))

@@ -1,0 +1,191 @@
+"""Direct policy iteration, with and without a critic, as settings of the CAPI loop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from capi._utils.randomness import RandomState
+from capi._utils.validation import as_discount, as_int
+from capi.data.transitions import Transitions
+from capi.errors import InvalidInput
+from capi.evaluators.rollouts import Rollouts, RolloutsWithCritic
+from capi.learning.iteration import Iteration, Loop
+from capi.learning.learner import Learner
+from capi.policies import Uniform
+from capi.simulation.engine import drawn_starts, masks_of
+from capi.simulation.sampling import sample_episodes
+from capi.types import Domain, Policy, PolicyEvaluator, PolicySpace, StateSample
+
+
+class DPI(Learner):
+    """Direct policy iteration (Lazaric, Ghavamzadeh and Munos 2010): rollouts, then the best policy of a space.
+
+    Parameters
+    ----------
+    domain : Domain
+        A simulator that can start in any state.
+    space : PolicySpace
+    discount : float in [0, 1), optional
+        The domain's own unless given.
+    n_iterations : int
+    n_states : int
+        States that rollouts start from, drawn anew from ``domain.initial`` in each round unless ``fit`` is given others.
+    n_rollouts, horizon : int
+        As in `capi.evaluators.Rollouts`.
+    initial_policy : Policy, optional
+        Uniformly random by default: from a constant action rollouts say little about where the other one is better.
+    random_state : int, Generator or None
+
+    Examples
+    --------
+    >>> from capi.domains import ChainWalk
+    >>> from capi.policy_spaces import Thresholds
+    >>> learner = DPI(ChainWalk(variant=2), Thresholds(), n_states=400, horizon=100, random_state=0).fit()
+    >>> len(learner.history_), learner.history_[0]["n_transitions"]
+    (5, 80000)
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        space: PolicySpace,
+        discount: float | None = None,
+        n_iterations: int = 5,
+        *,
+        n_states: int = 1000,
+        n_rollouts: int = 1,
+        horizon: int = 50,
+        initial_policy: Policy | None = None,
+        random_state: RandomState = None,
+    ) -> None:
+        self.domain = domain
+        self.space = space
+        self.discount = discount
+        self.n_iterations = n_iterations
+        self.n_states = n_states
+        self.n_rollouts = n_rollouts
+        self.horizon = horizon
+        self.initial_policy = initial_policy
+        self.random_state = random_state
+
+    def evaluator(self) -> PolicyEvaluator:
+        """Return the rollouts."""
+        return Rollouts(self.domain, self.n_rollouts, self.horizon)
+
+    def loop(self) -> Loop:
+        """Return rollouts and the space."""
+        as_int(self.n_states, "n_states", minimum=1)
+        discount = _discount_of(self.domain) if self.discount is None else self.discount
+        return Loop(
+            self.evaluator(),
+            self.space,
+            discount,
+            self.n_iterations,
+            initial_policy=Uniform(self.domain.n_actions) if self.initial_policy is None else self.initial_policy,
+            random_state=self.random_state,
+        )
+
+    def iterate(
+        self, transitions: Any = None, *, states: Any = None, after: Iteration | None = None
+    ) -> Iterator[Iteration]:
+        """Yield each round; ``states`` are drawn from the domain unless given."""
+        if transitions is not None:
+            raise InvalidInput("DPI learns by simulation: there is no use for transitions. Pass states, or nothing.")
+        return super().iterate(
+            states=partial(_draw, self.domain, self.n_states) if states is None else states, after=after
+        )
+
+
+class DPICritic(DPI):
+    """DPI whose rollouts end in the value of a critic (Gabillon et al. 2011): shorter rollouts, less variance.
+
+    Parameters
+    ----------
+    domain : Domain
+    space : PolicySpace
+    critic : PolicyEvaluator
+        Fitted anew in each round, to the batch given to ``fit`` or, without one, to ``n_episodes`` episodes of the
+        round's policy.
+    discount : float in [0, 1), optional
+    n_iterations, n_states, n_rollouts, horizon : int
+        As in `DPI`; the horizon is shorter.
+    n_episodes, max_steps : int
+        Of the critic's own batch.
+    initial_policy : Policy, optional
+    random_state : int, Generator or None
+
+    Examples
+    --------
+    >>> from capi.domains import ChainWalk
+    >>> from capi.evaluators import Exact
+    >>> from capi.policy_spaces import Thresholds
+    >>> chain = ChainWalk(variant=2)
+    >>> DPICritic(chain, Thresholds(), Exact(chain.mdp), n_states=400, horizon=5, random_state=0).fit().history_[-1]["loss"] < 1
+    True
+    """
+
+    def __init__(
+        self,
+        domain: Domain,
+        space: PolicySpace,
+        critic: PolicyEvaluator,
+        discount: float | None = None,
+        n_iterations: int = 5,
+        *,
+        n_states: int = 1000,
+        n_rollouts: int = 1,
+        horizon: int = 10,
+        n_episodes: int = 20,
+        max_steps: int = 100,
+        initial_policy: Policy | None = None,
+        random_state: RandomState = None,
+    ) -> None:
+        super().__init__(
+            domain,
+            space,
+            discount,
+            n_iterations,
+            n_states=n_states,
+            n_rollouts=n_rollouts,
+            horizon=horizon,
+            initial_policy=initial_policy,
+            random_state=random_state,
+        )
+        self.critic = critic
+        self.n_episodes = n_episodes
+        self.max_steps = max_steps
+
+    def evaluator(self) -> PolicyEvaluator:
+        """Return the rollouts with their critic."""
+        return RolloutsWithCritic(self.domain, self.critic, self.n_rollouts, self.horizon)
+
+    def iterate(
+        self, transitions: Any = None, *, states: Any = None, after: Iteration | None = None
+    ) -> Iterator[Iteration]:
+        """Yield each round; states and the critic's batch come from the domain unless given."""
+        return Learner.iterate(
+            self,
+            self._episodes if transitions is None else transitions,
+            states=partial(_draw, self.domain, self.n_states) if states is None else states,
+            after=after,
+        )
+
+    def _episodes(self, k: int, policy: Policy, rng: np.random.Generator) -> Transitions:  # noqa: ARG002
+        return sample_episodes(
+            self.domain, policy, n_episodes=self.n_episodes, max_steps=self.max_steps, random_state=rng
+        )
+
+
+def _draw(domain: Domain, n: int, k: int, policy: Policy, rng: np.random.Generator) -> StateSample:  # noqa: ARG001
+    states = drawn_starts(domain, n, rng)
+    return StateSample(states, None, masks_of(domain, states))
+
+
+def _discount_of(domain: Any) -> float:
+    if getattr(domain, "discount", None) is None:
+        raise InvalidInput(f"discount must be given: {type(domain).__name__} has none of its own.")
+    return as_discount(domain.discount)

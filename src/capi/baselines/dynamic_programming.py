@@ -1,0 +1,179 @@
+r"""Exact dynamic programming in a finite MDP, as settings of the CAPI loop.
+
+With all policies to choose from, the evaluation alone decides the name: one sweep of :math:`T^{\pi_k}` a
+round is value iteration (for a policy that is greedy in Q, :math:`T^{\pi} Q = T^* Q`), m sweeps are modified
+policy iteration, the full solution is policy iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from capi._utils.validation import Bools, Floats, as_positive
+from capi.errors import InvalidInput
+from capi.evaluators import Exact
+from capi.finite.mdp import FiniteMDP
+from capi.learning.iteration import Iteration, Loop
+from capi.learning.learner import Learner
+from capi.policies import Tabular
+from capi.policy_spaces import Unrestricted
+from capi.types import Policy, QFunction
+
+
+class _FiniteLearner(Learner):
+    """Learns from its model, on all of its states."""
+
+    def iterate(
+        self, transitions: Any = None, *, states: Any = None, after: Iteration | None = None
+    ) -> Iterator[Iteration]:
+        """Yield each round; ``after`` continues behind one that was yielded earlier."""
+        if transitions is not None or states is not None:
+            raise InvalidInput(
+                f"{type(self).__name__} learns from its model, on all states: it takes neither transitions nor states. "
+                "Use CAPI with capi.evaluators.Exact for other samples."
+            )
+        return super().iterate(after=after)
+
+
+class ValueIteration(_FiniteLearner):
+    r"""Value iteration: :math:`Q_{k+1} = T^* Q_k` from :math:`Q_0 = 0`, and the greedy policy of each Q.
+
+    Parameters
+    ----------
+    mdp : FiniteMDP
+    n_iterations : int
+        The most sweeps to make.
+    tolerance : float, optional
+        Stop when the policy certainly loses at most this in any state (looked at every tenth sweep). None makes
+        all sweeps.
+
+    Examples
+    --------
+    >>> from capi import FiniteMDP
+    >>> mdp = FiniteMDP(P=[np.eye(2), 1 - np.eye(2)], R=[[0.0, 0.0], [1.0, 1.0]], discount=0.9)
+    >>> learner = ValueIteration(mdp).fit()
+    >>> learner.predict(mdp.states), len(learner.history_)
+    (array([1, 0]), 10)
+    """
+
+    def __init__(self, mdp: FiniteMDP, n_iterations: int = 10_000, *, tolerance: float | None = 1e-8) -> None:
+        self.mdp = mdp
+        self.n_iterations = n_iterations
+        self.tolerance = tolerance
+
+    def loop(self) -> Loop:
+        """Return one sweep a round, all policies."""
+        evaluator = Exact(self.mdp, sweeps=1)
+        stop = _good_enough(self.mdp, self.tolerance, every=10)  # each look costs as much as a round
+        return Loop(evaluator, Unrestricted(), self.mdp.discount, self.n_iterations, stop=stop)
+
+
+class ModifiedPolicyIteration(_FiniteLearner):
+    r"""Modified policy iteration: :math:`Q_{k+1} = (T^{\pi_k})^m Q_k`, then the greedy policy.
+
+    Parameters
+    ----------
+    mdp : FiniteMDP
+    sweeps : int
+        m; 1 is value iteration, very many are policy iteration.
+    n_iterations : int
+        The most rounds to make.
+    tolerance : float, optional
+        Stop when the policy certainly loses at most this in any state. None makes all rounds.
+    """
+
+    def __init__(
+        self, mdp: FiniteMDP, sweeps: int = 10, n_iterations: int = 10_000, *, tolerance: float | None = 1e-8
+    ) -> None:
+        self.mdp = mdp
+        self.sweeps = sweeps
+        self.n_iterations = n_iterations
+        self.tolerance = tolerance
+
+    def loop(self) -> Loop:
+        """Return m sweeps a round, all policies."""
+        evaluator = Exact(self.mdp, sweeps=self.sweeps)
+        stop = _good_enough(self.mdp, self.tolerance, every=1)
+        return Loop(evaluator, Unrestricted(), self.mdp.discount, self.n_iterations, stop=stop)
+
+
+class PolicyIteration(_FiniteLearner):
+    r"""Policy iteration: :math:`Q^{\pi_k}` exactly, then the greedy policy, until it no longer changes.
+
+    A greedy policy that is nowhere better than the old one, to the error of the evaluation, does not replace
+    it: rounding cannot make the policies cycle among ties.
+
+    Parameters
+    ----------
+    mdp : FiniteMDP
+    n_iterations : int
+        The most rounds to make.
+    initial_policy : Policy, optional
+        By default action 0 everywhere.
+
+    Examples
+    --------
+    >>> from capi.domains import ChainWalk
+    >>> mdp = ChainWalk(variant=2).mdp
+    >>> learner = PolicyIteration(mdp).fit()
+    >>> mdp.performance_loss(learner.policy_), len(learner.history_)
+    (0.0, 5)
+    """
+
+    def __init__(self, mdp: FiniteMDP, n_iterations: int = 1_000, *, initial_policy: Policy | None = None) -> None:
+        self.mdp = mdp
+        self.n_iterations = n_iterations
+        self.initial_policy = initial_policy
+
+    def loop(self) -> Loop:
+        """Return exact evaluation, all policies, and a stop at the first round without change."""
+        evaluator, start = Exact(self.mdp), self.initial_policy
+        return Loop(
+            evaluator, _AllTables(self.mdp), self.mdp.discount, self.n_iterations, initial_policy=start, patience=1
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _AllTables:
+    """All policies of a finite MDP; the old one stays if none is better."""
+
+    mdp: FiniteMDP
+
+    def improve(
+        self,
+        states: Floats,  # noqa: ARG002  the table has every state
+        q_values: Floats,  # noqa: ARG002
+        *,
+        q: QFunction | None = None,
+        previous: Policy | None = None,
+        allowed: Bools | None = None,  # noqa: ARG002
+        weights: Floats | None = None,  # noqa: ARG002
+        rng: np.random.Generator | None = None,  # noqa: ARG002
+    ) -> Tabular:
+        if q is None or previous is None:
+            raise InvalidInput("q and previous must be given.")
+        return Tabular(self.mdp.improved(previous.act(self.mdp.states), q.values(self.mdp.states)), self.mdp.n_actions)
+
+
+def _good_enough(mdp: FiniteMDP, tolerance: float | None, every: int) -> Callable[[Iteration], bool] | None:
+    """Return whether the policy of an iteration certainly loses at most ``tolerance`` anywhere; asked now and then.
+
+    A policy pi that is greedy in Q has T^pi Q = T* Q, and then Q^pi and Q* both lie between T* Q + c min(T* Q - Q)
+    and T* Q + c max(T* Q - Q) with c = discount / (1 - discount) (Puterman 1994, Theorem 6.6.3).
+    """
+    if tolerance is None:
+        return None
+    limit = as_positive(tolerance, "tolerance") * (1 - mdp.discount)
+
+    def good_enough(iteration: Iteration) -> bool:
+        if (iteration.k + 1) % every:
+            return False
+        q = iteration.q.values(mdp.states)
+        moved = mdp.bellman_optimality(q) - q
+        return bool(mdp.discount * (moved.max() - moved.min()) <= limit)
+
+    return good_enough

@@ -1,0 +1,65 @@
+"""Least-squares policy iteration, as a setting of the CAPI loop."""
+
+from __future__ import annotations
+
+from capi._utils.randomness import RandomState
+from capi.errors import InvalidInput
+from capi.evaluators.bellman_residual import BellmanResidual
+from capi.evaluators.lstd import LSTDQ
+from capi.learning.iteration import Loop
+from capi.learning.learner import Learner
+from capi.policy_spaces import Unrestricted
+
+
+class LSPI(Learner):
+    """Least-squares policy iteration (Lagoudakis and Parr 2003): the greedy policy of each LSTD-Q solution, until it stays.
+
+    CAPI with `LSTDQ` and all policies to choose from is LSPI; only the rule for stopping is its own.
+
+    Parameters
+    ----------
+    evaluator : LSTDQ or BellmanResidual
+        Features and ridge.
+    discount : float in [0, 1)
+    n_iterations : int
+        At most.
+    patience : int, optional
+        Stop after so many rounds in a row without another decision in the states of the batch; None never stops early.
+    random_state : int, Generator or None
+
+    Examples
+    --------
+    >>> from capi.features.bases import Polynomial
+    >>> from capi.testing import random_batch
+    >>> learner = LSPI(LSTDQ(Polynomial(1)), discount=0.5).fit(random_batch())
+    >>> learner.history_[-1]["changed"]
+    0.0
+    """
+
+    def __init__(
+        self,
+        evaluator: LSTDQ | BellmanResidual,
+        discount: float,
+        n_iterations: int = 20,
+        *,
+        patience: int | None = 1,
+        random_state: RandomState = None,
+    ) -> None:
+        self.evaluator = evaluator
+        self.discount = discount
+        self.n_iterations = n_iterations
+        self.patience = patience
+        self.random_state = random_state
+
+    def loop(self) -> Loop:
+        """Return the whole solution of a linear system a round, all policies."""
+        if not isinstance(self.evaluator, LSTDQ | BellmanResidual):
+            raise InvalidInput(f"evaluator must be an LSTDQ or a BellmanResidual; got {self.evaluator!r}.")
+        return Loop(
+            self.evaluator,
+            Unrestricted(),
+            self.discount,
+            self.n_iterations,
+            patience=self.patience,
+            random_state=self.random_state,
+        )

@@ -1,0 +1,1 @@
+"""From tables to arrays: Arrow, roles of columns, encodings, episodes and actions."""

@@ -1,0 +1,192 @@
+"""Any table as Arrow columns: pandas, polars and Arrow tables, mappings, CSV and Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from capi._utils.validation import Ints, is_real
+from capi.data.columns import is_table
+from capi.errors import InvalidInput
+
+NOT_ARROW = (pa.ArrowException, ValueError, TypeError, OverflowError)  # what Arrow raises for what it cannot hold
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Columns by name, and how to speak of their rows: files count them from 1 (without the header), memory from 0."""
+
+    name: str
+    names: tuple[str, ...]
+    n_rows: int
+    get: Callable[[str], Any]
+    first_row: int = 0
+
+    def column(self, name: str) -> Any:
+        """Return a column as an Arrow chunked array, NaN of Python and pandas as null."""
+        try:
+            array = _plain(_chunked(self._found(name)))
+        except NOT_ARROW as error:
+            row = _first_other(self.values(name))
+            rule = "must hold values of one kind that tables have: numbers, booleans, dates or strings"
+            raise self.rejection(name, rule, row) from error
+        self._check_length(name, array)
+        return array
+
+    def values(self, name: str) -> list[Any]:
+        """Return a column as a list of Python values, whatever they are."""
+        values = self._found(name)
+        items = values.to_pylist() if hasattr(values, "to_pylist") else list(values)
+        self._check_length(name, items)
+        return items
+
+    def rejection(self, column: str | None, rule: str, row: int | None = None, advice: str = "") -> InvalidInput:
+        """Return the error for what breaks a rule; ``row`` counts from 0."""
+        where = self.name if column is None else f"{self.name}, column {column!r}"
+        if row is not None:
+            where += f", row {self.number(row)} (the first is {self.first_row})"
+        return InvalidInput(f"{where}: {rule}.{advice}")
+
+    def number(self, row: int) -> int:
+        """Return the number that users know a row by."""
+        return int(row) + self.first_row
+
+    def check(self, good: Any, column: str, rule: str, rows: Ints | None = None, advice: str = "") -> None:
+        """Refuse the column if a row is not ``good`` (n,); ``rows`` are the rows of the table that were looked at."""
+        if good.all():
+            return
+        i = int(good.argmin())
+        row = i if rows is None else int(rows[i])
+        shown = self.column(column).slice(row, 1).to_pylist()[0]
+        raise self.rejection(column, f"{rule}; got {shown!r}", row, advice)
+
+    def check_names(self, names: Collection[Any]) -> None:
+        """Refuse names that are not there, or there twice."""
+        for name in names:
+            if not isinstance(name, str):
+                raise InvalidInput(f"{self.name}: names of columns must be strings; got {name!r}. Rename it.")
+            if self.names.count(name) != 1:
+                known = ", ".join(map(str, self.names))
+                problem = "is there more than once" if name in self.names else "is not there"
+                raise InvalidInput(f"{self.name}: column {name!r} {problem}; the columns are {known}.")
+
+    def _check_length(self, name: str, column: Any) -> None:
+        if len(column) != self.n_rows:
+            raise self.rejection(name, f"must have {self.n_rows} rows like the others; it has {len(column)}")
+
+    def _found(self, name: str) -> Any:
+        self.check_names([name])
+        return self.get(name)
+
+
+def table_of(frame: Any) -> Table:
+    """Return the columns of a pandas, polars or Arrow table, of whatever speaks Arrow's protocol, or of a mapping."""
+    if isinstance(frame, Mapping):
+        names = tuple(frame)
+        n_rows = next((len(column) for column in frame.values() if hasattr(column, "__len__")), 0)
+        return Table("the table", names, n_rows, frame.__getitem__)
+    if not is_table(frame):
+        raise InvalidInput(
+            f"a table must be a pandas, polars or Arrow table or a mapping from names to columns; got a {type(frame).__name__}."
+        )
+    if hasattr(frame, "iloc"):  # pandas, column by column, so that only those that are asked for must fit
+        return Table("the table", tuple(frame.columns), len(frame), frame.__getitem__)
+    if hasattr(frame, "get_column"):  # polars
+        return Table("the table", tuple(frame.columns), len(frame), lambda name: frame.get_column(name).to_arrow())
+    if not hasattr(frame, "__arrow_c_stream__") and not isinstance(frame, pa.RecordBatch):
+        raise InvalidInput(
+            f"a {type(frame).__name__} holds no rows that can be read; collect or fetch it into a table first."
+        )
+    return _of_arrow(pa.table(frame), "the table")
+
+
+def csv_table(path: Any, names: Collection[str], delimiter: str, texts: Collection[str] = ()) -> Table:
+    """Return the named columns of a CSV file with a header; empty fields, NA and NaN are missing.
+
+    ``texts`` are columns that are text whatever they look like.
+    """
+    file = _existing(path)
+    parsing = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
+    try:
+        with pa.csv.open_csv(file, parse_options=parsing) as stream:
+            header = tuple(stream.schema.names)
+        Table(str(path), header, 0, header.index).check_names(names)
+        types = {name: pa.string() for name in texts}
+        wanted = pa.csv.ConvertOptions(include_columns=list(names), strings_can_be_null=True, column_types=types)
+        return _of_arrow(pa.csv.read_csv(file, parse_options=parsing, convert_options=wanted), str(path), 1)
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        raise InvalidInput(f"{path}: cannot be read as CSV: {error}") from error
+
+
+def csv_as_text(path: Any) -> Any:
+    """Return a whole CSV file as an Arrow table of text, to be written again as it was."""
+    parsing = pa.csv.ParseOptions(newlines_in_values=True)
+    try:
+        with pa.csv.open_csv(_existing(path), parse_options=parsing) as stream:
+            types = {name: pa.string() for name in stream.schema.names}
+        wanted = pa.csv.ConvertOptions(column_types=types, strings_can_be_null=False, null_values=[])
+        return pa.csv.read_csv(str(path), parse_options=parsing, convert_options=wanted)
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        raise InvalidInput(f"{path}: cannot be read as CSV: {error}") from error
+
+
+def parquet_table(path: Any, names: Collection[str]) -> Table:
+    """Return the named columns of a Parquet file, or of a folder of them."""
+    file = _existing(path)
+    try:
+        dataset = pa.parquet.ParquetDataset(file)
+        header = tuple(dataset.schema.names)
+        Table(str(path), header, 0, header.index).check_names(names)
+        return _of_arrow(dataset.read(columns=list(names)), str(path), 1)
+    except (pa.ArrowException, OSError) as error:
+        raise InvalidInput(f"{path}: cannot be read as Parquet: {error}") from error
+
+
+def _of_arrow(table: Any, name: str, first_row: int = 0) -> Table:
+    return Table(name, tuple(table.column_names), table.num_rows, table.column, first_row)
+
+
+def _existing(path: Any) -> str:
+    if not isinstance(path, str | Path):
+        raise InvalidInput(f"path must be a string or a Path; got {path!r}.")
+    if not Path(path).exists():
+        raise InvalidInput(f"{path}: there is no such file.")
+    return str(path)
+
+
+def _chunked(values: Any) -> Any:
+    if isinstance(values, pa.ChunkedArray):
+        return values
+    array = values if isinstance(values, pa.Array) else pa.array(values, from_pandas=True)
+    return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
+
+
+def _plain(array: Any) -> Any:
+    """Return strings in the form for which Arrow has all functions, and categories with one list of values."""
+    kind = array.type
+    if pa.types.is_string_view(kind):
+        return array.cast(pa.large_string())
+    if pa.types.is_dictionary(kind):
+        if pa.types.is_string_view(kind.value_type):
+            array = array.cast(pa.dictionary(kind.index_type, pa.large_string(), kind.ordered))
+        return array.unify_dictionaries()
+    return array
+
+
+def _first_other(values: list[Any]) -> int | None:
+    """Return the first row whose value is of another kind than those before it, or that no table holds."""
+    first: Any = None
+    for row, value in enumerate(values):
+        if value is None or value != value:  # NaN
+            continue
+        kind = float if is_real(value) else type(value)
+        first = kind if first is None else first
+        if kind is not first:
+            return row
+    return None

@@ -1,0 +1,98 @@
+"""Columns of names: each different value gets a number."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from capi._utils.validation import LARGEST_INTEGER, Ints
+from capi.data.readers.arrow import Table
+from capi.data.readers.encode import nan_as_null
+from capi.errors import InvalidInput
+
+
+@dataclass(frozen=True, eq=False)
+class Coded:
+    """A column as numbers."""
+
+    codes: Ints  # (n,) -1 where the value is missing
+    values: list[Any]  # what 0, 1, ... stand for
+
+
+def coded(name: str, table: Table) -> Coded:
+    """Return a column's values sorted and numbered; values that no table column holds are numbered as they come."""
+    try:
+        array = nan_as_null(table.column(name))
+    except InvalidInput:
+        return _coded_objects(table.values(name), name, table)
+    if pa.types.is_nested(array.type):
+        return _coded_objects([tuple(v) if isinstance(v, list) else v for v in array.to_pylist()], name, table)
+    array = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
+    array = array.unify_dictionaries()
+    if not array.num_chunks:
+        return Coded(np.empty(0, dtype=np.int64), [])
+    dictionary = array.chunk(0).dictionary
+    try:
+        values = dictionary.to_pylist()
+    except (OverflowError, ValueError) as error:  # dates beyond those that Python has
+        raise table.rejection(name, f"must hold values that Python knows; {error}") from error
+    if array.type.ordered:
+        order = np.arange(len(values))
+    else:
+        order = np.asarray(pc.array_sort_indices(dictionary)).astype(np.int64)
+    rank = np.empty(len(values) + 1, dtype=np.int64)
+    rank[order] = np.arange(len(values))
+    rank[-1] = -1  # where a missing value's index points
+    indices = [
+        pc.fill_null(chunk.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False) for chunk in array.chunks
+    ]
+    return Coded(rank[np.concatenate(indices)], [values[i] for i in order])
+
+
+def numbered(name: str, table: Table) -> tuple[Ints, Any]:
+    """Return a number for each row, and what the numbers stand for: None if they are the column's own."""
+    try:
+        array = table.column(name)
+        is_number = pa.types.is_integer(array.type) or pa.types.is_floating(array.type)
+    except InvalidInput:
+        is_number = False
+    if is_number:
+        own = _own_numbers(array)
+        if own is not None:
+            return own, None
+    column = coded(name, table)
+    table.check(column.codes >= 0, name, "must not be missing: it says which episode a row belongs to")
+    ids = np.empty(len(column.values), dtype=object)
+    ids[:] = column.values
+    return column.codes, ids
+
+
+def _own_numbers(array: Any) -> Ints | None:
+    """Return whole numbers (n,) as they are, None if the column holds others."""
+    if array.null_count:
+        return None
+    own = np.concatenate([chunk.to_numpy(zero_copy_only=False) for chunk in array.chunks])
+    if own.dtype.kind == "f":
+        whole = bool(((own == np.floor(own)) & (np.abs(own) < LARGEST_INTEGER)).all())
+    else:
+        whole = own.dtype != np.uint64 or bool((own < 2**63).all())
+    return own.astype(np.int64) if whole else None
+
+
+def _coded_objects(items: list[Any], name: str, table: Table) -> Coded:
+    missing = [item is None or item != item for item in items]
+    try:
+        found = dict.fromkeys(item for item, gone in zip(items, missing, strict=True) if not gone)
+        values = list(found)
+    except TypeError as error:
+        raise table.rejection(name, f"must hold values that can be told apart: {error}") from error
+    with suppress(TypeError):  # of several kinds: as they come
+        values = sorted(values)
+    number = {value: code for code, value in enumerate(values)}
+    codes = [-1 if gone else number[item] for item, gone in zip(items, missing, strict=True)]
+    return Coded(np.array(codes, dtype=np.int64), values)

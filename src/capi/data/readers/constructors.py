@@ -1,0 +1,268 @@
+"""The readers of `Transitions`: from tables, files, arrays and Minari data sets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, Unpack
+
+from numpy.typing import ArrayLike
+
+from capi._utils.validation import as_names, as_states
+from capi.data.readers.roles import RoleNames, Roles
+from capi.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from capi.data.readers.read import Read
+    from capi.data.schema import Schema
+
+COLUMN_ROLES = ("action", "reward", "episode", "time", "terminated", "truncated", "propensity", "allowed", "weight")
+
+# Arrow is imported by those who read a table, and only then: it takes a while.
+
+
+class Readers:
+    """What makes batches of tables; `Transitions` inherits it."""
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        state: str | Sequence[str],
+        action: str,
+        reward: str,
+        episode: str | None = None,
+        time: str | None = None,
+        terminated: str | None = None,
+        truncated: str | None = None,
+        propensity: str | None = None,
+        next_state: str | Sequence[str] | None = None,
+        allowed: str | Mapping[Any, str] | None = None,
+        weight: str | None = None,
+        discount: float | None = None,
+        action_labels: Sequence[Any] | None = None,
+        schema: Schema | None = None,
+    ) -> Self:
+        """Return the decisions of a table, a row each.
+
+        Rows are sorted by episode and time. The next state is the state of the following row, unless ``next_state`` names columns
+        for it. Columns are encoded, and ``schema`` remembers how: booleans become 0 and 1, dates days since the first one,
+        strings and categories one 0/1 feature a value or, with more than 20 values, codes in their order. What is missing is NaN.
+
+        Parameters
+        ----------
+        frame : pandas, polars or Arrow table, or mapping from names to columns
+        state : str or sequence of str
+            The columns that were known when the decision was taken.
+        action : str
+            What was done: labels of any kind.
+        reward : str
+            What came of the row's own action; larger is better.
+        episode : str, optional
+            Who or what the row belongs to: any ids. Without it each row is an episode of its own.
+        time : str, optional
+            Orders the rows of an episode: numbers or dates, no two alike. Without it the order of the rows is the order.
+        terminated : str, optional
+            Flags the rows with which the process ended, so that nothing follows. An episode that does not end in one is truncated.
+            Without ``terminated`` and ``truncated`` the last row of each episode counts as terminated.
+        truncated : str, optional
+            Flags the rows after which recording stopped although the process went on; rows with both flags are terminated.
+            The last row of a truncated episode serves only as next state, unless there is ``next_state`` or ``discount`` is 0.
+            Without ``terminated``, episodes that do not end in such a row count as terminated.
+        propensity : str, optional
+            The probability with which the action was taken.
+        next_state : str or sequence of str, optional
+            The columns of the next state, one for each of ``state``.
+        allowed : str or mapping, optional
+            What could be done: a column with lists of labels, or with strings in which they are separated by ``,``, ``;`` or ``|``;
+            or a column of flags for each label, where labels that are not named are always allowed.
+        weight : str, optional
+            How much each row counts.
+        discount : float, optional
+            Only 0 matters here: nothing beyond the row's own reward counts, so that no row is kept for its state alone.
+        action_labels : sequence, optional
+            All actions, in the order of their numbers; by default those found, sorted.
+        schema : Schema, optional
+            Encodings and actions of an earlier batch, so that both speak of the same features: ``schema=train.schema``.
+
+        Examples
+        --------
+        >>> import pandas as pd
+        >>> from capi import Transitions
+        >>> table = pd.DataFrame({
+        ...     "patient": ["ann", "ann", "bob"], "day": [2, 1, 1], "sex": ["f", "f", "m"], "pulse": [64.0, 71.0, None],
+        ...     "drug": ["none", "beta", "none"], "score": [1.0, 0.5, 0.0],
+        ... })
+        >>> batch = Transitions.from_frame(
+        ...     table, episode="patient", time="day", state=["sex", "pulse"], action="drug", reward="score"
+        ... )
+        >>> batch.schema.feature_names, batch.schema.action_labels
+        (('sex=f', 'sex=m', 'pulse'), ('beta', 'none'))
+        >>> batch.states
+        array([[ 1.,  0., 71.],
+               [ 1.,  0., 64.],
+               [ 0.,  1., nan]])
+        >>> batch.terminated
+        array([False,  True,  True])
+        """
+        from capi.data.readers.arrow import table_of  # noqa: PLC0415
+        from capi.data.readers.read import read  # noqa: PLC0415
+
+        roles = Roles(
+            state=state,
+            action=action,
+            reward=reward,
+            episode=episode,
+            time=time,
+            terminated=terminated,
+            truncated=truncated,
+            propensity=propensity,
+            next_state=next_state,
+            allowed=allowed,
+            weight=weight,
+            discount=discount,
+            action_labels=action_labels,
+            schema=schema,
+        )
+        return cls._of(read(table_of(frame), roles))
+
+    @classmethod
+    def from_csv(cls, path: str | Path, *, delimiter: str = ",", **roles: Unpack[RoleNames]) -> Self:
+        r"""Return the decisions of a CSV file with a header.
+
+        Parameters
+        ----------
+        path : str or Path
+            Compressed files (``.gz``, ``.bz2``, ...) are read as well. Empty fields, ``NA``, ``NaN`` and ``null`` are missing;
+            numbers, booleans (``true``, ``false``) and ISO dates are recognised.
+        delimiter : str
+            What separates the fields.
+        **roles
+            As in `from_frame`. Errors count rows from 1, without the header.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> from capi import Transitions
+        >>> file = pathlib.Path(tempfile.mkdtemp(), "trial.csv")
+        >>> _ = file.write_text("age,arm,outcome\n40,drug,1.5\n52,placebo,0\n")
+        >>> Transitions.from_csv(file, state="age", action="arm", reward="outcome", discount=0)
+        Transitions: 2 rows, 1 feature, 2 actions
+          features    age
+          actions     drug 1 (50.0 %), placebo 1 (50.0 %)
+          episodes    not given: every row counts as its own
+          rewards     0 to 1.5, mean 0.75
+          terminated  2 rows (100.0 %)
+        """
+        from capi.data.readers.arrow import csv_table  # noqa: PLC0415
+        from capi.data.readers.read import read  # noqa: PLC0415
+
+        checked = Roles(**roles)
+        return cls._of(read(csv_table(path, checked.columns, delimiter), checked))
+
+    @classmethod
+    def from_parquet(cls, path: str | Path, **roles: Unpack[RoleNames]) -> Self:
+        """Return the decisions of a Parquet file; only the columns that have a role are read.
+
+        Parameters
+        ----------
+        path : str or Path
+            A file, or a folder of them.
+        **roles
+            As in `from_frame`. Errors count rows from 1.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> import pandas as pd
+        >>> from capi import Transitions
+        >>> file = pathlib.Path(tempfile.mkdtemp(), "trial.parquet")
+        >>> pd.DataFrame({"age": [40, 52], "arm": ["drug", "placebo"], "outcome": [1.5, 0.0]}).to_parquet(file)
+        >>> len(Transitions.from_parquet(file, state="age", action="arm", reward="outcome", discount=0))
+        2
+        """
+        from capi.data.readers.arrow import parquet_table  # noqa: PLC0415
+        from capi.data.readers.read import read  # noqa: PLC0415
+
+        checked = Roles(**roles)
+        return cls._of(read(parquet_table(path, checked.columns), checked))
+
+    @classmethod
+    def from_arrays(
+        cls,
+        states: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        *,
+        next_states: ArrayLike | None = None,
+        feature_names: Sequence[str] | None = None,
+        discount: float | None = None,
+        action_labels: Sequence[Any] | None = None,
+        **columns: ArrayLike | None,
+    ) -> Self:
+        """Return the decisions of arrays by the rules of `from_frame`: unsorted rows, any labels, next states from the next row.
+
+        Parameters
+        ----------
+        states : array of shape (n, d)
+        actions, rewards : array of shape (n,)
+        next_states : array of shape (n, d), optional
+        feature_names : sequence of str, optional
+            By default x0, x1, ...
+        discount : float, optional
+        action_labels : sequence, optional
+        **columns : array of shape (n,), optional
+            ``episode``, ``time``, ``terminated``, ``truncated``, ``propensity``, ``allowed`` and ``weight``, as in `from_frame`.
+
+        Examples
+        --------
+        >>> from capi import Transitions
+        >>> batch = Transitions.from_arrays(
+        ...     [[1.0], [2.0], [5.0]], ["a", "b", "a"], [0.0, 1.0, 2.0], episode=["p", "p", "q"], terminated=[0, 1, 1]
+        ... )
+        >>> batch.next_states.ravel(), batch.actions
+        (array([2., 2., 5.]), array([0, 1, 0]))
+        """
+        x = as_states(states)
+        width = x.shape[1]
+        names = as_names(feature_names or [f"x{j}" for j in range(width)], "feature_names", width)
+        table: dict[Any, Any] = dict(zip(names, x.T, strict=True))
+        roles: dict[str, Any] = {"state": names, "discount": discount, "action_labels": action_labels}
+        if next_states is not None:
+            following = as_states(next_states, "next_states", n_features=width)
+            roles["next_state"] = [f"next {name}" for name in names]
+            table.update(zip(roles["next_state"], following.T, strict=True))
+        for role, column in {"action": actions, "reward": rewards, **columns}.items():
+            if role not in COLUMN_ROLES:
+                raise InvalidInput(f"from_arrays has no argument {role!r}.")
+            if column is not None:
+                roles[role] = f"({role})"
+                table[roles[role]] = column
+        return cls.from_frame(table, **roles)
+
+    @classmethod
+    def from_minari(cls, dataset: Any) -> Self:
+        """Return the decisions of a Minari data set with finitely many actions.
+
+        Parameters
+        ----------
+        dataset : str or minari.MinariDataset
+            An id that ``minari.load_dataset`` knows, or the data set itself. Observations are flattened: boxes, finite states,
+            and dictionaries or tuples of them. The last observation of an episode serves as next state.
+
+        Examples
+        --------
+        >>> from capi import Transitions
+        >>> batch = Transitions.from_minari("D4RL/door/human-v2")  # doctest: +SKIP
+        """
+        from capi.data.readers.minari import arrays_of  # noqa: PLC0415
+
+        return cls(**arrays_of(dataset))
+
+    if TYPE_CHECKING:  # what the batch itself brings along
+
+        def __init__(self, **columns: Any) -> None: ...
+
+        @classmethod
+        def _of(cls, batch: Read) -> Self: ...

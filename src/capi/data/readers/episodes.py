@@ -1,0 +1,141 @@
+"""Rows in the order of time, and how their episodes end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from capi._utils.validation import Bools, Ints
+from capi.data.origin import Ends
+from capi.data.readers.arrow import Table
+from capi.data.readers.categories import numbered
+from capi.data.readers.encode import numbers
+from capi.data.readers.roles import Roles
+
+
+@dataclass(frozen=True, eq=False)
+class Episodes:
+    """Which rows of the table are decisions, in order, and what follows them."""
+
+    order: Ints | None  # (m,) the table's rows by episode and time; None if they come so
+    at: Ints  # (n,) where in that order the decisions are
+    then: Ints  # (n,) where in that order their next states are; the same place where none follows
+    terminated: Bools  # (n,)
+    cut_off: Bools  # (n,) neither terminated nor followed by a row
+    episode: Ints | None  # (n,)
+    episode_ids: NDArray[Any] | None
+    ends: Ends
+
+    @cached_property
+    def rows(self) -> Ints:
+        """The table's row of each decision (n,)."""
+        return self.at if self.order is None else self.order[self.at]
+
+    @cached_property
+    def following(self) -> Ints:
+        """The table's row of each next state (n,)."""
+        return self.then if self.order is None else self.order[self.then]
+
+
+def episodes_of(table: Table, roles: Roles) -> Episodes:
+    """Return the decisions of a table in order; rows that only hold the last state of an episode are left out."""
+    if roles.episode is None:
+        number, ids = None, None
+        order = None
+        last = np.ones(table.n_rows, dtype=bool)
+    else:
+        number, ids = numbered(roles.episode, table)
+        order = _order(number, table, roles)
+        number = number if order is None else number[order]
+        last = np.append(number[1:] != number[:-1], True)
+    terminated, cut_off, ends = _ends(order, last, table, roles)
+    kept = np.ones(len(last), dtype=bool) if roles.next_state or roles.one_step else ~cut_off
+    if not kept.any():
+        raise table.rejection(
+            None,
+            "no decision is left: each episode has one row and is truncated, and so holds only its last state",
+            advice=" Pass next_state, discount=0, or a terminated column that says where the process ended.",
+        )
+    at = np.flatnonzero(kept)
+    episode = None if number is None else number[at]
+    return Episodes(order, at, at + ~last[at], terminated[at], cut_off[at], episode, ids, ends)
+
+
+def _order(number: Ints, table: Table, roles: Roles) -> Ints | None:
+    """Return the rows sorted by episode and time, None if they are; without a time those of an episode keep their order."""
+    if roles.time is None:
+        sorted_already = bool((number[1:] >= number[:-1]).all())
+        return None if sorted_already else np.argsort(number, kind="stable")
+    time = _time(table, roles.time)
+    same = number[1:] == number[:-1]
+    if bool(((number[1:] > number[:-1]) | (same & (time[1:] > time[:-1]))).all()):
+        return None
+    order = _sorted(number, time)
+    number, time = number[order], time[order]
+    twice = (number[1:] == number[:-1]) & (time[1:] == time[:-1])
+    if twice.any():
+        i = int(twice.argmax())
+        first, second = (table.number(row) for row in sorted(order[i : i + 2]))
+        raise table.rejection(
+            roles.time,
+            f"must differ within an episode; rows {first} and {second} (the first is {table.first_row}) have the same "
+            f"{roles.episode!r} and {roles.time!r}",
+            advice=" Drop one of them, or leave time out if the order of the rows is the order.",
+        )
+    return order
+
+
+def _sorted(number: Ints, time: NDArray[Any]) -> Ints:
+    """Return the rows by episode, then by time; as one number, where both fit into it, they sort several times faster."""
+    if time.dtype.kind in "iu":
+        low, high = int(time.min()), int(time.max())
+        first, last = int(number.min()), int(number.max())
+        if (last - first + 1) * (high - low + 1) < 2**62 and high < 2**63:
+            return np.argsort((number - first) * (high - low + 1) + (time.astype(np.int64) - low))
+    return np.lexsort((time, number))
+
+
+def _time(table: Table, name: str) -> NDArray[Any]:
+    """Return the time of each row in its own unit (n,): counted in float64, nanoseconds would not be told apart."""
+    array = table.column(name)
+    types = pa.types
+    if types.is_date(array.type) or types.is_timestamp(array.type):
+        array = array.cast(pa.int32() if types.is_date32(array.type) else pa.int64())
+    if not (types.is_integer(array.type) or types.is_floating(array.type) or types.is_decimal(array.type)):
+        advice = " Strings have no order that could be relied on: turn them into numbers or dates."
+        raise table.rejection(name, f"must be numbers or dates; it holds {array.type}", advice=advice)
+    rule = "must not be missing: it says in which order rows come"
+    table.check(np.asarray(array.is_valid()), name, rule)
+    if types.is_integer(array.type):
+        return np.concatenate([chunk.to_numpy() for chunk in array.chunks])
+    time = numbers(name, table)
+    table.check(~np.isnan(time), name, rule)
+    return time
+
+
+def _ends(order: Ints | None, last: Bools, table: Table, roles: Roles) -> tuple[Bools, Bools, Ends]:
+    """Return which rows, in order, terminate, which are cut off, and by which columns that is known."""
+    terminated = None if roles.terminated is None else _flags(table, roles.terminated, order)
+    truncated = None if roles.truncated is None else _flags(table, roles.truncated, order)
+    for name, flags in ((roles.terminated, terminated), (roles.truncated, truncated)):
+        if name is not None and flags is not None and (flags & ~last).any():
+            at = int((flags & ~last).argmax())
+            row = at if order is None else int(order[at])
+            advice = " Give what comes after it another episode."
+            raise table.rejection(name, "must not be set before the last row of an episode", row, advice)
+    if terminated is not None:
+        return terminated, last & ~terminated, "terminated" if truncated is None else "both"
+    if truncated is not None:
+        return last & ~truncated, truncated, "truncated"
+    return last, np.zeros(len(last), dtype=bool), "assumed"
+
+
+def _flags(table: Table, name: str, order: Ints | None) -> Bools:
+    flags = numbers(name, table)
+    table.check((flags == 0) | (flags == 1), name, "must be true or false (1 or 0) in each row")
+    return (flags if order is None else flags[order]) == 1

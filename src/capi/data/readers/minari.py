@@ -1,0 +1,85 @@
+"""Minari data sets as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from capi._utils.validation import Floats
+from capi.errors import InvalidInput
+
+
+def arrays_of(dataset: Any) -> dict[str, Any]:
+    """Return the arguments of `Transitions` for a data set or its id."""
+    data = _loaded(dataset) if isinstance(dataset, str) else dataset
+    if not hasattr(data, "iterate_episodes") or not hasattr(data, "action_space"):
+        raise InvalidInput(f"dataset must be the id of a Minari data set, or the data set itself; got {dataset!r}.")
+    actions = data.action_space
+    if not isinstance(actions, spaces.Discrete):
+        raise InvalidInput(f"the actions of the data set must be finitely many (Discrete); they are {actions}.")
+    parts = [
+        _episode(number, episode, data.observation_space) for number, episode in enumerate(data.iterate_episodes())
+    ]
+    if not parts:
+        raise InvalidInput("the data set must have at least one episode with a step; it has none.")
+    arrays: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    arrays["actions"] = arrays["actions"] - int(actions.start)
+    labels = range(int(actions.start), int(actions.start + actions.n))
+    return {**arrays, "feature_names": list(_names(data.observation_space, "")), "action_labels": list(labels)}
+
+
+def _loaded(name: str) -> Any:
+    try:
+        import minari  # noqa: PLC0415  an extra
+    except ImportError as error:
+        raise InvalidInput("reading Minari data sets needs the package minari: pip install 'capi[minari]'.") from error
+    return minari.load_dataset(name)
+
+
+def _episode(number: int, episode: Any, space: Any) -> dict[str, Any]:
+    observations = _flat(episode.observations, space)  # (T + 1, d)
+    n = len(episode.rewards)
+    if len(observations) != n + 1:
+        raise InvalidInput(
+            f"episode {number} has {n} steps and must have {n + 1} observations; it has {len(observations)}."
+        )
+    return {
+        "states": observations[:-1],
+        "actions": np.asarray(episode.actions, dtype=np.int64).reshape(n),
+        "rewards": np.asarray(episode.rewards, dtype=np.float64),
+        "next_states": observations[1:],
+        "terminated": np.asarray(episode.terminations, dtype=bool),
+        "episode": np.full(n, number),
+    }
+
+
+def _parts(space: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield the keys and spaces of a dictionary or tuple."""
+    yield from space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+
+
+def _flat(observations: Any, space: Any) -> Floats:
+    """Return the observations of an episode (T + 1, d)."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        return np.concatenate([_flat(observations[key], part) for key, part in _parts(space)], axis=1)
+    array = np.asarray(observations, dtype=np.float64)
+    return array.reshape(len(array), -1)
+
+
+def _names(space: Any, prefix: str) -> Iterator[str]:
+    """Yield a name for each feature of `_flat`."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        for key, part in _parts(space):
+            yield from _names(part, f"{prefix}.{key}" if prefix else str(key))
+    elif isinstance(space, spaces.Discrete):
+        yield prefix or "state"
+    elif isinstance(space, spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
+        size = int(np.prod(space.shape))
+        yield from (prefix,) if size == 1 and prefix else (f"{prefix or 'x'}{j}" for j in range(size))
+    else:
+        raise InvalidInput(
+            f"observations must be boxes, finite states, or dictionaries and tuples of them; got {space}."
+        )

@@ -1,0 +1,108 @@
+"""From the columns of a table to the parts of a batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from capi._utils.validation import Floats
+from capi.data.columns import Column
+from capi.data.origin import Origin
+from capi.data.readers.actions import ADVICE, actions_of, masks_of
+from capi.data.readers.arrow import Table
+from capi.data.readers.encode import encode, learn, numbers
+from capi.data.readers.episodes import Episodes, episodes_of
+from capi.data.readers.roles import Roles
+
+
+@dataclass(frozen=True, eq=False)
+class Read:
+    """What was read: checked arrays that nobody else holds, and the words for them."""
+
+    arrays: dict[str, Any]  # by the names of Transitions' arrays
+    columns: tuple[Column, ...]
+    action_labels: tuple[Any, ...]
+    origin: Origin
+
+
+def read(table: Table, roles: Roles) -> Read:
+    """Return the decisions of a table, its rows sorted and its columns encoded."""
+    table.check_names(roles.columns)
+    if not table.n_rows:
+        raise table.rejection(
+            None, "the table must have at least one row; it has none", advice=" Check the filter before it."
+        )
+    episodes = episodes_of(table, roles)
+    labels = roles.action_labels if roles.schema is None else roles.schema.action_labels
+    actions, labels = actions_of(roles.action, table, episodes.rows, labels)
+    arrays: dict[str, Any] = {
+        "actions": actions,
+        "rewards": _rewards(roles.reward, table, episodes),
+        "terminated": episodes.terminated,
+        "episode": episodes.episode,
+        "propensity": _propensity(roles.propensity, table, episodes),
+        "weight": _weight(roles.weight, table, episodes),
+        "allowed": None,
+        "next_allowed": None,
+    }
+    if roles.allowed is not None:
+        needed = not roles.one_step
+        masks = masks_of(roles.allowed, table, labels, episodes, actions, roles.action, needed)
+        arrays["allowed"], arrays["next_allowed"] = masks
+    columns = _columns(table, roles)
+    arrays["states"], arrays["next_states"] = _states(columns, table, roles, episodes)
+    n_only_next = table.n_rows - len(episodes.rows)
+    origin = Origin(table.name, table.n_rows, episodes.ends, n_only_next, episodes.episode_ids)
+    return Read(arrays, columns, labels, origin)
+
+
+def _columns(table: Table, roles: Roles) -> tuple[Column, ...]:
+    if roles.schema is not None:
+        return roles.schema.columns
+    others = [()] * len(roles.state) if roles.next_state is None else [(name,) for name in roles.next_state]
+    return tuple(learn(name, table, other) for name, other in zip(roles.state, others, strict=True))
+
+
+def _states(columns: tuple[Column, ...], table: Table, roles: Roles, episodes: Episodes) -> tuple[Floats, Floats]:
+    """Return states and next states (n, d); the process's last states, which nobody asks for, are followed by themselves."""
+    ordered = _in_order(encode(columns, table), episodes)
+    states = ordered if len(episodes.at) == len(ordered) else np.take(ordered, episodes.at, axis=0)
+    if roles.next_state is None:
+        return states, np.take(ordered, episodes.then, axis=0)
+    next_states = np.take(_in_order(encode(columns, table, roles.next_state), episodes), episodes.at, axis=0)
+    unused = episodes.terminated | roles.one_step
+    absent = np.flatnonzero(unused & np.isnan(next_states).all(axis=1))
+    next_states[absent] = states[absent]
+    return states, next_states
+
+
+def _in_order(states: Floats, episodes: Episodes) -> Floats:
+    return states if episodes.order is None else np.take(states, episodes.order, axis=0)  # indexing takes twice as long
+
+
+def _rewards(name: str, table: Table, episodes: Episodes) -> Floats:
+    rewards = numbers(name, table)[episodes.rows]
+    rule = "must be a finite number where a decision was taken"
+    table.check(np.isfinite(rewards), name, rule, episodes.rows, ADVICE)
+    return rewards
+
+
+def _propensity(name: str | None, table: Table, episodes: Episodes) -> Floats | None:
+    if name is None:
+        return None
+    propensity = numbers(name, table)[episodes.rows]
+    advice = " It is the probability of the action that was taken."
+    table.check((propensity > 0) & (propensity <= 1), name, "must lie in (0, 1]", episodes.rows, advice)
+    return propensity
+
+
+def _weight(name: str | None, table: Table, episodes: Episodes) -> Floats | None:
+    if name is None:
+        return None
+    weight = numbers(name, table)[episodes.rows]
+    table.check((weight >= 0) & np.isfinite(weight), name, "must be a finite number, at least 0", episodes.rows)
+    if not weight.any():
+        raise table.rejection(name, "must be positive in some rows; all are 0")
+    return weight

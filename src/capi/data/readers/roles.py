@@ -1,0 +1,101 @@
+"""Which column of a table plays which part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from capi._utils.validation import as_discount, as_names, sequence_of_names
+from capi.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from capi.data.schema import Schema
+
+
+class RoleNames(TypedDict, total=False):
+    """The roles as keywords of a reader."""
+
+    state: str | Sequence[str]
+    action: str
+    reward: str
+    episode: str | None
+    time: str | None
+    terminated: str | None
+    truncated: str | None
+    propensity: str | None
+    next_state: str | Sequence[str] | None
+    allowed: str | Mapping[Any, str] | None
+    weight: str | None
+    discount: float | None
+    action_labels: Sequence[Any] | None
+    schema: Schema | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Roles:
+    """The roles of a table's columns, checked; `Transitions.from_frame` explains them."""
+
+    state: Any
+    action: str
+    reward: str
+    episode: str | None = None
+    time: str | None = None
+    terminated: str | None = None
+    truncated: str | None = None
+    propensity: str | None = None
+    next_state: Any = None
+    allowed: Any = None
+    weight: str | None = None
+    discount: float | None = None
+    action_labels: Any = None
+    schema: Schema | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        for name in ("state", "next_state"):
+            columns = getattr(self, name)
+            if columns is not None:
+                columns = (columns,) if isinstance(columns, str) else sequence_of_names(columns, name)
+                object.__setattr__(self, name, as_names(columns, name, len(columns)))
+        if not self.state:
+            raise InvalidInput(f"state must name at least one column; got {self.state!r}.")
+        if self.next_state is not None and len(self.next_state) != len(self.state):
+            raise InvalidInput(
+                f"next_state must name a column for each of the {len(self.state)} of state; got {len(self.next_state)}."
+            )
+        if self.discount is not None:
+            as_discount(self.discount)
+        if self.time is not None and self.episode is None:
+            raise InvalidInput(
+                "time must come with episode: without it each row is an episode of its own. "
+                "For one long episode add a column that is the same in each row."
+            )
+        if self.episode is None and self.next_state and not self.one_step and not self.terminated:
+            raise InvalidInput(
+                "terminated must be given with next_state if there is no episode: else each row would count as the end of one."
+            )
+        self._check_schema()
+
+    @property
+    def one_step(self) -> bool:
+        """Whether nothing beyond the next reward counts."""
+        return self.discount == 0
+
+    @property
+    def columns(self) -> list[str]:
+        """All columns that are read, each once."""
+        single = (self.action, self.reward, self.episode, self.time, self.terminated, self.truncated)
+        masks = self.allowed.values() if isinstance(self.allowed, Mapping) else (self.allowed,)
+        names = (*self.state, *(self.next_state or ()), *single, self.propensity, self.weight, *masks)
+        return list(dict.fromkeys(name for name in names if name is not None))
+
+    def _check_schema(self) -> None:
+        if self.schema is None:
+            return
+        if not hasattr(self.schema, "columns") or not hasattr(self.schema, "action_labels"):
+            raise InvalidInput(f"schema must be the Schema of a batch; got {self.schema!r}.")
+        if self.action_labels is not None:
+            raise InvalidInput("action_labels are those of the schema: pass only one of the two.")
+        known = tuple(column.name for column in self.schema.columns)
+        if self.state != known:
+            raise InvalidInput(f"state must be the columns of the schema, {list(known)!r}; got {list(self.state)!r}.")

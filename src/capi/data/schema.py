@@ -1,0 +1,184 @@
+"""The words of the table: what the columns of a state and the actions are called, and how the columns were encoded."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from capi._utils.validation import Floats, Ints, as_names, as_states
+from capi.data.columns import Column, is_table
+from capi.errors import InvalidInput
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """Names of the state's features and labels of the actions, in the order of their codes.
+
+    Parameters
+    ----------
+    feature_names : tuple of str, d of them
+    action_labels : tuple, A of them
+        Anything that can be told apart: ``("none", "RTI")``, ``(0.0, 2.5)``. Action ``a`` of the
+        library is ``action_labels[a]`` of the user.
+    columns : tuple of Column
+        The columns of the user's table behind the features, and their encodings. By default each feature is a column of numbers.
+
+    Examples
+    --------
+    >>> from capi.data import Column
+    >>> columns = (Column("age"), Column("sex", "one-hot", ("female", "male")))
+    >>> schema = Schema(("age", "sex=female", "sex=male"), ("wait", "treat"), columns)
+    >>> schema.encode({"age": [30.5, 41.0], "sex": ["male", None]})
+    array([[30.5,  0. ,  1. ],
+           [41. ,  nan,  nan]])
+    >>> schema.condition("sex=male", 0.5)
+    'sex is not male'
+    >>> Schema.from_dict(schema.to_dict()) == schema
+    True
+    """
+
+    feature_names: tuple[str, ...]
+    action_labels: tuple[Any, ...]
+    columns: tuple[Column, ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.columns:
+            object.__setattr__(self, "columns", tuple(Column(name) for name in self.feature_names))
+        names = tuple(name for column in self.columns for name in column.feature_names)
+        if names != tuple(self.feature_names):
+            raise InvalidInput(f"feature_names must be those of the columns, {names!r}; got {self.feature_names!r}.")
+
+    @classmethod
+    def of(
+        cls,
+        n_features: int,
+        n_actions: int,
+        feature_names: Sequence[str] | None = None,
+        action_labels: Sequence[Any] | None = None,
+    ) -> Schema:
+        """Return a checked schema; by default features are x0, x1, ... and actions 0, 1, ..."""
+        features = tuple(f"x{j}" for j in range(n_features)) if feature_names is None else feature_names
+        labels = tuple(range(n_actions)) if action_labels is None else action_labels
+        names = as_names(features, "feature_names", n_features)
+        for j, name in enumerate(names):
+            if not isinstance(name, str):
+                raise InvalidInput(f"feature_names must be strings; feature_names[{j}] = {name!r}.")
+        return cls(names, as_names(labels, "action_labels", n_actions))
+
+    @classmethod
+    def of_columns(cls, columns: Sequence[Column], action_labels: Sequence[Any]) -> Schema:
+        """Return the checked schema of encoded ``columns``."""
+        names = [name for column in columns for name in column.feature_names]
+        labels = as_names(action_labels, "action_labels", len(action_labels))
+        return cls(as_names(names, "names of features", len(names)), labels, tuple(columns))
+
+    def labels_of(self, actions: Ints) -> NDArray[Any]:
+        """Return the user's labels of ``actions`` (n,)."""
+        if all(type(label) is type(self.action_labels[0]) for label in self.action_labels):
+            labels = np.array(self.action_labels)
+            if labels.ndim == 1:
+                return labels[actions]
+        labels = np.empty(len(self.action_labels), dtype=object)
+        labels[:] = self.action_labels
+        return labels[actions]
+
+    def encode(self, table: Any) -> Floats:
+        """Return the states (n, d) of a table's rows.
+
+        Parameters
+        ----------
+        table : pandas, polars or Arrow table, or mapping from names to columns
+            With the original columns, in any order; others are ignored. Missing values, and categories that were not there when
+            the encodings were learned, are NaN in all features of their column.
+        """
+        from capi.data.readers.arrow import table_of  # noqa: PLC0415
+        from capi.data.readers.encode import encode  # noqa: PLC0415  only those who have tables pay for Arrow
+
+        return encode(self.columns, table_of(table))
+
+    def states_of(self, rows: Any) -> Floats:
+        """Return checked states (n, d): those of a table by the names of its columns, and an array as it is."""
+        return self.encode(rows) if is_table(rows) else as_states(rows, n_features=len(self.feature_names))
+
+    def decode(self, states: ArrayLike) -> dict[str, NDArray[Any]]:
+        """Return the original columns (n,) by name; ``states`` (n, d). `encode` leads back."""
+        x = as_states(states, n_features=len(self.feature_names))
+        decoded, start = {}, 0
+        for column in self.columns:
+            stop = start + len(column.feature_names)
+            decoded[column.name] = column.decode(x[:, start:stop])
+            start = stop
+        return decoded
+
+    def condition(self, feature: str | int, at_most: float | None, missing_too: bool = False) -> str:
+        """Return in the words of the table where a feature is at most a number.
+
+        Parameters
+        ----------
+        feature : str or int
+            Its name or number.
+        at_most : float, optional
+            None: where it is known.
+        missing_too : bool
+            Whether missing values count as well.
+        """
+        j = self.feature_names.index(feature) if feature in self.feature_names else feature
+        if isinstance(j, str) or not 0 <= j < len(self.feature_names):
+            raise InvalidInput(f"unknown feature {feature!r}; known are {', '.join(self.feature_names)}.")
+        for column in self.columns:
+            if j < len(column.feature_names):
+                break
+            j -= len(column.feature_names)
+        return column.condition(j, at_most, missing_too)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return columns and labels as plain values that JSON has; labels that it has no word for are refused."""
+        return {
+            "columns": [column.to_dict() for column in self.columns],
+            "action_labels": [_packed(label) for label in self.action_labels],
+        }
+
+    @classmethod
+    def from_dict(cls, record: Mapping[str, Any]) -> Schema:
+        """Return the schema of a record from `to_dict`, checked."""
+        if not isinstance(record, Mapping) or set(record) != {"columns", "action_labels"}:
+            raise InvalidInput(f"a schema must be a record of columns and action_labels; got {record!r}.")
+        columns, labels = record["columns"], record["action_labels"]
+        if not all(isinstance(part, list) and part for part in (columns, labels)):
+            raise InvalidInput("columns and action_labels of a schema must be lists that are not empty.")
+        return cls.of_columns([Column.from_dict(column) for column in columns], [_unpacked(label) for label in labels])
+
+
+def _packed(label: Any) -> Any:
+    """Return an action label as JSON has it."""
+    plain = label.item() if isinstance(label, np.generic) else label
+    if isinstance(plain, datetime):
+        return {"time": plain.isoformat()}
+    if isinstance(plain, date):
+        return {"date": plain.isoformat()}
+    if isinstance(plain, tuple):
+        return {"tuple": [_packed(item) for item in plain]}
+    if plain is None or isinstance(plain, str | bool) or (isinstance(plain, int | float) and abs(plain) < np.inf):
+        return plain
+    raise InvalidInput(f"action labels must be strings, numbers, dates or tuples of them to be stored; got {label!r}.")
+
+
+def _unpacked(label: Any) -> Any:
+    if label is None or isinstance(label, str | bool | int | float):
+        return label
+    kind, text = next(iter(label.items())) if isinstance(label, dict) and len(label) == 1 else ("", "")
+    try:
+        if kind == "tuple" and isinstance(text, list):
+            return tuple(_unpacked(item) for item in text)
+        if kind == "date":
+            return date.fromisoformat(text)
+        if kind == "time":
+            return datetime.fromisoformat(text)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"an action label must be a {kind}; got {text!r}.") from error
+    raise InvalidInput(f"an action label must be a string, a number, a date or a tuple; got {label!r}.")

@@ -1,0 +1,1 @@
+"""What was understood of a batch: `describe`, coverage and warnings."""

@@ -1,0 +1,194 @@
+"""What was understood of a batch, in numbers and in words."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from capi._utils.validation import Floats
+from capi.data.summary.coverage import covered_shares, effective_rows, leaf_counts
+from capi.data.summary.warnings import suspicions
+from capi.errors import Caveat
+
+if TYPE_CHECKING:
+    from capi.data.transitions import Transitions
+
+MOST_SHOWN = 20  # actions, and columns with missing values, that the text lists
+ASSUMED = {
+    "assumed": "no flag column says so: the last row of each episode was taken as the end of the process",
+    "truncated": "no column flags terminated rows: episodes that were not truncated were taken to end with the process",
+}
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How often an action was taken, and how evenly over the states.
+
+    Parameters
+    ----------
+    action : label
+    rows : int
+        How often it was taken.
+    share : float
+        The same as a share of all rows.
+    effective : float
+        Kish's effective sample size of its rows in the leaves of a shallow tree that tells the actions apart, each weighted by one
+        over the action's share in the leaf. It is ``rows`` for an action taken everywhere alike, and small for one that was
+        hardly ever taken in some of the states.
+    covered : float
+        The share of the rows that lie in leaves in which it was taken at all.
+    """
+
+    action: Any
+    rows: int
+    share: float
+    effective: float
+    covered: float
+
+
+@dataclass(frozen=True)
+class Description:
+    """What was understood of a batch; print it, or take its numbers.
+
+    Parameters
+    ----------
+    source : str
+        The file or table that it was read from, or "arrays".
+    n_rows, n_only_next : int
+        Decisions, and rows of the table that served only as next state.
+    n_features : int
+    n_episodes : int or None
+        None without episodes: every row counts as its own.
+    lengths : dict
+        Least, median and greatest length of the episodes.
+    n_terminated, n_truncated : int
+        Episodes by how they end.
+    assumed : str
+        What was assumed about that, empty if nothing was.
+    rewards : dict
+        Least, mean and greatest reward and their standard deviation.
+    missing : dict
+        Rows without a value, for each column that has some.
+    actions : tuple of Coverage
+    warnings : tuple of Caveat
+        What looks wrong.
+    """
+
+    source: str
+    n_rows: int
+    n_only_next: int
+    n_features: int
+    n_episodes: int | None
+    lengths: dict[str, float]
+    n_terminated: int
+    n_truncated: int
+    assumed: str
+    rewards: dict[str, float]
+    missing: dict[str, int]
+    actions: tuple[Coverage, ...]
+    warnings: tuple[Caveat, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values that JSON has; labels of other kinds as strings."""
+        plain = asdict(self)
+        for action in plain["actions"]:
+            if not isinstance(action["action"], str | int | float | bool | None):
+                action["action"] = str(action["action"])
+        return {**plain, "actions": list(plain["actions"]), "warnings": list(plain["warnings"])}
+
+    def __str__(self) -> str:
+        sizes = ((self.n_rows, "decision"), (self.n_features, "feature"), (len(self.actions), "action"))
+        lines = [f"{self.source}: " + ", ".join(f"{n} {noun}{'' if n == 1 else 's'}" for n, noun in sizes)]
+        lines += [f"  {name:<10} {text}" for name, text in self._facts()]
+        lines += ["", f"  {'action':<24}{'rows':>10}{'share':>9}{'effective':>11}{'covered':>10}"]
+        for action in self.actions[:MOST_SHOWN]:
+            name = str(action.action)[:23]
+            shares = f"{action.share:>8.1%}{action.effective:>11.4g}{action.covered:>9.1%}".replace("%", " %")
+            lines.append(f"  {name:<24}{action.rows:>10}{shares}")
+        if len(self.actions) > MOST_SHOWN:
+            lines.append(f"  ... ({len(self.actions)} in all)")
+        if self.warnings:
+            lines += ["", "  warnings", *(f"  - {warning}" for warning in self.warnings)]
+        return "\n".join(lines)
+
+    def _facts(self) -> list[tuple[str, str]]:
+        rewards = "{least:.4g} to {greatest:.4g}, mean {mean:.4g}, standard deviation {deviation:.4g}".format(
+            **self.rewards
+        )
+        ends = f"{self.n_terminated} terminated, {self.n_truncated} truncated"
+        facts = [("episodes", self._episodes()), ("ends", ends)]
+        if self.assumed:
+            facts.append(("assumed", self.assumed))
+        if self.n_only_next:
+            facts.append(
+                ("left out", f"{self.n_only_next} rows of the table, which hold only the last state of an episode")
+            )
+        facts.append(("rewards", rewards))
+        if self.missing:
+            shown = [f"{name} {count}" for name, count in list(self.missing.items())[:MOST_SHOWN]]
+            more = ", ..." if len(self.missing) > MOST_SHOWN else ""
+            facts.append(("missing", ", ".join(shown) + more))
+        return facts
+
+    def _episodes(self) -> str:
+        if self.n_episodes is None:
+            return "not given: every row counts as its own"
+        least, median, greatest = (self.lengths[key] for key in ("least", "median", "greatest"))
+        return f"{self.n_episodes}, of {least:g} to {greatest:g} decisions, median {median:g}"
+
+
+def describe(batch: Transitions) -> Description:
+    """Return what was understood of a batch, how well each action covers the states, and what looks wrong.
+
+    Parameters
+    ----------
+    batch : Transitions
+
+    Examples
+    --------
+    >>> from capi import Transitions
+    >>> table = {"dose": [0, 1, 1, 0], "age": [30, 40, 50, 60], "cured": [0, 1, 1, 0]}
+    >>> batch = Transitions.from_frame(table, state="age", action="dose", reward="cured", action_labels=[0, 1, 2], discount=0)
+    >>> print(describe(batch))
+    the table: 4 decisions, 1 feature, 3 actions
+      episodes   not given: every row counts as its own
+      ends       4 terminated, 0 truncated
+    ...
+    """
+    origin = batch.origin
+    counts = np.bincount(batch.actions, minlength=batch.n_actions)
+    leaves = leaf_counts(batch)
+    effective = effective_rows(leaves)
+    per_action = zip(batch.schema.action_labels, counts, effective, covered_shares(leaves), strict=True)
+    n_terminated = int(batch.terminated.sum())
+    return Description(
+        source="arrays" if origin is None else origin.name,
+        n_rows=len(batch),
+        n_only_next=0 if origin is None else origin.n_only_next,
+        n_features=batch.n_features,
+        n_episodes=None if batch.episode is None else batch.n_episodes,
+        lengths=_spread(batch.episode_lengths.astype(np.float64), "median"),
+        n_terminated=n_terminated,
+        n_truncated=batch.n_episodes - n_terminated,
+        assumed="" if origin is None or batch.episode is None else ASSUMED.get(origin.ends, ""),
+        rewards={**_spread(batch.rewards, "mean"), "deviation": float(np.std(batch.rewards))},
+        missing=_missing(batch),
+        actions=tuple(Coverage(a, int(n), float(n) / len(batch), float(e), float(c)) for a, n, e, c in per_action),
+        warnings=tuple(suspicions(batch, effective)),
+    )
+
+
+def _spread(values: Floats, middle: str) -> dict[str, float]:
+    between = np.median(values) if middle == "median" else np.mean(values)
+    return {"least": float(values.min()), middle: float(between), "greatest": float(values.max())}
+
+
+def _missing(batch: Transitions) -> dict[str, int]:
+    """Return the rows without a value of each column that has some."""
+    counts, start = {}, 0
+    for column in batch.schema.columns:
+        counts[column.name] = int(np.isnan(batch.states[:, start]).sum())
+        start += len(column.feature_names)
+    return {name: count for name, count in counts.items() if count}

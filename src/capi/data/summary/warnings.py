@@ -1,0 +1,186 @@
+"""What looks wrong in a batch: columns that know what they should not, rows that are there twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capi._utils.validation import Bools, Floats
+from capi.data.columns import Column
+from capi.errors import LEAST_SHOWN, Caveat
+
+if TYPE_CHECKING:
+    from capi.data.transitions import Transitions
+
+FEW = 10  # rows, beyond one an action, with fewer of which chance makes a function of anything
+LIKE_AN_ID = 0.95  # share of different values
+LEAST_IDS = 20
+FINITE = 0.1  # share of different states up to which rows may well repeat
+ROWS_AT_ONCE = 4096
+WEAK = 10.0  # effective rows
+
+
+def suspicions(batch: Transitions, effective: Floats) -> Iterator[Caveat]:
+    """Yield a caveat for each thing that the owner of the table should look at; ``effective`` (A,) are the effective rows."""
+    counts = np.bincount(batch.actions, minlength=batch.n_actions)
+    for label, count, size in zip(batch.schema.action_labels, counts, effective, strict=True):
+        if not count:
+            yield Caveat(
+                "never-taken", f"action {label} was never taken: nothing can be learned about it", "warning", count=0
+            )
+        elif size < WEAK:
+            yield Caveat(
+                "small-effective-sample",
+                f"action {label} has an effective sample of only {size:.3g} rows",
+                "warning",
+                count=float(size),
+                text_without_counts=f"action {label} has an effective sample of fewer than {LEAST_SHOWN} rows",
+            )
+    first = _episode_starts(batch)
+    start = 0
+    for column in batch.schema.columns:
+        stop = start + len(column.feature_names)
+        yield from _of_column(batch, column, batch.states[:, start:stop], first)
+        start = stop
+    repeated = _n_repeated(batch)
+    if repeated:
+        rest = "an earlier row in state, action, reward and next state: check that the table does not hold them twice"
+        yield Caveat(
+            "repeated-rows",
+            f"{repeated} {'rows repeat' if repeated > 1 else 'row repeats'} {rest}",
+            "warning",
+            count=repeated,
+            share=repeated / len(batch),
+            text_without_counts=f"{'a few' if 2 * repeated <= len(batch) else 'most'} rows repeat {rest}",
+        )
+
+
+def _of_column(batch: Transitions, column: Column, features: Floats, first: Bools) -> Iterator[Caveat]:
+    known = np.flatnonzero(~np.isnan(features[:, 0]))
+    if not len(known):
+        yield Caveat("missing-column", f"column {column.name} is missing in every row", "warning", column=column.name)
+        return
+    some_missing = len(known) < len(features)
+    example = features[known[0]]
+    if _everywhere(features, lambda rows: np.isnan(features[rows]) | (features[rows] == example)):
+        where = " in which it is known" if some_missing else ""
+        yield Caveat(
+            "constant-column", f"column {column.name} is the same in every row{where}", "note", column=column.name
+        )
+        if not some_missing:
+            return
+    elif leak := _equal_to_reward(batch, column, features):
+        yield leak
+    if _is_function_of_action(batch, features):
+        yield Caveat(
+            "function-of-action",
+            f"column {column.name} is a function of the action: if it was set by the decision or after it, "
+            "a policy must not see it",
+            "severe",
+            column=column.name,
+        )
+    if column.kind in ("number", "codes") and _is_like_an_id(features[:, 0], first):
+        owner = "row" if first.all() else "row or episode"
+        yield Caveat(
+            "like-an-id",
+            f"column {column.name} is different for almost every {owner}, like an id: it can only be learned by heart",
+            "warning",
+            column=column.name,
+        )
+
+
+def _equal_to_reward(batch: Transitions, column: Column, features: Floats) -> Caveat | None:
+    for name, feature in zip(column.feature_names, features.T, strict=True):
+        if _equal(feature, batch.rewards):
+            return Caveat(
+                "equals-reward",
+                f"column {name} equals the reward: if it was measured after the decision, a policy must not see it",
+                "severe",
+                column=column.name,
+            )
+        if batch.episode is None or len(batch) <= FEW:
+            continue
+        follows = batch.episode[1:] == batch.episode[:-1]
+        now = np.where(follows, feature[:-1], np.nan)
+        if (~np.isnan(now)).sum() >= FEW and _equal(now, batch.rewards[1:]):
+            return Caveat(
+                "equals-next-reward",
+                f"column {name} equals the reward of the next row: it was measured after the decision",
+                "severe",
+                column=column.name,
+            )
+    return None
+
+
+def _equal(feature: Floats, rewards: Floats) -> bool:
+    """Whether the feature is the reward wherever it is known."""
+    return _everywhere(feature, lambda rows: np.isnan(feature[rows]) | (feature[rows] == rewards[rows]))
+
+
+def _is_function_of_action(batch: Transitions, features: Floats) -> bool:
+    """Whether all rows with the same action have the same features (NaN equals NaN)."""
+    row = np.full(batch.n_actions, -1)
+    row[batch.actions] = np.arange(len(batch))  # the last one with each action
+    n_taken = int((row >= 0).sum())
+    if n_taken < 2 or len(batch) < n_taken + FEW:
+        return False
+    examples = features[row]  # (A, width)
+
+    def same(rows: slice) -> Bools:
+        expected = examples[batch.actions[rows]]
+        return (features[rows] == expected) | (np.isnan(features[rows]) & np.isnan(expected))
+
+    return _everywhere(features, same)
+
+
+def _is_like_an_id(feature: Floats, first: Bools) -> bool:
+    """Whether whole numbers differ from row to row or, if they do not change within episodes, from episode to episode."""
+    if not _everywhere(feature, lambda rows: np.isnan(feature[rows]) | (feature[rows] == np.floor(feature[rows]))):
+        return False
+    fixed = bool((feature[1:] == feature[:-1])[~first[1:]].all())
+    looked_at = feature[first] if fixed else feature
+    looked_at = looked_at[~np.isnan(looked_at)]
+    return len(looked_at) >= LEAST_IDS and _n_different(looked_at) >= LIKE_AN_ID * len(looked_at)
+
+
+def _everywhere(table: Floats, holds: Callable[[slice], Bools]) -> bool:
+    """Whether something holds in all rows; asked block by block, because mostly the first denies it."""
+    blocks = range(0, len(table), ROWS_AT_ONCE)
+    return all(bool(holds(slice(start, start + ROWS_AT_ONCE)).all()) for start in blocks)
+
+
+def _episode_starts(batch: Transitions) -> Bools:
+    if batch.episode is None:
+        return np.ones(len(batch), dtype=bool)
+    return np.append(True, batch.episode[1:] != batch.episode[:-1])
+
+
+def _n_repeated(batch: Transitions) -> int:
+    """Return how many rows repeat an earlier one; none are reported where few states make that likely."""
+    states = _hashed(batch.states)
+    if _n_different(states) <= FINITE * len(batch):
+        return 0
+    rest = np.column_stack([batch.actions.astype(np.float64), batch.rewards, batch.terminated.astype(np.float64)])
+    rows = states * np.uint64(3) + _hashed(batch.next_states) * np.uint64(5) + _hashed(rest) * np.uint64(7)
+    return len(batch) - _n_different(rows)
+
+
+def _n_different(values: NDArray[Any]) -> int:
+    """Return how many different values there are; sorting them is several times faster than `np.unique`."""
+    ordered = np.sort(values)
+    return int(np.count_nonzero(ordered[1:] != ordered[:-1])) + 1
+
+
+def _hashed(table: Floats) -> NDArray[np.uint64]:
+    """Return 64 bits for each row that differ, but for one chance in 2**64 a pair, where the rows do."""
+    factors = np.random.default_rng(0).integers(1, 2**63, size=(table.shape[1], 2), dtype=np.uint64) * 2 + 1
+    total = np.zeros(len(table), dtype=np.uint64)
+    for start in range(0, len(table), ROWS_AT_ONCE):
+        block = table[start : start + ROWS_AT_ONCE] + 0.0  # no minus before a zero
+        for column, (one, two) in zip(block.T, factors, strict=True):
+            bits = np.ascontiguousarray(column).view(np.uint64) * one
+            total[start : start + ROWS_AT_ONCE] += (bits ^ (bits >> np.uint64(32))) * two
+    return total

@@ -1,0 +1,493 @@
+"""The batch: logged decisions, checked once and never changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from capi._utils.randomness import RandomState, as_generator
+from capi._utils.validation import (
+    Bools,
+    Floats,
+    Ints,
+    as_allowed,
+    as_array,
+    as_flags,
+    as_floats,
+    as_int,
+    as_integers,
+    as_states,
+    as_weights,
+    check_actions,
+    check_rows,
+    check_shape,
+    is_real,
+    sequence_of_names,
+)
+from capi.data.origin import Origin
+from capi.data.readers.constructors import Readers
+from capi.data.schema import Schema
+from capi.data.sketch import Hashes, episode_hashes
+from capi.data.summary.describe import Description, describe
+from capi.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from capi.data.readers.read import Read
+
+MOST_ACTIONS = 100_000  # more are not actions but numbers that name something else
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class Transitions(Readers):
+    """A fixed batch of logged decisions (x, a, r, x').
+
+    All arrays are read-only, and independent of what was passed in. Rows of an episode stand together
+    and in the order of time. Missing values in states are NaN; everything else must be finite.
+
+    Parameters
+    ----------
+    states : array of shape (n, d)
+        The state in which each decision was taken. A finite state is one column with its index from 0.
+    actions : array of shape (n,)
+        The action taken, in ``0 .. n_actions - 1``.
+    rewards : array of shape (n,)
+        The reward of that decision.
+    next_states : array of shape (n, d)
+        The state that followed.
+    terminated : array of shape (n,)
+        True where the process ended with this row, so that nothing follows. A time limit is not an
+        end: such a row is False, and its next state is bootstrapped from.
+    n_actions : int, optional
+        How many actions there are. By default as many as ``action_labels``, else the largest action + 1.
+    allowed, next_allowed : array of shape (n, A), optional
+        Which actions could be taken in the state and in the next state.
+    episode : array of shape (n,), optional
+        Whole numbers that name the episode of each row. Without them every row counts as its own.
+    propensity : array of shape (n,), optional
+        Probability with which the behaviour policy took the logged action.
+    weight : array of shape (n,), optional
+        How much each row counts.
+    feature_names, action_labels : sequence, optional
+        The words of the table, used wherever a policy is printed or predicts.
+
+    Examples
+    --------
+    >>> batch = Transitions(
+    ...     states=[[0.0], [1.0], [0.0]], actions=[1, 0, 1], rewards=[0.0, 1.0, 0.0],
+    ...     next_states=[[1.0], [1.0], [1.0]], terminated=[False, True, False],
+    ...     episode=[7, 7, 8], action_labels=["stay", "go"],
+    ... )
+    >>> batch
+    Transitions: 3 rows, 1 feature, 2 actions
+      features    x0
+      actions     stay 1 (33.3 %), go 2 (66.7 %)
+      episodes    2, lengths 1 to 2, median 1.5
+      rewards     0 to 1, mean 0.3333
+      terminated  1 row (33.3 %)
+    >>> train, test = batch.split(0.5, random_state=0)
+    >>> len(train) + len(test)
+    3
+    """
+
+    states: Floats  # (n, d)
+    actions: Ints  # (n,)
+    rewards: Floats  # (n,)
+    next_states: Floats  # (n, d)
+    terminated: Bools  # (n,)
+    n_actions: int
+    allowed: Bools | None  # (n, A)
+    next_allowed: Bools | None  # (n, A)
+    episode: Ints | None  # (n,)
+    propensity: Floats | None  # (n,)
+    weight: Floats | None  # (n,)
+    schema: Schema
+    origin: Origin | None = field(compare=False)  # the table that it was read from
+
+    def __init__(
+        self,
+        states: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike,
+        next_states: ArrayLike,
+        terminated: ArrayLike,
+        *,
+        n_actions: int | None = None,
+        allowed: ArrayLike | None = None,
+        next_allowed: ArrayLike | None = None,
+        episode: ArrayLike | None = None,
+        propensity: ArrayLike | None = None,
+        weight: ArrayLike | None = None,
+        feature_names: Sequence[str] | None = None,
+        action_labels: Sequence[Any] | None = None,
+    ) -> None:
+        x = as_states(states)
+        n, d = x.shape
+        a = as_integers(actions, "actions")
+        check_shape(a, "actions", (n,), "states")
+        r = as_floats(rewards, "rewards", ndim=1)
+        check_shape(r, "rewards", (n,), "states")
+        following = as_states(next_states, "next_states", n_features=d)
+        check_shape(following, "next_states", (n, d), "states")
+        ends = as_flags(terminated, "terminated", shape=(n,), rows_of="states")
+        if n_actions is None:
+            labels = None if action_labels is None else sequence_of_names(action_labels, "action_labels")
+            n_actions = max(int(a.max()), 0) + 1 if labels is None else len(labels)
+        n_actions = as_int(n_actions, "n_actions", minimum=1)
+        check_actions(a, n_actions)
+        if n_actions > MOST_ACTIONS:
+            raise InvalidInput(
+                f"actions must be coded 0, 1, ...: {n_actions} actions are more than {MOST_ACTIONS}, "
+                f"actions[{a.argmax()}] = {a.max()}. Number the distinct actions from 0 and pass them as action_labels."
+            )
+        values = {
+            "states": x,
+            "actions": a,
+            "rewards": r,
+            "next_states": following,
+            "terminated": ends,
+            "n_actions": n_actions,
+            "allowed": _checked_allowed(allowed, a, n_actions),
+            "next_allowed": _checked_next_allowed(next_allowed, ends, n_actions),
+            "episode": _checked_episodes(episode, ends),
+            "propensity": _checked_propensity(propensity, n),
+            "weight": as_weights(weight, "weight", n, "states"),
+            "schema": Schema.of(d, n_actions, feature_names, action_labels),
+            "origin": None,
+        }
+        self.__setstate__({name: np.array(v) if isinstance(v, np.ndarray) else v for name, v in values.items()})
+
+    def __setstate__(self, values: dict[str, Any]) -> None:
+        """Take ``values`` as they are, and make their arrays read-only; copying and unpickling come here too."""
+        for name, value in values.items():
+            if isinstance(value, np.ndarray):
+                value = value.copy() if value.base is not None else value  # a view's owner could still be changed
+                value.flags.writeable = False
+            object.__setattr__(self, name, value)
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether every array, the number of actions and the schema are the same (NaN equals NaN)."""
+        if not isinstance(other, Transitions):
+            return NotImplemented
+        compared = [part.name for part in fields(self) if part.compare]
+        return all(_same(getattr(self, name), getattr(other, name)) for name in compared)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def n_features(self) -> int:
+        """Number of state columns, d."""
+        return self.states.shape[1]
+
+    @property
+    def n_episodes(self) -> int:
+        """Number of episodes; without episode numbers every row is one."""
+        return len(self) if self.episode is None else len(_run_starts(self.episode))
+
+    @property
+    def episode_lengths(self) -> Ints:
+        """Rows of each episode, in order (E,)."""
+        if self.episode is None:
+            return np.ones(len(self), dtype=np.int64)
+        return np.diff(_run_starts(self.episode), append=len(self))
+
+    @property
+    def episode_starts(self) -> Ints:
+        """First row of each episode (E,)."""
+        return np.arange(len(self)) if self.episode is None else _run_starts(self.episode)
+
+    def episode_hashes(self) -> Hashes:
+        """Return a number for the content of each episode (E,), by which it is known again."""
+        return episode_hashes(self.states, self.rewards, self.episode_starts)
+
+    def next_masks(self) -> Bools | None:
+        """Return what the next states allow (n, A); where the process ended nothing is decided, so anything goes."""
+        if self.next_allowed is None:
+            if self.allowed is not None:
+                raise InvalidInput(
+                    "next_allowed must be given with allowed: the policy decides in the next states, too."
+                )
+            return None
+        return self.next_allowed | self.terminated[:, None]
+
+    def check_actions_taken(self, advice: str = "") -> None:
+        """Refuse a batch in which an action is never taken (or in rows without weight only): nothing says what it is worth."""
+        counts = np.bincount(self.actions, weights=self.weight, minlength=self.n_actions)
+        if not counts.all():
+            a = int(np.argmin(counts))
+            raise InvalidInput(
+                f"each action must be taken in the batch; action {a} ({self.schema.action_labels[a]!r}) never is, so nothing "
+                f"says what it is worth. Leave it out{advice or '.'}"
+            )
+
+    def subset(self, rows: ArrayLike) -> Transitions:
+        """Return the chosen rows as a new batch.
+
+        Parameters
+        ----------
+        rows : array of shape (n,) of bool, or of row numbers
+            In a batch with episodes the numbers must increase, so that time does not run backwards.
+        """
+        chosen = self._row_numbers(rows)
+        if self.episode is not None:
+            in_order = np.append(True, chosen[1:] > chosen[:-1])
+            check_rows(in_order, chosen, "rows", "must increase in a batch with episodes", " Sort them; drop repeats.")
+        return self._with({name: getattr(self, name)[chosen] for name in self._columns()})
+
+    def split(self, share: float = 0.7, *, random_state: RandomState = None) -> tuple[Transitions, Transitions]:
+        """Return two batches that share no episode: about ``share`` of the episodes, and the rest.
+
+        Episodes are drawn at random and keep their order. Without episode numbers rows are drawn.
+        """
+        if not is_real(share) or not 0 < share < 1:
+            raise InvalidInput(f"share must lie strictly between 0 and 1; got {share!r}.")
+        n_episodes = self.n_episodes
+        if n_episodes < 2:
+            raise InvalidInput("split needs at least two episodes; this batch has one. Split it by rows with subset.")
+        n_first = min(max(round(share * n_episodes), 1), n_episodes - 1)
+        chosen = np.zeros(n_episodes, dtype=bool)
+        chosen[as_generator(random_state).permutation(n_episodes)[:n_first]] = True
+        rows = np.repeat(chosen, self.episode_lengths)  # (n,)
+        return self.subset(rows), self.subset(~rows)
+
+    def folds(self, n_folds: int = 5, *, random_state: RandomState = None) -> Iterator[tuple[Transitions, Transitions]]:
+        """Yield for each of ``n_folds`` folds the batch without it and the fold itself; the two share no episode.
+
+        Parameters
+        ----------
+        n_folds : int
+            At least 2, and at most the number of episodes. Each episode is in exactly one fold.
+        random_state : int, Generator or None
+            The same int gives the same folds. Without episode numbers rows are drawn.
+
+        Examples
+        --------
+        >>> batch = Transitions([[0.0]] * 4, [0, 1, 0, 1], [0.0] * 4, [[0.0]] * 4, [True] * 4)
+        >>> [(len(rest), len(fold)) for rest, fold in batch.folds(2, random_state=0)]
+        [(2, 2), (2, 2)]
+        """
+        n_episodes = self.n_episodes
+        if as_int(n_folds, "n_folds", minimum=2) > n_episodes:
+            raise InvalidInput(f"n_folds must be at most the number of episodes, {n_episodes}; got {n_folds}.")
+        fold = np.empty(n_episodes, dtype=np.int64)
+        fold[as_generator(random_state).permutation(n_episodes)] = np.arange(n_episodes) % n_folds
+        fold_of_row = np.repeat(fold, self.episode_lengths)  # (n,)
+        return ((self.subset(fold_of_row != k), self.subset(fold_of_row == k)) for k in range(n_folds))
+
+    def describe(self) -> Description:
+        """Return what was understood of the table, how well each action covers the states, and what looks wrong.
+
+        Examples
+        --------
+        >>> batch = Transitions([[0.0]] * 4, [0, 1, 0, 1], [0.0] * 4, [[0.0]] * 4, [True] * 4)
+        >>> print(batch.describe().warnings[-1])
+        column x0 is the same in every row
+        """
+        return describe(self)
+
+    @staticmethod
+    def concat(batches: Sequence[Transitions], *, renumber_episodes: bool = False) -> Transitions:
+        """Return the rows of all ``batches`` one after the other.
+
+        Parameters
+        ----------
+        batches : sequence of Transitions
+            With the same features, actions and optional columns.
+        renumber_episodes : bool
+            Number the episodes 0, 1, ... afresh: needed when two batches use the same numbers for
+            different episodes.
+        """
+        if not isinstance(batches, Sequence):
+            raise InvalidInput(f"concat takes a sequence of Transitions; got a {type(batches).__name__}.")
+        if not batches:
+            raise InvalidInput("concat needs at least one batch; got none.")
+        first = batches[0]
+        for i, batch in enumerate(batches):
+            _check_same_kind(first, batch, i)
+        columns: dict[str, Any] = {
+            name: np.concatenate([getattr(batch, name) for batch in batches]) for name in first._columns()
+        }
+        if first.episode is not None:
+            if renumber_episodes:
+                lengths = np.concatenate([batch.episode_lengths for batch in batches])
+                columns["episode"] = np.repeat(np.arange(len(lengths)), lengths)
+            else:
+                _check_distinct_episodes(batches)
+        same = all(batch.origin is first.origin for batch in batches)
+        return first._with({**columns, "origin": first.origin if same and not renumber_episodes else None})
+
+    def __repr__(self) -> str:
+        return "\n  ".join([self._headline(), *(f"{name:<11} {text}" for name, text in self._facts())])
+
+    def _headline(self) -> str:
+        n, d, a = len(self), self.n_features, self.n_actions
+        return f"Transitions: {_count(n, 'row')}, {_count(d, 'feature')}, {_count(a, 'action')}"
+
+    def _facts(self) -> list[tuple[str, str]]:
+        n, labels = len(self), self.schema.action_labels
+        counts = np.bincount(self.actions, minlength=self.n_actions)
+        shares = [f"{label} {count} ({count / n:.1%})" for label, count in zip(labels, counts, strict=True)]
+        ends = int(self.terminated.sum())
+        facts = [
+            ("features", _listed(self.schema.feature_names)),
+            ("actions", _listed([share.replace("%", " %") for share in shares])),
+            ("episodes", self._episode_fact()),
+            ("rewards", _range(self.rewards)),
+            ("terminated", f"{_count(ends, 'row')} ({ends / n:.1%})".replace("%", " %")),
+        ]
+        missing = int(np.isnan(self.states).any(axis=1).sum())
+        if missing:
+            facts.append(("missing", f"{_count(missing, 'row')} with NaN in the state"))
+        extra = [
+            name for name in ("allowed", "next_allowed", "propensity", "weight") if getattr(self, name) is not None
+        ]
+        if extra:
+            facts.append(("also", ", ".join(extra)))
+        return facts
+
+    def _episode_fact(self) -> str:
+        if self.episode is None:
+            return "not given: every row counts as its own"
+        lengths = self.episode_lengths
+        low, high = int(lengths.min()), int(lengths.max())
+        if low == high:
+            return f"{len(lengths)}, each of {_count(low, 'row')}"
+        return f"{len(lengths)}, lengths {low} to {high}, median {np.median(lengths):.4g}"
+
+    def _row_numbers(self, rows: ArrayLike) -> NDArray[Any]:
+        array = as_array(rows, "rows")
+        if array.dtype == np.bool_:
+            check_shape(array, "rows", (len(self),))
+            array = np.flatnonzero(array)
+        else:
+            array = as_integers(rows, "rows")
+            check_rows((array >= 0) & (array < len(self)), array, "rows", f"must lie in 0..{len(self) - 1}")
+        if not len(array):
+            raise InvalidInput("rows must choose at least one row; they choose none.")
+        return array
+
+    def _columns(self) -> list[str]:
+        """Names of the array columns that are present."""
+        return [part.name for part in fields(self) if isinstance(getattr(self, part.name), np.ndarray)]
+
+    @classmethod
+    def _of(cls, batch: Read) -> Self:
+        """Return the batch of what was read from a table, whose arrays were checked and are ours to keep."""
+        made = object.__new__(cls)
+        schema = Schema.of_columns(batch.columns, batch.action_labels)
+        words = {"n_actions": len(schema.action_labels), "schema": schema, "origin": batch.origin}
+        made.__setstate__({**batch.arrays, **words})
+        return made
+
+    def _with(self, columns: dict[str, Any]) -> Transitions:
+        """Return a batch of the same kind with other, valid ``columns``, which are ours to keep."""
+        batch = object.__new__(Transitions)
+        absent = {part.name: getattr(self, part.name) for part in fields(self)}
+        batch.__setstate__({**absent, **columns})
+        return batch
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return np.array_equal(a, b, equal_nan=a.dtype.kind == "f" and b.dtype.kind == "f")
+    return type(a) is type(b) and bool(a == b)
+
+
+def _checked_allowed(value: ArrayLike | None, actions: Ints, n_actions: int) -> Bools | None:
+    allowed = as_allowed(value, "allowed", (len(actions), n_actions), "states")
+    if allowed is not None:
+        taken = np.take_along_axis(allowed, actions[:, None], axis=1)[:, 0]
+        check_rows(taken, actions, "actions", "must be allowed where they were taken", " Correct the mask or the row.")
+    return allowed
+
+
+def _checked_next_allowed(value: ArrayLike | None, terminated: Bools, n_actions: int) -> Bools | None:
+    """Nothing is decided after the end, so rows that terminate may allow nothing."""
+    if value is None:
+        return None
+    allowed = as_flags(value, "next_allowed", shape=(len(terminated), n_actions), rows_of="states")
+    check_rows(
+        allowed.any(axis=1) | terminated, allowed, "next_allowed", "must allow an action unless the row terminates"
+    )
+    return allowed
+
+
+def _checked_propensity(value: ArrayLike | None, n: int) -> Floats | None:
+    if value is None:
+        return None
+    propensity = as_floats(value, "propensity", ndim=1)
+    check_shape(propensity, "propensity", (n,), "states")
+    advice = " It is the probability of the action that was taken, so it cannot be 0."
+    check_rows((propensity > 0) & (propensity <= 1), propensity, "propensity", "must lie in (0, 1]", advice)
+    return propensity
+
+
+def _checked_episodes(value: ArrayLike | None, terminated: Bools) -> Ints | None:
+    if value is None:
+        return None
+    episode = as_integers(value, "episode")
+    check_shape(episode, "episode", terminated.shape, "states")
+    starts = _run_starts(episode)
+    ids = episode[starts]
+    first_run = np.zeros(len(ids), dtype=bool)
+    first_run[np.unique(ids, return_index=True)[1]] = True
+    if not first_run.all():
+        i = int(starts[np.flatnonzero(~first_run)[0]])
+        raise InvalidInput(
+            f"rows of an episode must stand together; episode[{i}] = {episode[i]} comes back after another episode. "
+            "Sort the rows by episode and time, or give each episode its own number."
+        )
+    last = np.zeros(len(episode), dtype=bool)
+    last[np.append(starts[1:], len(episode)) - 1] = True
+    check_rows(
+        last | ~terminated, episode, "episode", "must not go on after a terminated row", " Start a new number there."
+    )
+    return episode
+
+
+def _run_starts(episode: Ints) -> Ints:
+    """First row of each run of equal numbers (E,)."""
+    return np.flatnonzero(np.append(True, episode[1:] != episode[:-1]))
+
+
+def _check_same_kind(first: Transitions, batch: Transitions, i: int) -> None:
+    if not isinstance(batch, Transitions):
+        raise InvalidInput(f"concat takes Transitions; batches[{i}] is a {type(batch).__name__}.")
+    if batch.schema != first.schema:
+        raise InvalidInput(f"batches must have the same features and actions; batches[{i}] has {batch.schema}.")
+    if batch._columns() != first._columns():
+        raise InvalidInput(
+            f"batches must have the same columns; batches[0] has {first._columns()}, batches[{i}] {batch._columns()}."
+        )
+
+
+def _check_distinct_episodes(batches: Sequence[Transitions]) -> None:
+    owner: dict[int, int] = {}
+    for i, batch in enumerate(batches):
+        numbers = [] if batch.episode is None else np.unique(batch.episode).tolist()
+        for number in numbers:
+            if owner.setdefault(number, i) != i:
+                raise InvalidInput(
+                    f"episode {number} is in batches[{owner[number]}] and in batches[{i}]. "
+                    "Pass renumber_episodes=True if they are different episodes."
+                )
+
+
+def _range(values: Floats) -> str:
+    low, high, mean = (float(x) + 0.0 for x in (values.min(), values.max(), values.mean()))  # no minus before a zero
+    return f"{low:.4g} to {high:.4g}, mean {mean:.4g}"
+
+
+def _count(n: int, noun: str) -> str:
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
+def _listed(items: Sequence[str], most: int = 8) -> str:
+    shown = ", ".join(items[:most])
+    return f"{shown}, ... ({len(items)} in all)" if len(items) > most else shown

@@ -1,0 +1,357 @@
+r"""Fitted Q evaluation by kernel ridge regression: the regression step of regularised fitted Q iteration.
+
+A sweep solves, for each action on its own rows,
+
+.. math::
+    \hat Q(\cdot, a) = \arg\min_{q} \sum_{i : A_i = a} w_i \bigl(q(X_i) - Y_i\bigr)^2 + \lambda n \|q\|^2,
+    \qquad Y_i = R_i + \gamma \hat Q_{\text{old}}(X'_i, \pi(X'_i)),
+
+in the space of the kernel (Farahmand, Ghavamzadeh, Szepesvari and Mannor 2009, with the policy in the place of the maximum); nothing is
+added where the process terminated. That is one kernel :math:`k((x, a), (x', a')) = k(x, x') 1\{a = a'\}` over states and actions. Only the
+right-hand sides change from sweep to sweep, so each action's matrix is factorised once, and the kernel of fixed states is evaluated once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from capi._utils.array_cache import Remembered
+from capi._utils.row_ops import row_sum
+from capi._utils.validation import (
+    Floats,
+    Ints,
+    as_discount,
+    as_floats,
+    as_int,
+    as_positive,
+    as_states,
+    check_rows,
+    is_fixed,
+)
+from capi.data.transitions import Transitions
+from capi.errors import Diverged
+from capi.evaluators._batches import batch_for
+from capi.evaluators._ridge import (
+    Coefficients,
+    DualRidge,
+    ExactBasis,
+    KeptFeatures,
+    PrimalRidge,
+    Ridge,
+    SparseBasis,
+    Tables,
+    factorised,
+)
+from capi.features.dictionary import DEFAULT_KERNEL, KernelDictionary
+from capi.features.kernels import Kernel, check_kernel, likeness
+from capi.features.scaling import Scale, check_scale, learned_scaling
+from capi.types import Policy, QFunction
+
+SETTLED = 1e-9  # how close to its fixed point Q is when it counts as settled, relative to its largest value
+PATIENCE = 3  # times as many sweeps as a contraction by the discount needs, and Q must have settled
+HOPELESS = 1e3  # times as large as a contraction by the discount could make Q: it will not settle
+WORTH_GATHERING = 3  # sweeps from which it pays to collect the features of the decisions of one policy
+
+
+@dataclass(frozen=True, eq=False)
+class _Prepared:
+    """What all sweeps on one batch share."""
+
+    batch: Transitions
+    settings: KernelFittedQ  # with one sweep: how many there are does not matter here
+    features: KeptFeatures
+    ridge: Ridge
+
+
+@dataclass(frozen=True, eq=False)
+class KernelValues:
+    """The Q of a kernel evaluation: linear, for each action, in features of the state.
+
+    Parameters
+    ----------
+    features : features of states
+        They keep the tables of arrays that nobody can change, such as the states of the batch: the last four, each of
+        ``8 n m`` bytes for m features, if it takes no more than a gigabyte. Larger ones are computed whenever they are asked for.
+    coefficients : tuple of arrays (m_a,)
+        One an action.
+    n_features : int
+        Number of columns of a state, d.
+    prepared : optional
+        The batch and its factorised matrices, for the next evaluation on the same batch.
+    """
+
+    features: KeptFeatures = field(repr=False)
+    coefficients: Coefficients = field(repr=False)
+    n_features: int
+    prepared: _Prepared | None = field(default=None, repr=False)
+    known: Remembered[Floats] = field(default_factory=Remembered, repr=False)
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions, A."""
+        return len(self.coefficients)
+
+    def values(self, states: Floats) -> Floats:
+        """Return Q(x, a) for all actions; ``states`` (n, d) -> (n, A).
+
+        The values of arrays that nobody can change, such as the states of the batch, are computed once.
+        """
+        x = as_states(states, n_features=self.n_features, allow_nan=False)
+        return self.known.of(x, lambda: self._table(x))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return all but the batch: who passes a policy on does not pass on the data."""
+        return {**self.__dict__, "prepared": None}
+
+    def expected(self, states: Floats, probabilities: Floats) -> Floats:
+        """Return the mean of Q(x, .) under ``probabilities`` (n, A), asking only for actions that occur (n,)."""
+        if states in self.known:
+            table = self.values(states)
+        else:
+            table = self._columns(states, np.flatnonzero(probabilities.any(axis=0)))
+        return row_sum(probabilities, table)
+
+    def _table(self, states: Floats) -> Floats:
+        table = self._columns(states, np.arange(self.n_actions))
+        table.flags.writeable = not is_fixed(states)  # what is remembered must not change
+        return table
+
+    def _columns(self, states: Floats, actions: Ints) -> Floats:
+        """Return (n, A) with the values of ``actions``, zeros for the others."""
+        table = np.zeros((len(states), self.n_actions))
+        for rows, tables in self.features.blocks(states):
+            for a in actions:
+                table[rows, a] = tables[a] @ self.coefficients[a]
+        return table
+
+
+@dataclass(frozen=True)
+class KernelFittedQ:
+    r"""Regularised fitted Q evaluation: kernel ridge regression of Bellman targets, one for each action.
+
+    Parameters
+    ----------
+    kernel : function of states (n, d) and (m, d)
+        How alike two states are, such as ``capi.features.kernels.Gaussian``; it sees scaled states.
+    ridge : float
+        What is added to the diagonal: n times the lambda of [1]_, whose experiments have ``lambda = 0.01 / n``.
+    threshold : float, optional
+        Squared distance from which a state is not spanned by those before it (the nu of [2]_); Q then lives on a dictionary of
+        m states, and time and memory grow with n m instead of n squared. None is no sparsification: kernel ridge
+        regression on all rows, exact, with a table (n_a, n_a) for each action.
+    max_size : int, optional
+        Most states in the dictionary; a warning says when they do not suffice. None is no limit.
+    scale : "range", "deviation", array of shape (2, d) or None
+        Units of the columns, learned from the states of the batch: smallest and largest value to 0 and 1, mean and standard
+        deviation to 0 and 1, the lowest and the highest state of a box to 0 and 1, or as they are.
+    sweeps : int, optional
+        Sweeps of the Bellman operator an evaluation makes, from the previous Q on. None goes on until Q is within 1e-9 of its
+        fixed point, relative to its largest value (or as close as rounding allows), and raises `Diverged` if it does not
+        settle: unlike averages, ridge regression may expand.
+
+    Notes
+    -----
+    Weights of the batch are divided by their mean, so that only their ratios count; rows of weight 0 are no rows, not even for the
+    dictionary and the scale. Factorisations, dictionary and features of fixed arrays travel with Q from evaluation to evaluation
+    on the same batch.
+
+    References
+    ----------
+    .. [1] A.-m. Farahmand, M. Ghavamzadeh, C. Szepesvari, S. Mannor, "Regularized fitted Q-iteration for planning in
+       continuous-space Markovian decision problems", American Control Conference, 2009.
+    .. [2] Y. Engel, S. Mannor, R. Meir, "The kernel recursive least-squares algorithm", IEEE Transactions on Signal
+       Processing 52(8), 2004.
+
+    Examples
+    --------
+    >>> from capi.policies import Constant
+    >>> from capi.testing import random_batch
+    >>> batch = random_batch()
+    >>> q = KernelFittedQ(sweeps=5).evaluate(Constant(0, 3), batch, discount=0.9)
+    >>> q.values(batch.states).shape == (len(batch), 3)
+    True
+    """
+
+    kernel: Kernel = DEFAULT_KERNEL
+    ridge: float = 0.01
+    threshold: float | None = 1e-3
+    max_size: int | None = 2000
+    scale: Scale = "range"
+    sweeps: int | None = 1
+
+    def __post_init__(self) -> None:
+        check_kernel(self.kernel)
+        as_positive(self.ridge, "ridge")
+        if self.threshold is not None:
+            as_positive(self.threshold, "threshold")
+        if self.max_size is not None:
+            as_int(self.max_size, "max_size", minimum=1)
+        check_scale(self.scale)
+        if self.scale is not None and not isinstance(self.scale, str):
+            box = as_floats(self.scale, "scale", ndim=2).tolist()
+            object.__setattr__(self, "scale", tuple(map(tuple, box)))  # unlike arrays, tuples stay and can be compared
+        if self.sweeps is not None:
+            as_int(self.sweeps, "sweeps", minimum=1)
+
+    def evaluate(
+        self,
+        policy: Policy,
+        transitions: Transitions | None,
+        *,
+        discount: float,
+        states: Floats | None = None,  # noqa: ARG002  what is asked for is remembered when it is
+        previous: QFunction | None = None,
+        rng: np.random.Generator | None = None,  # noqa: ARG002  nothing is random
+    ) -> KernelValues:
+        """Return Q after ``sweeps`` sweeps of T^pi from ``previous`` (None: zero) on."""
+        t, discount = batch_for(transitions, policy, "KernelFittedQ"), as_discount(discount)
+        prepared = self._prepared(t, previous)
+        pi = policy.probabilities(t.next_states, t.next_masks())  # (n, A)
+        following = np.zeros(len(t)) if previous is None else _expected(previous, t.next_states, pi)
+        ahead = self._ahead(prepared, pi)
+
+        def targets_of(following: Floats) -> Floats:
+            return t.rewards + discount * np.where(t.terminated, 0.0, following)
+
+        def swept(targets: Floats) -> Floats:
+            return targets_of(ahead(prepared.ridge.coefficients(targets)))
+
+        with np.errstate(over="ignore", invalid="ignore"):  # checked below, with advice
+            targets = _checked(targets_of(following))
+            if self.sweeps is None:
+                targets = _settled(targets, swept, discount, np.abs(t.rewards).max())
+            else:
+                for _ in range(self.sweeps - 1):
+                    targets = _checked(swept(targets))
+            coefficients = prepared.ridge.coefficients(targets)
+        return KernelValues(prepared.features, coefficients, t.n_features, prepared)
+
+    def _ahead(self, prepared: _Prepared, pi: Floats) -> Callable[[Coefficients], Floats]:
+        """Return the function from coefficients to the mean of Q(x', .) under ``pi`` (n, A) at the next states (n,)."""
+        t, features = prepared.batch, prepared.features
+        many = self.sweeps is None or self.sweeps >= WORTH_GATHERING
+        if many and bool((np.count_nonzero(pi, axis=1) == 1).all()):
+            tables = features.kept(t.next_states)
+            if tables is not None:
+                return _gathered(tables, np.where(t.terminated[:, None], 0.0, pi))
+        return lambda coefficients: KernelValues(features, coefficients, t.n_features).expected(t.next_states, pi)
+
+    def _prepared(self, t: Transitions, old: QFunction | None) -> _Prepared:
+        settings = replace(self, sweeps=1)
+        known = old.prepared if isinstance(old, KernelValues) else None
+        if known is not None and known.batch is t and known.settings == settings:
+            return known
+        _check_complete(t)
+        weights = _normalised_weights(t)
+        groups = tuple(np.flatnonzero((t.actions == a) & (weights > 0)) for a in range(t.n_actions))
+        t.check_actions_taken()
+        if self.threshold is None:
+            features, ridge = self._exact(t, weights, groups)
+        else:
+            features, ridge = self._sparse(t, weights, groups, self.threshold)
+        return _Prepared(t, settings, features, ridge)
+
+    def _exact(self, t: Transitions, weights: Floats, groups: tuple[Ints, ...]) -> tuple[KeptFeatures, Ridge]:
+        scaling = learned_scaling(t.states[weights > 0], self.scale)
+        scaled = scaling(t.states)
+        centres, roots = tuple(scaled[rows] for rows in groups), tuple(np.sqrt(weights[rows]) for rows in groups)
+        factors = []
+        for x, root in zip(centres, roots, strict=True):
+            matrix = root[:, None] * likeness(self.kernel, x, x)
+            matrix *= root
+            factors.append(factorised(matrix, self.ridge))
+        return KeptFeatures(ExactBasis(self.kernel, scaling, centres)), DualRidge(groups, roots, tuple(factors))
+
+    def _sparse(
+        self, t: Transitions, weights: Floats, groups: tuple[Ints, ...], nu: float
+    ) -> tuple[KeptFeatures, Ridge]:
+        dictionary = KernelDictionary(self.kernel, threshold=nu, max_size=self.max_size, scale=self.scale)
+        features = KeptFeatures(SparseBasis(dictionary.fit(t.states[weights > 0]), t.n_actions))
+        of_action = np.zeros((len(t), t.n_actions))  # weights
+        for a, rows in enumerate(groups):
+            of_action[rows, a] = weights[rows]
+        grams = np.zeros((t.n_actions, features.basis.width, features.basis.width))
+        for part, tables in features.blocks(t.states):
+            for a, w in enumerate(of_action[part].T):
+                taken = np.flatnonzero(w)
+                z = tables[a][taken] * np.sqrt(w[taken, None])
+                grams[a] += z.T @ z  # Z_a' W Z_a
+        factors = tuple(factorised(gram, self.ridge) for gram in grams)
+        return features, PrimalRidge(features, t.states, of_action, factors)
+
+
+def _gathered(tables: Tables, pi: Floats) -> Callable[[Coefficients], Floats]:
+    """Return the mean of Q under ``pi`` (n, A), at most one action a row, from copies of just the features that it needs.
+
+    They take as much memory as the tables of one action.
+    """
+    chosen = [np.flatnonzero(p) for p in pi.T]
+    parts = [(a, rows, tables[a][rows]) for a, rows in enumerate(chosen) if rows.size]
+
+    def ahead(coefficients: Coefficients) -> Floats:
+        following = np.zeros(len(pi))
+        for a, rows, table in parts:
+            following[rows] = table @ coefficients[a]
+        return following
+
+    return ahead
+
+
+def _expected(q: QFunction, states: Floats, probabilities: Floats) -> Floats:
+    if isinstance(q, KernelValues):
+        return q.expected(states, probabilities)
+    return row_sum(probabilities, q.values(states))
+
+
+def _settled(targets: Floats, swept: Callable[[Floats], Floats], discount: float, reward: float) -> Floats:
+    """Sweep until the targets stand still, to the accuracy that a contraction by the discount would then have.
+
+    ``reward`` is the largest one: a contraction stays below it, or the first targets, over ``1 - discount``.
+    """
+    needed = 1 if discount == 0 else np.log(SETTLED * (1 - discount)) / np.log(discount)
+    largest = np.abs(targets).max()
+    hopeless = HOPELESS * max(largest, reward) / (1 - discount)
+    n_sweeps, most = 0, PATIENCE * int(np.ceil(needed)) + 1
+    while n_sweeps < most and largest <= hopeless:
+        n_sweeps += 1
+        new = _checked(swept(targets))
+        moved, largest = np.abs(new - targets).max(), max(largest, np.abs(new).max())
+        targets = new
+        if discount * moved <= (1 - discount) * SETTLED * largest:
+            return targets
+    if moved <= SETTLED * largest:  # only its last digits move
+        return targets
+    raise Diverged(
+        f"Q must settle; after {n_sweeps} sweeps it has reached {largest:.3g} and still moves by {moved / largest:.2g} of that. "
+        "Kernel ridge regression may expand, and then sweeps have no limit. Take a larger ridge, a smaller discount, or a number of sweeps."
+    )
+
+
+def _checked(targets: Floats) -> Floats:
+    if not np.isfinite(targets).all():
+        raise Diverged(
+            "Q must stay finite; it grew beyond all numbers. Rewards are too large, or kernel ridge regression expands from sweep "
+            "to sweep: take a larger ridge, a smaller discount, or fewer sweeps."
+        )
+    return targets
+
+
+def _normalised_weights(t: Transitions) -> Floats:
+    """Return weights (n,) whose mean over the rows that count is one."""
+    if t.weight is None:
+        return np.ones(len(t))
+    return t.weight / t.weight[t.weight > 0].mean()
+
+
+def _check_complete(t: Transitions) -> None:
+    rule = "must have all values: no kernel can say how alike a missing one is"
+    for name in ("states", "next_states"):
+        x = getattr(t, name)
+        advice = " Fill it in, or use FittedQ, whose trees take NaN."
+        if name == "next_states":
+            advice += " Where the process ended any number will do."
+        check_rows(~np.isnan(x).any(axis=1), x, name, rule, advice)

@@ -1,0 +1,229 @@
+r"""Lasso-TD: the fixed point of an L1-penalised projection of the Bellman operator, which uses few features.
+
+:math:`w = \arg\min_u \tfrac1{2n} \|\Phi u - (r + \gamma \Phi' w)\|^2 + \beta \|u\|_1` (Kolter and Ng 2009; Ghavamzadeh et al. 2011). With
+the means :math:`A = \tfrac1n \Phi^\top(\Phi - \gamma \Phi')`, :math:`b = \tfrac1n \Phi^\top r` and :math:`c = b - A w` that is:
+
+.. math:: |c_j| \le \beta \text{ for all } j, \qquad c_j = \beta \operatorname{sign}(w_j) \text{ where } w_j \ne 0 .
+
+LARS-TD follows the solutions from the largest penalty, where all weights are zero, down to the one that is asked for. Along
+the way solutions are unique if A is a P-matrix, as on-policy; else the path may turn back.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from sklearn.linear_model import lars_path_gram
+
+from capi._utils.validation import Bools, Floats, as_discount, as_not_negative, check_choice, is_real
+from capi.data.transitions import Transitions
+from capi.errors import Diverged, InvalidInput, PathEnded
+from capi.evaluators._linear_model import (
+    LinearValues,
+    Means,
+    as_dense,
+    means,
+    needs_batch,
+    solved,
+    typical_square,
+    with_ridge,
+)
+from capi.features.bases import Features, check_features, kept_settings
+from capi.types import Policy, QFunction
+
+RIDGE = 1e-9  # of the mean square of the features, if none is chosen
+TOLERANCE = 1e-8  # of the conditions, relative to the largest correlation
+MOST_PROJECTIONS = 300
+LARGEST = 1e9  # times the correlations with the rewards: larger targets are on their way to infinity
+STEPS_A_WEIGHT = 20  # of the path; more are a sign that it goes in circles
+
+
+@dataclass(frozen=True, eq=False)
+class LassoPath:
+    """The solutions for all penalties from the largest down: linear between the knots."""
+
+    penalties: Floats  # (k,), decreasing
+    weights: Floats  # (k, A, p)
+
+    def at(self, penalty: float) -> Floats:
+        """Return the weights (A, p) for a penalty on the path."""
+        lowest = self.penalties[-1]
+        if not is_real(penalty) or not penalty >= lowest:
+            raise InvalidInput(f"penalty must be at least {lowest:.4g}, where the path ends; got {penalty!r}.")
+        flat = self.weights.reshape(len(self.penalties), -1)
+        found = [np.interp(penalty, self.penalties[::-1], column[::-1]) for column in flat.T]
+        return np.array(found).reshape(self.weights.shape[1:])
+
+
+@dataclass(frozen=True)
+class LassoTD:
+    r"""Temporal differences with an L1 penalty (Kolter and Ng 2009): selects among many features.
+
+    Parameters
+    ----------
+    features : callable or transformer
+        States (n, d) -> (n, p), see `capi.features.bases`. All are penalised alike, so they should have similar scales.
+    penalty : float
+        :math:`\beta`, with means over the rows: the solution does not change if every row is there twice. From the largest
+        :math:`|b_j|` on all weights are zero; `path` shows what comes below.
+    ridge : float, optional
+        Added to the diagonal of A, for features that are nearly dependent; by default 1e-9 of the features' mean square.
+    solver : "path" or "fixed-point"
+        LARS-TD, or repeated lasso regressions on the targets of the last weights, which is slow. Off-policy the path may turn
+        back: then the solution for the smallest penalty that it reached is returned, with a `PathEnded` warning. Either way
+        the conditions of optimality are checked.
+
+    Examples
+    --------
+    >>> from capi.features.bases import Polynomial
+    >>> from capi.policies import Constant
+    >>> from capi.testing import random_batch
+    >>> batch = random_batch()
+    >>> few = LassoTD(Polynomial(3), penalty=0.1).evaluate(Constant(0, 3), batch, discount=0.5)
+    >>> int(np.count_nonzero(few.weights)), few.weights.size
+    (11, 30)
+    """
+
+    features: Features
+    penalty: float = 1e-4
+    ridge: float | None = None
+    solver: Literal["path", "fixed-point"] = "path"
+
+    def __post_init__(self) -> None:
+        check_features(self.features)
+        as_not_negative(self.penalty, "penalty")
+        if self.ridge is not None:
+            as_not_negative(self.ridge, "ridge")
+        check_choice(self.solver, "solver", ("path", "fixed-point"))
+
+    def evaluate(
+        self,
+        policy: Policy,
+        transitions: Transitions | None,
+        *,
+        discount: float,
+        states: Floats | None = None,  # noqa: ARG002  the batch decides alone
+        previous: QFunction | None = None,
+        rng: np.random.Generator | None = None,  # noqa: ARG002  nothing is random
+    ) -> LinearValues:
+        """Return Q of ``policy``; of ``previous`` only what does not depend on the policy is used again."""
+        t, discount = needs_batch(transitions, policy, "LassoTD"), as_discount(discount)
+        found, fitted, origin = means(self.features, t, policy, previous, dense=True)
+        problem = _Problem.of(found, discount, self.ridge)
+        if self.solver == "path":
+            penalties, knots = problem.path(self.penalty)
+            weights, reached = knots[-1], penalties[-1]
+            if reached > self.penalty:
+                warnings.warn(_complaint(self.penalty, reached), PathEnded, stacklevel=2)
+        else:
+            weights = problem.fixed_point(self.penalty)
+        return LinearValues(weights.reshape(t.n_actions, -1), fitted, kept_settings(self.features), origin)
+
+    def path(self, policy: Policy, transitions: Transitions, *, discount: float) -> LassoPath:
+        """Return the solutions for all penalties down to ``penalty``, or to where the path turns back (LARS-TD)."""
+        t, discount = needs_batch(transitions, policy, "LassoTD"), as_discount(discount)
+        found = means(self.features, t, policy, dense=True)[0]
+        penalties, weights = _Problem.of(found, discount, self.ridge).path(self.penalty)
+        return LassoPath(np.array(penalties), np.array(weights).reshape(len(weights), t.n_actions, -1))
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """A and b of the conditions, and the Gram matrix that makes A."""
+
+    A: Floats  # (m, m)
+    b: Floats  # (m,)
+    gram: Floats  # (m, m), ridged
+
+    @classmethod
+    def of(cls, found: Means, discount: float, ridge: float | None) -> _Problem:
+        ridge = RIDGE * typical_square(found.gram) if ridge is None else ridge
+        gram = with_ridge(as_dense(found.gram), ridge)
+        return cls(gram - discount * as_dense(found.cross), found.rewards, gram)
+
+    def is_solved_by(self, w: Floats, penalty: float) -> bool:
+        """Whether ``w`` (m,) satisfies the conditions of optimality."""
+        c, slack = self.b - self.A @ w, TOLERANCE * max(np.abs(self.b).max(), penalty)
+        at_bound = np.abs(c - penalty * np.sign(w))[w != 0]
+        return bool(np.isfinite(c).all() and (np.abs(c) <= penalty + slack).all() and (at_bound <= slack).all())
+
+    def path(self, target: float) -> tuple[list[float], list[Floats]]:
+        """Return the knots of LARS-TD down to the penalty ``target``: penalties, and weights (m,)."""
+        m = len(self.b)
+        w, c = np.zeros(m), self.b.copy()
+        penalty = float(np.abs(c).max(initial=0.0))
+        penalties, weights = [max(penalty, target)], [w.copy()]
+        active = np.zeros(m, dtype=bool)
+        left = -1  # the weight that has just become zero
+        if penalty > target:
+            active[np.abs(c).argmax()] = True
+        for _ in range(STEPS_A_WEIGHT * m):
+            if penalty <= target:
+                break
+            move = np.zeros(m)
+            move[active] = solved(self.A[np.ix_(active, active)], np.sign(c[active]))
+            if (move * c < 0)[active & (w == 0)].any():  # a weight that has just joined must grow in its own direction
+                break
+            fall = self.A[:, active] @ move[active]
+            step, changes = self._step(w, c, penalty, target, active, move, fall, left)
+            w, penalty = w + step * move, target if changes < 0 else penalty - step
+            c = self.b - self.A @ w  # anew: rounding must not add up
+            left = -1
+            if changes >= 0:
+                active[changes] = not active[changes]
+                if not active[changes]:
+                    w[changes], left = 0.0, changes
+            if not self.is_solved_by(w, penalty):
+                break
+            penalties.append(penalty)
+            weights.append(w.copy())
+        return penalties, weights
+
+    @staticmethod
+    def _step(
+        w: Floats, c: Floats, penalty: float, target: float, active: Bools, move: Floats, fall: Floats, left: int
+    ) -> tuple[float, int]:
+        """Return how far the penalty can fall until the set of active weights changes, and which one does (-1: none)."""
+        joins = ~active
+        joins[max(left, 0)] &= left < 0
+        with np.errstate(divide="ignore", invalid="ignore"):
+            up = np.where(joins & (fall < 1), (penalty - c) / (1 - fall), np.inf)
+            down = np.where(joins & (fall > -1), (penalty + c) / (1 + fall), np.inf)
+            zero = np.where(active & (w * move < 0), -w / move, np.inf)
+        until = np.maximum(np.minimum(np.minimum(up, down), zero), 0.0)
+        first = int(until.argmin())
+        return (penalty - target, -1) if until[first] >= penalty - target else (float(until[first]), first)
+
+    def fixed_point(self, penalty: float) -> Floats:
+        """Return the weights at which lasso regressions on their own targets stand still (m,)."""
+        w = np.zeros(len(self.b))
+        for _ in range(MOST_PROJECTIONS):
+            targets = self.b + (self.gram - self.A) @ w
+            if np.abs(targets).max() > LARGEST * np.abs(self.b).max():
+                break
+            w = lars_path_gram(targets, self.gram, n_samples=1, alpha_min=penalty, method="lasso")[2][:, -1]
+            settled = self._with_support(w, penalty)
+            if self.is_solved_by(settled, penalty):
+                return settled
+        raise Diverged(
+            f"no fixed point of the L1-penalised projection was found at penalty {penalty:g}: off-policy there need not be one. "
+            "Raise penalty or ridge, or use LSTDQ."
+        )
+
+    def _with_support(self, w: Floats, penalty: float) -> Floats:
+        """Return the solution that has the signs of ``w``, if there is one: A w = b - penalty sign(w) where w is not zero."""
+        active, settled = w != 0, np.zeros(len(w))
+        if active.any():
+            right = self.b[active] - penalty * np.sign(w[active])
+            settled[active] = solved(self.A[np.ix_(active, active)], right)
+        return settled
+
+
+def _complaint(penalty: float, reached: float) -> str:
+    return (
+        f"LARS-TD's path turned back at a penalty of {reached:.4g}, above the {penalty:g} that was asked for: off-policy there need "
+        "not be one solution for each penalty. The solution is that of the larger one. Raise penalty or ridge."
+    )

@@ -1,0 +1,488 @@
+"""Features of states, for everything that is linear in them.
+
+A linear evaluator takes ``features``: a function from states (n, d) to (n, p), or a scikit-learn transformer, which is
+fitted to the states of the batch. It may return a sparse table. The blocks for the actions are the evaluator's business:
+``phi(x, a)`` has the features of x in the block of a, and zeros elsewhere. Everything here is a scikit-learn transformer,
+so that ``make_pipeline`` and ``FeatureUnion`` put them together with each other and with scikit-learn's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, field
+from itertools import product
+from math import comb
+from typing import Any, Self, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+from scipy.spatial.distance import cdist
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.cluster import KMeans, MiniBatchKMeans
+from sklearn.preprocessing import PolynomialFeatures
+
+from capi._utils.array_cache import Remembered
+from capi._utils.validation import Floats, Ints, as_array, as_int, as_positive, as_state_index, as_states, check_choice
+from capi.errors import InvalidInput, NotFitted
+from capi.features.dictionary import KernelDictionary
+from capi.features.kernels import Gaussian, Kernel, check_kernel
+from capi.features.scaling import Scale, check_scale, learned_scaling
+
+__all__ = [
+    "RKHS",
+    "Fourier",
+    "KernelDictionary",
+    "OneHot",
+    "Polynomial",
+    "RadialCentres",
+    "RadialGrid",
+    "Tiles",
+]
+
+MOST_FEATURES = 100_000  # of a grid; more are an accident
+MOST_VALUES = 10_000_000  # of one-hot features, which are sparse
+MOST_KEPT = 2**23  # entries of a table of features that is kept for the next iteration: 64 MiB
+ROWS_AT_ONCE = 8192
+MANY_STATES = 50_000  # above which k-means looks at small batches of them
+
+Table: TypeAlias = Floats | sp.csr_array  # (n, p)
+Features: TypeAlias = Any  # a callable states -> table, or a transformer with fit and transform
+
+
+class OneHot(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """One feature for each distinct state of the batch: tabular methods.
+
+    Parameters
+    ----------
+    n_values : int, optional
+        For a finite state, one column with its index: how many there are. By default the distinct states of the batch
+        are the values; any other state has no feature, so that nothing is claimed about it.
+
+    Examples
+    --------
+    >>> OneHot(3).fit_transform(np.array([[2.0], [0.0]])).toarray()
+    array([[0., 0., 1.],
+           [1., 0., 0.]])
+    """
+
+    def __init__(self, n_values: int | None = None) -> None:
+        self.n_values = n_values
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: ARG002
+        """Learn the distinct states of ``X`` (n, d)."""
+        x = as_states(X, allow_nan=False)
+        if self.n_values is None:
+            self.values_ = np.unique(x, axis=0)
+        else:
+            if x.shape[1] != 1:
+                raise InvalidInput(f"OneHot(n_values) needs states with one column, an index; got {x.shape[1]}.")
+            if as_int(self.n_values, "n_values", minimum=1) > MOST_VALUES:
+                raise InvalidInput(f"n_values must be at most {MOST_VALUES}; got {self.n_values}.")
+            self.values_ = np.arange(self.n_values, dtype=np.float64)[:, None]
+        return self
+
+    def transform(self, X: ArrayLike) -> sp.csr_array:
+        """Return a one in the column of each known state; (n, d) -> (n, p), sparse."""
+        _check_fitted(self, "values_")
+        x = as_states(X, n_features=self.values_.shape[1], allow_nan=False)
+        columns = self._columns(x) if self.n_values is None else as_state_index(x, self.n_values)
+        known = columns >= 0
+        upto = np.concatenate([[0], np.cumsum(known)])
+        return sp.csr_array((np.ones(upto[-1]), columns[known], upto), shape=(len(x), len(self.values_)))
+
+    def _columns(self, x: Floats) -> Ints:
+        """Return the column of each state, -1 for those that the batch did not have (n,)."""
+        if x.shape[1] == 1:
+            place = np.searchsorted(self.values_[:, 0], x[:, 0]).clip(max=len(self.values_) - 1)
+            return np.where(self.values_[place, 0] == x[:, 0], place, -1)
+        distinct, where = np.unique(x, axis=0, return_inverse=True)
+        column_of = {tuple(value): j for j, value in enumerate(self.values_.tolist())}
+        return np.array([column_of.get(tuple(value), -1) for value in distinct.tolist()])[where.ravel()]
+
+
+class _Scaled(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """What features of scaled states share: ``scale`` is learned in `fit`."""
+
+    scale: Scale
+
+    def _learn_scale(self, X: ArrayLike, *, boxed: bool = False) -> Floats:
+        """Learn the scale of ``X`` (n, d) and return it scaled; what is ``boxed`` lives between 0 and 1."""
+        check_scale(self.scale)
+        if boxed and isinstance(self.scale, str):
+            check_choice(self.scale, "scale", ("range",))
+        x = as_states(X, allow_nan=False)
+        self.scaling_ = learned_scaling(x, self.scale)
+        return self.scaling_(x)
+
+
+class Polynomial(_Scaled):
+    """All products of powers of the columns up to a degree, and a constant.
+
+    Parameters
+    ----------
+    degree : int
+    scale : "range", "deviation", array (2, d) or None
+        Learned from the batch: each column from 0 to 1, or with mean 0 and deviation 1; or a given box.
+
+    Examples
+    --------
+    >>> Polynomial(2, scale=None).fit_transform(np.array([[2.0, 3.0]]))
+    array([[1., 2., 3., 4., 6., 9.]])
+    """
+
+    def __init__(self, degree: int = 2, scale: Scale = "deviation") -> None:
+        self.degree = degree
+        self.scale = scale
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: ARG002
+        """Learn the scale of ``X`` (n, d)."""
+        degree = as_int(self.degree, "degree", minimum=1)
+        x = self._learn_scale(X)
+        _check_size(comb(x.shape[1] + degree, degree), "degree")
+        self.powers_ = PolynomialFeatures(degree).fit(x[:1])
+        return self
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """Return the products; (n, d) -> (n, p)."""
+        _check_fitted(self, "powers_")
+        return np.asarray(self.powers_.transform(self.scaling_(X)))
+
+
+class Fourier(_Scaled):
+    r"""The Fourier basis (Konidaris, Osentoski and Thomas 2011): :math:`\cos(\pi\, c \cdot x)`, c in {0 .. order}^d.
+
+    Parameters
+    ----------
+    order : int
+        Highest frequency of a column; there are (order + 1)^d features, the first of which is constant.
+    scale : "range", array (2, d) or None
+        Learned from the batch: each column from 0 to 1, outside of which the basis repeats itself mirrored; or a given box.
+
+    Examples
+    --------
+    >>> Fourier(2, scale=None).fit_transform(np.array([[0.0], [0.5]])).round(2) + 0.0
+    array([[ 1.,  1.,  1.],
+           [ 1.,  0., -1.]])
+    """
+
+    def __init__(self, order: int = 3, scale: Scale = "range") -> None:
+        self.order = order
+        self.scale = scale
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: ARG002
+        """Learn the scale of ``X`` (n, d)."""
+        order = as_int(self.order, "order", minimum=0)
+        d = self._learn_scale(X, boxed=True).shape[1]
+        _check_size(_power(order + 1, d), "order")
+        self.frequencies_ = np.array(list(product(range(order + 1), repeat=d)), dtype=np.float64)  # (p, d)
+        return self
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """Return the cosines; (n, d) -> (n, p)."""
+        _check_fitted(self, "frequencies_")
+        return np.cos(np.pi * (self.scaling_(X) @ self.frequencies_.T))
+
+
+class _Radial(_Scaled):
+    """Gaussian bumps around centres that `fit` finds, and a constant."""
+
+    bandwidth: float | None
+    centres_: Floats  # (m, d) in scaled units
+    kernel_: Gaussian
+
+    def transform(self, X: ArrayLike) -> Floats:
+        """Return the bumps and a constant; (n, d) -> (n, m + 1)."""
+        _check_fitted(self, "centres_")
+        x = self.scaling_(X)
+        return np.hstack([self.kernel_(x, self.centres_), np.ones((len(x), 1))])
+
+    def _set_bandwidth(self, default: float) -> None:
+        width = default if self.bandwidth is None else as_positive(self.bandwidth, "bandwidth")
+        self.kernel_ = Gaussian(width)
+
+
+class RadialGrid(_Radial):
+    """Gaussian bumps on a grid over the range of the batch, and a constant.
+
+    Parameters
+    ----------
+    n_centres : int
+        Along each column; the grid has n_centres^d bumps.
+    bandwidth : float, optional
+        Of a bump, in scaled units; by default the distance of neighbouring centres.
+    scale : "range", array (2, d) or None
+        Learned from the batch: each column from 0 to 1; or a given box. With None the columns must lie in 0 to 1 already.
+
+    Examples
+    --------
+    >>> RadialGrid(3, scale=None).fit_transform(np.array([[0.5]])).round(2)
+    array([[0.61, 1.  , 0.61, 1.  ]])
+    """
+
+    def __init__(self, n_centres: int = 5, bandwidth: float | None = None, scale: Scale = "range") -> None:
+        self.n_centres = n_centres
+        self.bandwidth = bandwidth
+        self.scale = scale
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: ARG002
+        """Learn the scale of ``X`` (n, d)."""
+        m = as_int(self.n_centres, "n_centres", minimum=2)
+        d = self._learn_scale(X, boxed=True).shape[1]
+        _check_size(_power(m, d), "n_centres")
+        self.centres_ = np.array(list(product(np.linspace(0, 1, m), repeat=d)))
+        self._set_bandwidth(1 / (m - 1))
+        return self
+
+
+class RadialCentres(_Radial):
+    """Gaussian bumps around the centres that k-means finds in the batch, and a constant: for more than a few columns.
+
+    Parameters
+    ----------
+    n_centres : int
+        At most; there are no more than distinct states.
+    bandwidth : float, optional
+        Of a bump, in scaled units; by default the mean distance from a centre to the nearest other one.
+    scale : "range", "deviation", array (2, d) or None
+        Learned from the batch.
+    random_state : int, optional
+        For k-means.
+
+    Examples
+    --------
+    >>> states = np.random.default_rng(0).normal(size=(200, 3))
+    >>> RadialCentres(10).fit_transform(states).shape
+    (200, 11)
+    """
+
+    def __init__(
+        self,
+        n_centres: int = 50,
+        bandwidth: float | None = None,
+        scale: Scale = "deviation",
+        random_state: int | None = 0,
+    ) -> None:
+        self.n_centres = n_centres
+        self.bandwidth = bandwidth
+        self.scale = scale
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: ARG002
+        """Learn scale and centres of ``X`` (n, d)."""
+        m = as_int(self.n_centres, "n_centres", minimum=1)
+        if self.random_state is not None:
+            as_int(self.random_state, "random_state", minimum=0)
+        x = self._learn_scale(X)
+        distinct = np.unique(x, axis=0)
+        if len(distinct) <= m:
+            self.centres_ = distinct
+        else:
+            method = KMeans if len(x) <= MANY_STATES else MiniBatchKMeans
+            self.centres_ = method(m, n_init=1, random_state=self.random_state).fit(x).cluster_centers_
+        self._set_bandwidth(_spacing(self.centres_))
+        return self
+
+
+class Tiles(_Scaled):
+    """Tile coding (Sutton 1996): several grids, each shifted a little; a state has one feature in each, the tile that it is in.
+
+    Parameters
+    ----------
+    n_tilings : int
+        Grids; each is shifted by another fraction of a tile, by another odd multiple in each column.
+    n_tiles : int
+        Of a grid along each column, over the range of the batch; states outside belong to the outermost tiles.
+    scale : "range", array (2, d) or None
+        Learned from the batch: each column from 0 to 1; or a given box.
+
+    Examples
+    --------
+    >>> Tiles(n_tilings=2, n_tiles=2, scale=None).fit_transform(np.array([[0.1], [0.9]])).toarray()
+    array([[1., 0., 0., 1., 0., 0.],
+           [0., 1., 0., 0., 0., 1.]])
+    """
+
+    def __init__(self, n_tilings: int = 8, n_tiles: int = 8, scale: Scale = "range") -> None:
+        self.n_tilings = n_tilings
+        self.n_tiles = n_tiles
+        self.scale = scale
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: ARG002
+        """Learn the scale of ``X`` (n, d)."""
+        tilings, tiles = as_int(self.n_tilings, "n_tilings", minimum=1), as_int(self.n_tiles, "n_tiles", minimum=1)
+        d = self._learn_scale(X, boxed=True).shape[1]
+        _check_size(tilings * _power(tiles + 1, d), "n_tiles")
+        odd = 2 * np.arange(d) + 1  # displacements by 1, 3, 5, ... spread the tilings evenly (Miller and Glanz 1996)
+        self.shifts_ = np.arange(tilings)[:, None] * odd / tilings % 1.0  # (tilings, d) in tiles
+        return self
+
+    def transform(self, X: ArrayLike) -> sp.csr_array:
+        """Return a one for each tiling; (n, d) -> (n, p), sparse."""
+        _check_fitted(self, "shifts_")
+        x = self.scaling_(X) * self.n_tiles
+        n, d = x.shape
+        size = self.n_tiles + 1
+        numbers = size ** np.arange(d)
+        last = self.n_tiles - (self.shifts_ == 0)  # an unshifted grid needs one tile less
+        tile = np.floor(x[:, None, :] + self.shifts_).clip(0, last).astype(np.int64)  # (n, tilings, d)
+        columns = tile @ numbers + size**d * np.arange(self.n_tilings)
+        upto = np.arange(n + 1) * self.n_tilings
+        return sp.csr_array((np.ones(columns.size), columns.ravel(), upto), shape=(n, size**d * self.n_tilings))
+
+
+@dataclass(frozen=True)
+class RKHS:
+    """Not a list of features but all functions that a kernel spans, for the evaluators that have such a form.
+
+    It works with tables of all pairs of rows, so it is for some thousand rows; `KernelDictionary` is for more.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Of two states; state-action pairs with different actions have nothing in common.
+    scale : "range", "deviation", array (2, d) or None
+        Learned from the batch.
+
+    Examples
+    --------
+    >>> RKHS(Gaussian(0.2)).scale
+    'range'
+    """
+
+    kernel: Kernel = field(default_factory=Gaussian)
+    scale: Scale = "range"
+
+    def __post_init__(self) -> None:
+        check_kernel(self.kernel)
+        check_scale(self.scale)
+
+
+@dataclass(frozen=True, eq=False)
+class FittedFeatures:
+    """Features as they are after fitting: states -> a checked table. Small tables of fixed states are kept."""
+
+    transform: Callable[[Floats], Any]
+    n_features: int  # of a state
+    n_columns: int  # of the table
+    sparse: bool
+    known: Remembered[Table] = field(default_factory=Remembered, repr=False)
+
+    def __call__(self, states: Floats) -> Table:
+        """Return the features of ``states`` (n, d) -> (n, p)."""
+        x = as_states(states, n_features=self.n_features)
+        table = self._kept(x) if len(x) * self.n_columns <= MOST_KEPT else self._table(x)
+        if not np.isfinite(table.data if self.sparse else table).all():
+            raise InvalidInput("features(states) must be finite.")
+        return table
+
+    def of_rows(self, states: Floats, rows: Ints) -> Table:
+        """Return the features of some ``rows`` of a batch's ``states``: from the kept table if all of it may be kept.
+
+        Whether they are finite is not looked at: sums over them show it.
+        """
+        if len(states) * self.n_columns <= MOST_KEPT:
+            return self._kept(states)[rows]
+        return self._table(np.take(states, rows, axis=0))
+
+    def _kept(self, x: Floats) -> Table:
+        return self.known.of(x, lambda: self._table(x))
+
+    def _table(self, x: Floats) -> Table:
+        table = _as_table(self.transform(x), len(x), sparse=self.sparse)
+        if table.shape[1] != self.n_columns:
+            raise InvalidInput(
+                f"features must have as many columns for all states; they had {self.n_columns} and now {table.shape[1]}."
+            )
+        return table
+
+    def product(self, states: Floats, weights: Floats) -> Floats:
+        """Return features times ``weights`` (p, A), some rows at a time unless they are kept; (n, d) -> (n, A)."""
+        x = as_states(states, n_features=self.n_features)
+        if len(x) * self.n_columns <= MOST_KEPT:
+            return np.asarray(self(x) @ weights)
+        blocks = range(0, len(x), ROWS_AT_ONCE)
+        return np.concatenate([np.asarray(self(x[i : i + ROWS_AT_ONCE]) @ weights) for i in blocks])
+
+
+def check_features(features: Any, name: str = "features") -> None:
+    """Refuse what is neither a function nor a transformer."""
+    if isinstance(features, type) or not (callable(features) or _is_transformer(features)):
+        hint = f" Did you mean {features.__name__}()?" if isinstance(features, type) else ""
+        raise InvalidInput(
+            f"{name} must be a function from states (n, d) to (n, p), or have fit and transform; got {features!r}.{hint}"
+        )
+
+
+def fitted_features(features: Features, states: Floats) -> FittedFeatures:
+    """Return ``features`` ready for use; a transformer is copied and fitted to ``states`` (n, d)."""
+    check_features(features)
+    transform = _copied(features).fit(states).transform if _is_transformer(features) else features
+    first = transform(states[:1])
+    sparse = sp.issparse(first)
+    return FittedFeatures(transform, states.shape[1], _as_table(first, 1, sparse=sparse).shape[1], sparse)
+
+
+def kept_settings(features: Features) -> Features:
+    """Return features as they are set now, for `same_features` later: a transformer may be changed."""
+    return _copied(features) if _is_transformer(features) else features
+
+
+def same_features(first: Features, second: Features) -> bool:
+    """Whether two features are set alike: transformers of one kind with the same parameters, or the same function."""
+    if not _is_transformer(first) or not _is_transformer(second):
+        return first is second
+    if not hasattr(first, "get_params") or type(first) is not type(second):
+        return False
+    one, other = (repr(sorted(f.get_params().items(), key=lambda item: item[0])) for f in (first, second))
+    return one == other
+
+
+def _copied(transformer: Any) -> Any:
+    return clone(transformer) if hasattr(transformer, "get_params") else deepcopy(transformer)
+
+
+def _is_transformer(features: Any) -> bool:
+    return hasattr(features, "fit") and hasattr(features, "transform")
+
+
+def _as_table(value: Any, n: int, *, sparse: bool) -> Table:
+    """Return what features returned as a table of floats (n, p), or say what is wrong with it."""
+    if sparse:
+        table = sp.csr_array(value, dtype=np.float64)
+    else:
+        table = as_array(value.toarray() if sp.issparse(value) else value, "features(states)")
+        if table.ndim != 2 or table.dtype.kind not in "fiub":
+            raise InvalidInput(f"features(states) must be numbers of shape ({n}, p); got {table.dtype} {table.shape}.")
+        table = table.astype(np.float64, copy=False)
+    if table.shape[0] != n or table.shape[1] == 0:
+        raise InvalidInput(f"features(states) must have shape ({n}, p), a row a state; got {table.shape}.")
+    return table
+
+
+def _spacing(centres: Floats) -> float:
+    """Return the mean distance from a centre to the nearest other one; 1 if there is but one."""
+    if len(centres) < 2:
+        return 1.0
+    apart = cdist(centres, centres)
+    np.fill_diagonal(apart, np.inf)
+    return float(apart.min(axis=1).mean()) or 1.0
+
+
+def _check_size(count: int, name: str) -> None:
+    if count > MOST_FEATURES:
+        raise InvalidInput(
+            f"this {name} makes more than {MOST_FEATURES} features of these states. Lower it, or take RadialCentres, whose number "
+            "does not grow with the columns."
+        )
+
+
+def _power(base: int, d: int) -> int:
+    """Return ``base ** d``, or more than anybody wants."""
+    return base**d if base == 1 or d <= 24 else MOST_FEATURES + 1
+
+
+def _check_fitted(transformer: Any, learned: str) -> None:
+    if not hasattr(transformer, learned):
+        raise NotFitted(f"this {type(transformer).__name__} has not learned from states yet: call fit first.")

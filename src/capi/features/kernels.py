@@ -1,0 +1,102 @@
+"""Kernels: how alike two states are.
+
+A kernel is any callable from states (n, d) and (m, d) to a positive semi-definite table (n, m). Those of
+``sklearn.gaussian_process.kernels`` are such, and so is ``partial(pairwise_kernels, metric=...)`` of scikit-learn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from capi._utils.validation import Floats, as_floats, as_positive, check_shape
+from capi.errors import InvalidInput
+
+ROWS_AT_ONCE = 256
+SMALLEST = 1e-150  # number that can be squared
+
+
+class Kernel(Protocol):
+    """How alike the rows of two tables of states are."""
+
+    def __call__(self, first: Floats, second: Floats) -> Floats:
+        """Return the likeness of each pair; (n, d), (m, d) -> (n, m)."""
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    r""":math:`k(x, y) = \exp(-\|x - y\|^2 / 2 \sigma^2)`.
+
+    Parameters
+    ----------
+    bandwidth : float
+        The distance sigma, in the units of the (scaled) states.
+
+    Examples
+    --------
+    >>> Gaussian(1.0)(np.array([[0.0]]), np.array([[0.0], [2.0]])).round(3)
+    array([[1.   , 0.135]])
+    """
+
+    bandwidth: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not SMALLEST < as_positive(self.bandwidth, "bandwidth") < 1 / SMALLEST:
+            raise InvalidInput(
+                f"bandwidth must be such that it can be squared; got {self.bandwidth!r}. Scale the states."
+            )
+
+    def __call__(self, first: Floats, second: Floats) -> Floats:
+        """Return the likeness of each pair; (n, d), (m, d) -> (n, m)."""
+        table: Floats = cdist(first, second, "sqeuclidean")
+        table *= -0.5 / self.bandwidth**2
+        return np.exp(table, out=table)
+
+    def diag(self, states: Floats) -> Floats:
+        """Return the likeness of each state to itself, which is one (n,)."""
+        return np.ones(len(states))
+
+
+@dataclass(frozen=True)
+class Linear:
+    """The inner product: methods with it are their linear forms.
+
+    Examples
+    --------
+    >>> Linear()(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]]))
+    array([[11.]])
+    """
+
+    def __call__(self, first: Floats, second: Floats) -> Floats:
+        """Return the inner product of each pair; (n, d), (m, d) -> (n, m)."""
+        return first @ second.T
+
+    def diag(self, states: Floats) -> Floats:
+        """Return the squared length of each state (n,)."""
+        return np.einsum("ij,ij->i", states, states)
+
+
+def check_kernel(kernel: Any) -> None:
+    """Refuse what cannot be called."""
+    if isinstance(kernel, type) or not callable(kernel):
+        raise InvalidInput(
+            f"kernel must be a function of states (n, d) and (m, d), such as Gaussian(0.1); got {kernel!r}."
+        )
+
+
+def likeness(kernel: Kernel, first: Floats, second: Floats) -> Floats:
+    """Return the kernel's table (n, m), checked."""
+    table = as_floats(kernel(first, second), "the kernel's table", ndim=2)
+    check_shape(table, "the kernel's table", (len(first), len(second)))
+    return table
+
+
+def own_likeness(kernel: Kernel, states: Floats) -> Floats:
+    """Return k(x, x) of each state (n,)."""
+    if hasattr(kernel, "diag"):  # as scikit-learn's kernels call it
+        return np.asarray(kernel.diag(states), dtype=np.float64)
+    blocks = [states[i : i + ROWS_AT_ONCE] for i in range(0, len(states), ROWS_AT_ONCE)]
+    return np.concatenate([np.diagonal(likeness(kernel, block, block)) for block in blocks])

@@ -1,0 +1,67 @@
+"""Columns of a state in comparable units, for everything that measures distances.
+
+Learned from the batch once and then kept, so that a state has the same coordinates whoever asks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from capi._utils.validation import Floats, as_floats, as_states, check_choice
+from capi.errors import InvalidInput
+
+Scale: TypeAlias = Literal["range", "deviation"] | ArrayLike | None
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """(states - origin) / unit, column by column."""
+
+    origin: Floats  # (d,)
+    unit: Floats  # (d,)
+
+    def __call__(self, states: ArrayLike) -> Floats:
+        """Return the states (n, d) in the learned units; all values must be there."""
+        return (as_states(states, n_features=len(self.unit), allow_nan=False) - self.origin) / self.unit
+
+
+def check_scale(scale: Any) -> None:
+    """Refuse what is not "range", "deviation", a box (2, d) or None."""
+    if scale is None:
+        return
+    if isinstance(scale, str):
+        check_choice(scale, "scale", ("range", "deviation"))
+        return
+    box = as_floats(scale, "scale", ndim=2)
+    if len(box) != 2 or not (box[0] < box[1]).all():
+        raise InvalidInput(
+            f"scale must be 'range', 'deviation', None, or the lowest and the highest state as an array (2, d); got {scale!r}."
+        )
+
+
+def learned_scaling(states: Floats, scale: Scale) -> Scaling:
+    """Return the units in which ``states`` (n, d) are comparable.
+
+    "range" sends the smallest and the largest value of a column to 0 and 1, "deviation" its mean to 0 and its standard
+    deviation to 1, a box (2, d) its two rows to 0 and 1; None leaves all as it is. A constant column becomes 0.
+    """
+    check_scale(scale)
+    x = as_states(states, allow_nan=False)
+    d = x.shape[1]
+    if scale is None:
+        return Scaling(np.zeros(d), np.ones(d))
+    if isinstance(scale, str) and scale == "deviation":
+        origin, unit = x.mean(axis=0), x.std(axis=0)
+    else:
+        low, high = (x.min(axis=0), x.max(axis=0)) if isinstance(scale, str) else as_floats(scale, "scale", ndim=2)
+        if len(low) != d:
+            raise InvalidInput(f"scale must have {d} columns, one a feature; got {len(low)}.")
+        origin, unit = low, high - low
+    varies = unit > 0
+    if isinstance(scale, str):
+        varies &= x.min(axis=0) < x.max(axis=0)  # the deviation of equal numbers may be a hair above zero
+    return Scaling(origin, np.where(varies, unit, 1.0))

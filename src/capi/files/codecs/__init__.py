@@ -1,0 +1,104 @@
+"""What can be kept in a file, kind by kind, and what cannot, with the reason.
+
+`to_arrays` takes a policy or action values apart, `from_arrays` puts them together again, bit for bit. The kinds are in
+modules that are imported when one of theirs turns up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from importlib import import_module
+from typing import Any
+
+from capi.errors import InvalidInput
+from capi.files.metadata import schema_from_json, schema_to_json, training_from_json, training_to_json
+from capi.files.packing import MOST_ACTIONS, Contents, Kind, Packed
+from capi.policies import Described
+
+MODULES = {  # the kinds of each module
+    "plain": ("constant", "uniform", "epsilon greedy", "tabular", "mixture", "non-stationary", "greedy", "threshold"),
+    "constrained": ("constrained", "priced values"),
+    "trees": ("tree", "optimal tree", "forest", "fitted values"),
+    "linear": ("linear", "kernel", "linear values"),
+    "nearby": ("neighbors", "local averages"),
+    "values": ("tabular values", "kernel values", "kernel span values"),
+}
+CLASSES = {  # by module and name, so that nothing need be imported to recognise them
+    "capi.policies.Constant": "constant",
+    "capi.policies.Uniform": "uniform",
+    "capi.policies.EpsilonGreedy": "epsilon greedy",
+    "capi.policies.Tabular": "tabular",
+    "capi.policies.Mixture": "mixture",
+    "capi.policies.NonStationary": "non-stationary",
+    "capi.policies.Greedy": "greedy",
+    "capi.policy_spaces.unrestricted.GreedyPolicy": "greedy",
+    "capi.policy_spaces.thresholds.ThresholdPolicy": "threshold",
+    "capi.policy_spaces.constrained.ConstrainedPolicy": "constrained",
+    "capi.policy_spaces.constrained._Shifted": "priced values",
+    "capi.policy_spaces.trees.greedy.TreePolicy": "tree",
+    "capi.policy_spaces.trees.optimal.OptimalTreePolicy": "optimal tree",
+    "capi.policy_spaces.trees.forests.ForestPolicy": "forest",
+    "capi.evaluators.fitted_q.FittedValues": "fitted values",
+    "capi.policy_spaces.linear.linear.LinearPolicy": "linear",
+    "capi.policy_spaces.linear.kernel.KernelPolicy": "kernel",
+    "capi.evaluators._linear_model.LinearValues": "linear values",
+    "capi.policy_spaces.neighbors.neighbors.NeighborsPolicy": "neighbors",
+    "capi.policy_spaces.neighbors.local_averages.LocalAveragesPolicy": "local averages",
+    "capi.finite.mdp.TabularQ": "tabular values",
+    "capi.evaluators.kernel_fitted_q.KernelValues": "kernel values",
+    "capi.evaluators._rkhs.KernelSpanValues": "kernel span values",
+}
+REASONS = {
+    "capi.policy_spaces.partition.PartitionPolicy": "its index is a function, and files hold no code",
+    "capi.policy_spaces.classifier.ClassifierPolicy": "its classifier is an object of its own, and files hold no code",
+    "capi.evaluators.rollouts.RolloutValues": "its values come from a simulator, and files hold no code",
+}
+_HOME = {kind: module for module, kinds in MODULES.items() for kind in kinds}
+
+
+def to_arrays(thing: Any) -> Packed:
+    """Return a policy or action values as settings and arrays, or say why that cannot be."""
+    name = f"{type(thing).__module__}.{type(thing).__qualname__}"
+    if name not in CLASSES:
+        reason = REASONS.get(name, "files hold the library's own kinds, and no code")
+        raise InvalidInput(
+            f"{type(thing).__name__} cannot be kept in a file: {reason}. "
+            "To keep the decisions, learn or imitate with another space, such as Trees."
+        )
+    packed = _kind(CLASSES[name]).pack(thing)
+    if thing.n_actions > MOST_ACTIONS:
+        raise InvalidInput(f"files hold policies of at most {MOST_ACTIONS} actions; got {thing.n_actions}.")
+    if isinstance(thing, Described):
+        packed.settings["schema"] = schema_to_json(thing.schema)
+        packed.settings["training"] = training_to_json(thing.training)
+    return packed
+
+
+def from_arrays(packed: Packed, decides: bool = True) -> Any:
+    """Return what `to_arrays` took apart: a policy, or if it need not decide action values. Nothing is believed."""
+    if packed.kind not in _HOME:
+        raise InvalidInput(f"it has a {packed.kind[:50]!r}, which this version of capi does not know.")
+    kind, contents = _kind(packed.kind), Contents(packed, from_arrays)
+    if kind.decides != decides:
+        raise contents.refuse("that is no policy" if decides else "that has no action values")
+    thing: Any = kind.unpack(contents)
+    if isinstance(thing, Described):
+        thing = _described(thing, contents)
+    contents.close()
+    return thing
+
+
+def _described(thing: Any, contents: Contents) -> Any:
+    """Return a policy with its words and its origin."""
+    schema, training = schema_from_json(contents.value("schema")), training_from_json(contents.value("training"))
+    if schema is not None and len(schema.action_labels) != thing.n_actions:
+        raise contents.refuse(f"there are {len(schema.action_labels)} labels for {thing.n_actions} actions")
+    n_features = getattr(thing, "n_features", None)
+    if schema is not None and n_features not in (None, len(schema.feature_names)):
+        raise contents.refuse(f"there are {len(schema.feature_names)} names for {n_features} features")
+    return replace(thing, schema=schema, training=training)
+
+
+def _kind(kind: str) -> Kind:
+    kinds: dict[str, Kind] = import_module(f"capi.files.codecs.{_HOME[kind]}").KINDS
+    return kinds[kind]

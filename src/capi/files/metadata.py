@@ -1,0 +1,58 @@
+"""The words of a table and the origin of a policy, as JSON."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import fields
+from typing import Any
+
+from capi._utils.validation import as_discount, as_int
+from capi.data.schema import Schema
+from capi.errors import InvalidInput
+from capi.files.packing import json_value
+from capi.policies import Training
+
+HASH = re.compile("[0-9a-f]{16}")
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+
+def schema_to_json(schema: Schema | None) -> dict[str, Any] | None:
+    """Return the words as JSON."""
+    return None if schema is None else json_value(schema.to_dict(), "the words of the table")
+
+
+def schema_from_json(value: Any) -> Schema | None:
+    """Return the words again, checked."""
+    try:
+        return None if value is None else Schema.from_dict(value)
+    except UNREADABLE as error:
+        raise InvalidInput(f"its words of the table cannot be read: {error}") from error
+
+
+def training_to_json(training: Training | None) -> dict[str, Any] | None:
+    """Return the origin as JSON."""
+    if training is None:
+        return None
+    record = {f.name: json_value(getattr(training, f.name), f"training.{f.name}") for f in fields(training)}
+    return record if training.episodes else {name: value for name, value in record.items() if name != "episodes"}
+
+
+def training_from_json(value: Any) -> Training | None:
+    """Return the origin again, checked."""
+    if value is None:
+        return None
+    if not isinstance(value, dict) or not set(value) <= {f.name for f in fields(Training)}:
+        raise InvalidInput("its training summary has parts that this version does not know.")
+    try:
+        training = Training(**{**value, "episodes": tuple(value.get("episodes", ()))})
+        as_discount(training.discount)
+        as_int(training.n_iterations, "n_iterations", minimum=0)
+        if training.n_rows is not None:
+            as_int(training.n_rows, "n_rows", minimum=0)
+    except UNREADABLE as error:
+        raise InvalidInput(f"its training summary cannot be read: {error}") from error
+    if not all(isinstance(text, str) and HASH.fullmatch(text) for text in training.episodes):
+        raise InvalidInput("its sketch of the learning episodes must be numbers of 16 hexadecimal digits.")
+    if not isinstance(training.versions, dict) or not all(isinstance(v, str) for v in training.versions.values()):
+        raise InvalidInput("its training summary must have the versions of the libraries.")
+    return training

@@ -1,0 +1,379 @@
+"""The loop: evaluate the policy, choose a better one, repeat.
+
+`Learner` holds the loop and what surrounds it. `CAPI` is the learner whose parts the user names; the
+baselines are learners that name them themselves. Both only say in ``loop()`` what the loop runs with.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache, partial
+from importlib import metadata
+from numbers import Real
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from numpy.typing import ArrayLike, NDArray
+
+from capi import __version__
+from capi._utils.randomness import RandomState, numbered_rng, seed_sequence
+from capi._utils.validation import as_allowed, as_states, check_choice
+from capi.data.schema import Schema
+from capi.data.sketch import sketch
+from capi.data.transitions import Transitions
+from capi.errors import CapiError, InvalidInput, NotFitted
+from capi.learning.iteration import (
+    ByIteration,
+    Iteration,
+    Loop,
+    States,
+    Update,
+    check_batch,
+    check_policy,
+    checked_values,
+    distance,
+    loss_of,
+    n_actions,
+    resolved,
+    state_sample,
+)
+from capi.loss import weighted_mean, zero_one_values
+from capi.plotting.gaps import draw_gaps
+from capi.plotting.history import draw_history
+from capi.policies import Constant, Decisions, Training, decided, described, value_of
+from capi.types import Policy, PolicyEvaluator, PolicySpace, QFunction, StateSample
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LEARNED = ("policy_", "q_", "history_", "schema_")
+
+
+class Learner:
+    """The loop and its results; subclasses say in `loop` what it runs with.
+
+    Follows scikit-learn: ``__init__`` only stores its arguments, which ``get_params`` and ``set_params``
+    know by name (so ``sklearn.base.clone`` works), and what is learned ends in an underscore.
+    """
+
+    def loop(self) -> Loop:
+        """Return what the loop runs with, checked."""
+        raise CapiError(f"{type(self).__name__} must define loop().")
+
+    def iterate(
+        self,
+        transitions: Transitions | ByIteration[Transitions] | None = None,
+        *,
+        states: States | ByIteration[States] | None = None,
+        after: Iteration | None = None,
+    ) -> Iterator[Iteration]:
+        """Yield each round of the paper's Algorithm 1; `fit` only consumes this.
+
+        Stop, look and go on between rounds as you like. ``after`` continues behind a round that was
+        yielded earlier, with the same results as if the loop had not been left.
+        """
+        loop = self.loop()
+        check_batch(transitions)
+        if after is not None and not isinstance(after, Iteration):
+            raise InvalidInput(f"after must be an Iteration that iterate has yielded; got {after!r}.")
+        seeds = seed_sequence(loop.random_state) if after is None else after.seeds
+        policy = loop.initial_policy if after is None else after.policy
+        q = None if after is None else after.q
+        if policy is None:
+            policy = Constant(0, n_actions(loop.evaluator, transitions))
+        sample: StateSample | None = None  # kept from round to round if nothing about it can change
+        sources: list[Any] = [source for source in (states, transitions) if source is not None]
+        fixed = not any(map(callable, sources or [loop.evaluator]))
+        before: Decisions | None = None  # the policy's decisions on a fixed sample
+
+        for k in range(0 if after is None else after.k + 1, loop.n_iterations):
+            if after is not None and loop.ends_with(after):
+                return
+            started = perf_counter()
+            rng = partial(numbered_rng, seeds, k)  # each consumer below has a stream of its own
+            batch = resolved(transitions, k, policy, partial(rng, 0), Transitions)
+            evaluator = resolved(loop.evaluator, k, policy, partial(rng, 1), PolicyEvaluator)
+            space = resolved(loop.space, k, policy, partial(rng, 2), PolicySpace)
+            if sample is None or not fixed:
+                sample = state_sample(states, batch, loop.sample_of, evaluator, k, policy, partial(rng, 3))
+                before = None
+            x, weights, allowed = sample
+
+            q = evaluator.evaluate(policy, batch, discount=loop.discount, states=x, previous=q, rng=rng(4))
+            values = checked_values(q, x, policy.n_actions, type(evaluator).__name__)
+            scored = zero_one_values(values, allowed) if loop.loss == "zero-one" else values
+            new = space.improve(x, scored, q=q, previous=policy, allowed=allowed, weights=weights, rng=rng(5))
+            check_policy(new, policy.n_actions, f"{type(space).__name__}.improve must return a Policy")
+            if loop.update is not None:
+                updated = loop.update(policy, new, q=q, states=x, k=k)
+                if updated is None:
+                    return
+                check_policy(updated, policy.n_actions, "update must return a Policy or None")
+                new = updated
+
+            before = decided(policy, x, allowed) if before is None else before
+            decisions = decided(new, x, allowed)
+            changed = weighted_mean(distance(before, decisions, policy.n_actions), weights)
+            loss = loss_of(decisions, scored, weights, allowed)
+            value = weighted_mean(value_of(decisions, values), weights)
+            n_unchanged = (0 if after is None else after.n_unchanged) + 1 if changed == 0 else 0
+            before, policy = decisions, new
+            schema = getattr(evaluator if batch is None else batch, "schema", None)
+            n_drawn = len(batch) if batch is not None and callable(transitions) else 0
+            seconds = perf_counter() - started
+            after = Iteration(k, q, policy, loss, changed, seconds, n_unchanged, seeds, schema, value, n_drawn)
+            yield after
+
+    def fit(
+        self,
+        transitions: Transitions | ByIteration[Transitions] | None = None,
+        *,
+        states: States | ByIteration[States] | None = None,
+        progress: bool = False,
+    ) -> Self:
+        """Run the loop and keep its policy.
+
+        Parameters
+        ----------
+        transitions : Transitions, or function (k, policy, rng) -> Transitions, optional
+            The batch that the evaluator learns from. Not needed by evaluators that hold a model.
+        states : array of shape (n, d), or tuple (states, weights[, allowed]), or function of (k, policy, rng), optional
+            The sample of nu on which the policy is improved. By default the states of the batch, with
+            its weights and masks; without a batch, all states of the evaluator's model.
+        progress : bool
+            Show a progress bar with loss and changed decisions on the terminal.
+
+        Returns
+        -------
+        self
+            With ``policy_``, ``q_`` and ``history_``, which are up to date after each round: an interrupted
+            ``fit`` keeps what it had.
+        """
+        loop = self.loop()
+        training = training_of(transitions, loop.discount, 0)
+        for name in LEARNED:
+            self.__dict__.pop(name, None)
+        history: list[dict[str, float]] = []
+        best = None
+        words: Schema | None = None
+        rounds = self.iterate(transitions, states=states)
+        for iteration in _shown(rounds, loop.n_iterations) if progress else rounds:
+            schema, score = iteration.schema, _score(loop.keep, iteration)
+            if history and schema != words:
+                raise InvalidInput(f"features and actions must not change; at k = {iteration.k} they are {schema}.")
+            if best is None or score is None or score > best:
+                trained = replace(training, n_iterations=iteration.k + 1)
+                self.policy_: Policy = described(iteration.policy, schema, trained)
+                self.q_: QFunction = iteration.q
+                best = score
+            history.append(iteration.numbers() | ({} if score is None else {"score": score}))
+            words = schema
+            self.schema_, self.history_ = words, history
+        if "policy_" not in self.__dict__:
+            raise InvalidInput(
+                "update ended the loop in the first round: there is no policy. Return a Policy at k = 0."
+            )
+        return self
+
+    def predict(self, states: Any, allowed: ArrayLike | None = None) -> NDArray[Any]:
+        """Return the policy's action in each state, in the caller's own labels (n,).
+
+        Parameters
+        ----------
+        states : array of shape (n, d), or table
+            A pandas, polars or Arrow table, or a mapping of columns, is read by the names of the columns that were learned from.
+        allowed : array of shape (n, A), optional
+            The actions to choose from, if not all of them.
+        """
+        schema = self.schema_
+        x = as_states(states) if schema is None else schema.states_of(states)
+        actions = self.policy_.act(x, as_allowed(allowed, "allowed", (len(x), self.policy_.n_actions)))
+        return actions if schema is None else schema.labels_of(actions)
+
+    def plot_history(self) -> Figure:
+        """Return a picture of loss, share of changed decisions and value by iteration; see `capi.plotting.history.draw_history`."""
+        return draw_history(self.history_)
+
+    def plot_gap(self, states: Any, allowed: ArrayLike | None = None) -> Figure:
+        """Return a picture of how much the choice matters, by ``q_``; see `capi.plotting.gaps.draw_gaps`.
+
+        Parameters
+        ----------
+        states : Transitions, array of shape (n, d), or table
+            Where to look, such as the batch; its masks are used, too.
+        allowed : array of shape (n, A), optional
+            The actions to choose from in these states, if not all of them.
+        """
+        schema, policy = self.schema_, self.policy_
+        if isinstance(states, Transitions):
+            states, allowed = states.states, states.allowed if allowed is None else allowed
+        x = as_states(states) if schema is None else schema.states_of(states)
+        mask = as_allowed(allowed, "allowed", (len(x), policy.n_actions))
+        labels = None if schema is None else schema.action_labels
+        return draw_gaps(self.q_.values(x), mask, policy.act(x, mask), labels)
+
+    def __getattr__(self, name: str) -> Any:
+        """Say what to do about learned attributes that are not there yet."""
+        if name in LEARNED:
+            raise NotFitted(f"this {type(self).__name__} has no {name} yet: call fit first.")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    # -- what scikit-learn expects of an estimator's settings ----------------------------------------
+
+    @classmethod
+    def _parameter_names(cls) -> list[str]:
+        return [name for name in inspect.signature(cls).parameters if name != "self"]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002  parts are settings, not estimators
+        """Return the settings by name."""
+        return {name: getattr(self, name) for name in self._parameter_names()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change settings by name and return self."""
+        for name in params:
+            check_choice(name, f"a parameter of {type(self).__name__}", self._parameter_names())
+        for name, value in params.items():
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        parameters = inspect.signature(type(self)).parameters
+        shown = [f"{n}={v!r}" for n, v in self.get_params().items() if v is not parameters[n].default]
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class CAPI(Learner):
+    r"""Classification-based approximate policy iteration (the paper's Algorithm 1).
+
+    From :math:`\pi_0` on, :math:`\hat Q^{\pi_k} \leftarrow` ``evaluator.evaluate``, and :math:`\pi_{k+1}
+    \leftarrow \arg\min_{\pi \in \Pi} \hat L_n^{\pi_k}(\pi)` by ``space.improve``: the policy of the space that
+    loses the least value on the sampled states.
+
+    Parameters
+    ----------
+    evaluator : PolicyEvaluator, or function (k, policy, rng) -> PolicyEvaluator
+    space : PolicySpace, or function (k, policy, rng) -> PolicySpace
+    discount : float in [0, 1)
+    n_iterations : int
+        K, the number of rounds.
+    initial_policy : Policy, optional
+        :math:`\pi_0`; by default action 0 everywhere (or the lowest allowed action).
+    random_state : int, Generator or None
+        The same int gives the same policy, bit for bit. Round k draws from a seed of its own.
+    loss : "gap" or "zero-one"
+        What the space minimises: the action-gap-weighted loss, or the plain share of states whose action
+        is not greedy, for comparison.
+    update : function (old, new, *, q, states, k) -> Policy or None, optional
+        How the new policy enters. By default it replaces the old one. None ends the loop with the old one.
+    patience : int, optional
+        Stop when no decision on the sample has changed for this many rounds in a row. One is enough
+        when each evaluation is complete; with one sweep a round, Q may still be moving under a policy
+        that does not.
+    keep : "last", or function of an `Iteration`
+        Which policy is returned. Restricted spaces make the iterates oscillate; with a score function
+        (larger is better) the best iterate is kept, the first among equals. The score is in ``history_``.
+
+    Attributes
+    ----------
+    policy_ : Policy
+        With the names and labels of the batch (``schema``) and its origin (``training``).
+    q_ : QFunction
+        The action values from which ``policy_`` was chosen.
+    history_ : list of dict
+        k, loss, changed, value and seconds of every round; ``pandas.DataFrame(learner.history_)`` is a table.
+    schema_ : Schema or None
+        The words of the batch, or without one those of the evaluator's model.
+
+    See Also
+    --------
+    capi.evaluators, capi.policy_spaces, capi.testing : the parts, and checks for your own.
+
+    Examples
+    --------
+    The paper's chain walk, one sweep of evaluation a round, policies with one cut:
+
+    >>> from capi.domains import ChainWalk
+    >>> from capi.evaluators import Exact
+    >>> from capi.policy_spaces import Thresholds
+    >>> mdp = ChainWalk(variant=2).mdp
+    >>> learner = CAPI(Exact(mdp, sweeps=1), Thresholds(), discount=0.99, n_iterations=5).fit()
+    >>> print(learner.policy_.rules())
+    if state <= 11.5: right
+    else: left
+    >>> learner.predict([[3.0], [100.0]])
+    array(['right', 'left'], dtype='<U5')
+    >>> mdp.performance_loss(learner.policy_)
+    0.0
+    """
+
+    def __init__(
+        self,
+        evaluator: PolicyEvaluator | ByIteration[PolicyEvaluator],
+        space: PolicySpace | ByIteration[PolicySpace],
+        discount: float,
+        n_iterations: int = 20,
+        *,
+        initial_policy: Policy | None = None,
+        random_state: RandomState = None,
+        loss: Literal["gap", "zero-one"] = "gap",
+        update: Update | None = None,
+        patience: int | None = None,
+        keep: Literal["last"] | Callable[[Iteration], float] = "last",
+    ) -> None:
+        self.evaluator = evaluator
+        self.space = space
+        self.discount = discount
+        self.n_iterations = n_iterations
+        self.initial_policy = initial_policy
+        self.random_state = random_state
+        self.loss = loss
+        self.update = update
+        self.patience = patience
+        self.keep = keep
+
+    def loop(self) -> Loop:
+        """Return what the loop runs with, checked."""
+        return Loop(**self.get_params())
+
+
+def _score(keep: Any, iteration: Iteration) -> float | None:
+    if not callable(keep):
+        return None
+    score = keep(iteration)
+    if not isinstance(score, Real) or score != score:  # NaN
+        raise InvalidInput(f"keep must return a number to compare; at k = {iteration.k} it returned {score!r}.")
+    return float(score)
+
+
+def training_of(transitions: Any, discount: float, n_iterations: int) -> Training:
+    """Return how a policy came about that was learned from ``transitions``, if they are a batch, in so many rounds."""
+    if not isinstance(transitions, Transitions):
+        return Training(discount, n_iterations, None, versions())
+    return Training(discount, n_iterations, len(transitions), versions(), sketch(transitions.episode_hashes()))
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that results depend on."""
+    return dict(_versions())
+
+
+@cache  # finding them reads files, which is much for each round of a quick loop
+def _versions() -> dict[str, str]:
+    others = {name: metadata.version(name) for name in ("numpy", "scipy", "scikit-learn", "numba")}
+    return {"capi": __version__, **others}
+
+
+def _shown(rounds: Iterator[Iteration], total: int) -> Iterator[Iteration]:
+    """Yield ``rounds`` under a progress bar on standard error."""
+    from rich.console import Console  # noqa: PLC0415  only those who look pay for it
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task("", total=total)
+        for iteration in rounds:
+            text = f"loss {iteration.loss:.4g}, changed {iteration.changed:.1%}".replace("%", " %")
+            bar.update(task, advance=1, description=text)
+            yield iteration

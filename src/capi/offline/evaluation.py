@@ -1,0 +1,341 @@
+"""Evaluate policies on the episodes of a log: the parts in their order, and what to warn of."""
+
+from __future__ import annotations
+
+import warnings as python_warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
+
+from sklearn.base import clone
+
+from capi._utils.randomness import RandomState
+from capi._utils.threads import n_threads, one_blas_thread
+from capi._utils.validation import (
+    as_discount,
+    as_int,
+    check_choice,
+    is_real,
+)
+from capi.data.transitions import Transitions
+from capi.errors import EvidenceWarning, InvalidInput
+from capi.learning.learner import Learner
+from capi.offline.caveats import (
+    disagreement,
+    dominance,
+    doubts_about,
+    hardly_taken,
+    headline,
+    much_beyond,
+    share_beyond,
+)
+from capi.offline.estimators import Estimator
+from capi.offline.evidence import METHODS, Comparison, Estimate, Evidence, check_methods
+from capi.offline.log import RESAMPLES, Log, Settings, log_of
+from capi.offline.nuisances import behaviour_value, estimators_of, fitted_start, quantities_of
+from capi.offline.resampling import resampled
+from capi.policies import EpsilonGreedy, Mixture
+from capi.types import Policy, PolicyEvaluator
+
+
+def evaluate(
+    policy: Policy,
+    batch: Transitions,
+    *,
+    discount: float | None = None,
+    method: str = "auto",
+    methods: Sequence[str] | None = None,
+    behaviour: Any = None,
+    evaluator: PolicyEvaluator | None = None,
+    n_folds: int = 5,
+    n_resamples: int = 200,
+    level: float = 0.95,
+    random_state: RandomState = 0,
+    n_jobs: int | None = None,
+    name: str = "the policy",
+) -> Evidence:
+    """Estimate what a policy is worth from logged episodes, with intervals and with what speaks against trusting them.
+
+    Parameters
+    ----------
+    policy : Policy
+    batch : Transitions
+        Episodes that the policy was not learned from; otherwise a warning says so. Truncated episodes are closed by the fitted value of
+        the state in which the log stops.
+    discount : float in [0, 1), optional
+        By default the one that the policy was learned with.
+    method : str
+        Whose number is the `Evidence.estimate`: one of ``methods``, or "auto": doubly robust, or fitted Q where the policy and the log overlap too
+        little for any weighting.
+    methods : sequence of str, optional
+        Which estimators to compute, of "doubly-robust", "weighted-doubly-robust", "fitted-q", "weighted", "per-decision" and
+        "weighted-per-decision"; by default all. ``docs/evidence.md`` derives them.
+    behaviour : scikit-learn classifier, optional
+        Estimates the probabilities of what was done, always on other episodes. By default they are taken from the batch or, if it has none, estimated
+        with our trees.
+    evaluator : PolicyEvaluator, optional
+        Gives the action values inside the doubly robust estimators and those that close truncated episodes; by default fitted Q evaluation
+        on extremely randomised trees.
+    n_folds : int
+        Parts of the episodes; what is fitted for a part does not see it.
+    n_resamples : int
+        Of the bootstrap over episodes.
+    level : float in (0, 1)
+        Of the intervals.
+    random_state : int, Generator or None
+    n_jobs : int, optional
+        Threads; -1 is all cores. The result does not depend on it.
+    name : str
+        What to call the policy.
+
+    Examples
+    --------
+    A log of a coin that chose between two arms, the second of which gives one more:
+
+    >>> import numpy as np
+    >>> from capi.policies import Constant
+    >>> rng = np.random.default_rng(0)
+    >>> arms = rng.integers(2, size=400)
+    >>> batch = Transitions(rng.random((400, 1)), arms, arms + rng.random(400), np.zeros((400, 1)), np.ones(400, dtype=bool),
+    ...                     propensity=np.full(400, 0.5))
+    >>> found = evaluate(Constant(1, n_actions=2), batch, discount=0.0)
+    >>> print(f"{found.estimate:.2f}")
+    1.49
+    >>> print(found.verdict)
+    the policy is better than what was done, by 0.43... (95 % interval 0.3... to 0.4...).
+    """
+    settings = _settings(
+        discount if discount is not None else _own_discount([policy]),
+        method,
+        methods,
+        behaviour,
+        evaluator,
+        n_folds,
+        n_resamples,
+        level,
+        random_state,
+        n_jobs,
+    )
+    return _compared({name: policy}, batch, settings).evidence[name]
+
+
+def compare(policies: Mapping[str, Policy], batch: Transitions, **settings: Any) -> Comparison:
+    """Evaluate several policies on the same episodes, with the paired differences between them.
+
+    Parameters
+    ----------
+    policies : mapping from names to Policy
+    batch : Transitions
+    settings : further keywords
+        As in `evaluate`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from capi.policies import Constant
+    >>> rng = np.random.default_rng(0)
+    >>> arms = rng.integers(2, size=400)
+    >>> batch = Transitions(rng.random((400, 1)), arms, arms + rng.random(400), np.zeros((400, 1)), np.ones(400, dtype=bool),
+    ...                     propensity=np.full(400, 0.5))
+    >>> found = compare({"first": Constant(0, 2), "second": Constant(1, 2)}, batch, discount=0.0)
+    >>> print(f"{found.difference('second', 'first').value:.1f}")
+    1.0
+    """
+    if not isinstance(policies, Mapping) or not policies:
+        raise InvalidInput(f"policies must be a mapping from names to policies; got {policies!r}.")
+    given = settings.pop("discount", None)
+    discount = given if given is not None else _own_discount(list(policies.values()))
+    return _compared(policies, batch, _settings(discount, **settings))
+
+
+def cross_evaluate(
+    learners: Any,
+    batch: Transitions,
+    *,
+    shown: Callable[[Sequence[Any]], Iterable[Any]] = iter,
+    **settings: Any,
+) -> Evidence | Comparison:
+    """Evaluate how a learner does on episodes that it has not seen: it is fitted anew without each part of the log, and evaluated on that part.
+
+    The number is the mean value of the fold's policies, each learned from all other folds; the interval is that of their evaluation, given
+    those policies.
+
+    Parameters
+    ----------
+    learners : Learner or Policy, or mapping from names to them
+        Several are compared on the same folds. A policy is evaluated as it is.
+    batch : Transitions
+    shown : callable
+        Wraps the folds, for a progress bar.
+    settings : further keywords
+        As in `evaluate`. The discount is by default the learners'.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from capi import CAPI
+    >>> from capi.evaluators import FittedQ
+    >>> from capi.policies import Constant
+    >>> from capi.policy_spaces import Trees
+    >>> rng = np.random.default_rng(0)
+    >>> x, arms = rng.random((400, 1)), rng.integers(2, size=400)
+    >>> rewards = np.where(arms == (x[:, 0] > 0.5), 1.0, 0.0)
+    >>> batch = Transitions(x, arms, rewards, x, np.ones(400, dtype=bool), propensity=np.full(400, 0.5))
+    >>> learner = CAPI(FittedQ(), Trees(max_depth=1), discount=0.0, n_iterations=1, random_state=0)
+    >>> found = cross_evaluate({"tree": learner, "second": Constant(1, n_actions=2)}, batch)
+    >>> print(found.verdict("tree", "second"))
+    tree is better than second, by 0.45... (95 % interval 0.4... to 0.5...).
+    """
+    named: dict[str, Any] = dict(learners) if isinstance(learners, Mapping) else {"the learner": learners}
+    if not named:
+        raise InvalidInput("learners must have at least one learner; got none.")
+    for name, learner in named.items():
+        if not isinstance(learner, Learner | Policy) or isinstance(learner, type):
+            raise InvalidInput(f"learners must be learners or policies; {name!r} is {learner!r}.")
+    given = settings.pop("discount", None)
+    discount = given if given is not None else _own_discount(list(named.values()))
+    chosen = _settings(discount, **settings)
+    log = log_of(batch, chosen)
+    policies: dict[str, list[Policy]] = {name: [] for name in named}
+    for k in shown(range(log.n_folds)):
+        rest = log.batch.subset(log.fold_of_row != k)
+        for name, learner in named.items():
+            if isinstance(learner, Learner):
+                fitted: Policy = clone(learner).fit(rest).policy_
+                policies[name].append(fitted)
+            else:
+                policies[name].append(learner)
+    found = _evidence(policies, log, kind="cross")
+    return found if isinstance(learners, Mapping) else found.evidence["the learner"]
+
+
+def _settings(discount: float | None, method: str = "auto", methods: Any = None, *rest: Any, **named: Any) -> Settings:
+    if discount is None:
+        raise InvalidInput("discount must be given: the policy does not know the one that it was learned with.")
+    asked = check_methods(methods)
+    if method != "auto":
+        check_choice(method, "method", ("auto", *METHODS))
+        asked = asked if method in asked else (method, *asked)
+    known = [f.name for f in fields(Settings)]
+    for name in named:
+        check_choice(name, "a setting", known)
+    settings = Settings(as_discount(discount), method, asked, *rest, **named)
+    as_int(settings.n_folds, "n_folds", minimum=2)
+    as_int(settings.n_resamples, "n_resamples", minimum=1)
+    if not is_real(settings.level) or not 0 < settings.level < 1:
+        raise InvalidInput(f"level must lie strictly between 0 and 1; got {settings.level!r}.")
+    if settings.evaluator is not None and not isinstance(settings.evaluator, PolicyEvaluator):
+        raise InvalidInput(f"evaluator must be a PolicyEvaluator; got {settings.evaluator!r}.")
+    threads = n_threads(settings.n_jobs)
+    return replace(settings, regression=replace(settings.regression, n_jobs=threads))
+
+
+def _own_discount(learners: Sequence[Any]) -> float | None:
+    """Return the discount that all of the learners or policies know of, if they agree; those that know of none do not count."""
+    known = set()
+    for learner in learners:
+        training = getattr(learner, "training", None)
+        value = getattr(learner, "discount", None) if training is None else training.discount
+        if value is not None:
+            known.add(float(value))
+    if len(known) > 1:
+        raise InvalidInput(
+            f"discount must be given: the policies were learned with different ones, {', '.join(map(str, sorted(known)))}."
+        )
+    return known.pop() if known else None
+
+
+def _compared(policies: Mapping[str, Policy], batch: Transitions, settings: Settings) -> Comparison:
+    log = log_of(batch, settings)
+    return _evidence({name: [policy] * log.n_folds for name, policy in policies.items()}, log, kind="table")
+
+
+@one_blas_thread()
+def _evidence(policies: Mapping[str, list[Policy]], log: Log, kind: str) -> Comparison:
+    for name, of_folds in policies.items():
+        for policy in of_folds[:1] if kind == "table" else of_folds:
+            check_is_evaluable(name, policy, log.batch)
+    parts = {name: quantities_of(of_folds, log) for name, of_folds in policies.items()}
+    estimators: dict[str, dict[str, Estimator]] = {}
+    for name, q in parts.items():
+        fitted = fitted_start(policies[name], log, kind) if "fitted-q" in log.settings.methods else None
+        estimators[name] = estimators_of(q, fitted, log)
+    behaviour: Estimator = behaviour_value(log)
+    every = {("", "behaviour"): behaviour} | {
+        (name, method): estimator for name, found in estimators.items() for method, estimator in found.items()
+    }
+    estimates = _estimated(every, log)
+    warned = {name: doubts_about(policies[name], q, log) for name, q in parts.items()}
+    method = log.settings.method
+    if method == "auto":
+        method = headline(parts.values(), log)
+    found: dict[str, Evidence] = {}
+    for name, q in parts.items():
+        mine = {m: estimates[name, m] for m in log.settings.methods}
+        beyond = share_beyond(q, log)
+        apart = disagreement(mine, method) if kind == "table" else None  # a fold alone is small
+        more = (much_beyond(beyond), apart, dominance(mine[method], estimates["", "behaviour"]))
+        caveats = (*warned[name], *(caveat for caveat in more if caveat is not None))
+        found[name] = Evidence(
+            name=name,
+            method=method,
+            estimates=mine,
+            behaviour=estimates["", "behaviour"],
+            behaviour_model=log.behaviour,
+            effective_episodes=q.weights.effective_episodes,
+            hardly_taken=hardly_taken(q, log)[0],
+            beyond=beyond,
+            warnings=caveats,
+            n_rows=len(log.batch),
+            n_episodes=len(log.episodes),
+            discount=log.settings.discount,
+            level=log.settings.level,
+            source="arrays" if log.batch.origin is None else log.batch.origin.name,
+            kind=kind,
+        )
+        for caveat in caveats:
+            python_warnings.warn(f"{name}: {caveat}", EvidenceWarning, stacklevel=5 if kind == "table" else 4)
+    return Comparison(found)
+
+
+def check_is_evaluable(name: str, policy: Policy, batch: Transitions) -> None:
+    """Refuse what is no policy for the decisions of ``batch``, or changes with time."""
+    if isinstance(policy, type) or not isinstance(policy, Policy):
+        hint = " Pass its policy_, or use cross_evaluate." if isinstance(policy, Learner) else ""
+        raise InvalidInput(f"{name} must be a Policy (act, probabilities, n_actions); got {policy!r}.{hint}")
+    if policy.n_actions != batch.n_actions:
+        raise InvalidInput(
+            f"{name} has {policy.n_actions} actions, the batch {batch.n_actions}. Say how many there are (n_actions or action_labels)."
+        )
+    if _changes_with_time(policy):
+        raise InvalidInput(f"{name} changes with time; only policies that do not can be evaluated from a log.")
+    schema = getattr(policy, "schema", None)
+    if schema is not None and schema != batch.schema:
+        raise InvalidInput(
+            f"{name} was learned from a table with other columns or actions than this batch: {schema} and {batch.schema}. "
+            "Read the table with schema=policy.schema."
+        )
+
+
+def _changes_with_time(policy: Any) -> bool:
+    if isinstance(policy, EpsilonGreedy | Mixture):  # which change if a member does
+        members = policy.policies if isinstance(policy, Mixture) else [policy.policy]
+        return any(map(_changes_with_time, members))
+    return hasattr(policy, "at") and policy.at(0) is not policy
+
+
+def _estimated(estimators: Mapping[Any, Estimator], log: Log) -> dict[Any, Estimate]:
+    counts = log.episodes.weights
+    draws = resampled(
+        list(estimators.values()),
+        counts,
+        log.settings.n_resamples,
+        log.seeds,
+        RESAMPLES,
+        log.settings.regression.n_jobs,
+    )
+    found = {}
+    for (key, estimator), drawn in zip(estimators.items(), draws, strict=True):
+        value = float(estimator.values(counts[None])[0])
+        found[key] = Estimate(value, drawn, counts * estimator.influence(counts), log.settings.level)
+    return found

@@ -1,0 +1,331 @@
+r"""Fitted Q evaluation to its fixed point, on trees that are kept, and what it depends on.
+
+Forests, one an action, are grown on Bellman targets. On their leaves fitted Q evaluation is a linear system: with :math:`\Phi` the leaves of
+the logged decisions and :math:`\Psi` those of the next states under the policy (each row the mean over the trees), counts C of the rows and
+:math:`D = \Phi^\top C 1` the counts of the leaves,
+
+.. math:: \theta = D^{-1} \Phi^\top C\,(r + \gamma \Psi \theta).
+
+It is solved, not swept: in the values :math:`u = \Psi\theta` of the next states by a Krylov method, whose products are two looks at the leaves. Then trees are
+grown again on the targets :math:`r + \gamma u`, and so on, `STRUCTURES` times: the first trees know only of rewards, later ones of values. On the
+last ones, episodes can be counted differently without growing anything, and the adjoint of the same system gives the derivative of the
+estimate in each episode's count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator, bicgstab, gmres
+
+from capi._utils.threads import in_threads
+from capi._utils.validation import Floats, Ints
+from capi.data.transitions import Transitions
+from capi.errors import InvalidInput
+from capi.offline.episodes import Episodes
+from capi.trees.forest import Forest, Growth, grow
+from capi.trees.ranks import encode
+from capi.types import Policy
+
+STRUCTURES = 4
+ROWS_A_LEAF, MANY_ROWS = 50_000, 200_000  # a leaf has a row for each so many; fewer trees do beyond so many
+FEWEST = 2  # rows of an action; with fewer it is judged by all rows
+EXACT, CLOSE = 1e-10, 1e-4  # how well the system is solved: the estimate itself, and what moves it
+
+
+@dataclass(frozen=True)
+class Regression:
+    """The trees of fitted Q evaluation.
+
+    Parameters
+    ----------
+    n_trees : int, optional
+        By default 30, or 10 for very many rows.
+    min_samples_leaf : int, optional
+        By default 2, or more for very many rows: small leaves have little bias, and of very many rows hardly any.
+    n_jobs : int
+        Threads; the result does not depend on it.
+    """
+
+    n_trees: int | None = None
+    min_samples_leaf: int | None = None
+    n_jobs: int = 1
+
+    def growth(self, n_rows: int, n_features: int) -> Growth:
+        """Return how trees grow on so many rows."""
+        leaf = max(2, n_rows // ROWS_A_LEAF) if self.min_samples_leaf is None else self.min_samples_leaf
+        trees = (10 if n_rows > MANY_ROWS else 30) if self.n_trees is None else self.n_trees
+        return Growth(n_trees=trees, n_candidates=n_features, min_samples_split=2 * leaf, min_samples_leaf=leaf)
+
+
+@dataclass(frozen=True, eq=False)
+class SettledValues:
+    """A Q-function: the mean over the trees of the solution in each state's leaf, a forest an action."""
+
+    forests: list[Forest]
+    n_jobs: int = 1
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions, A."""
+        return len(self.forests)
+
+    def values(self, states: Floats) -> Floats:
+        """Return Q(x, a) for all actions; ``states`` (n, d) -> (n, A)."""
+        return np.stack([forest.mean_values(states, self.n_jobs)[:, 0] for forest in self.forests], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
+class LeafSystem:
+    """Fitted Q evaluation on kept trees, as a linear system in the values of their leaves."""
+
+    episodes: Episodes
+    forests: list[Forest]
+    taken: sparse.csr_matrix  # (n, L) the leaves of the logged decisions, a one each
+    following: sparse.csr_matrix  # (n, L) the policy's mean in the next states; empty rows where the process ended
+    initial: sparse.csr_matrix  # (E, L) the policy's mean in the first states
+
+    @cached_property
+    def solution(self) -> tuple[Floats, Floats]:
+        """The values of the next states (n,) and of the leaves (L,), each episode counted by its weight."""
+        return self._solved(self.episodes.weights, None, EXACT)
+
+    @property
+    def next_values(self) -> Floats:
+        """The policy's values in the next states (n,)."""
+        return self.solution[0]
+
+    def q(self, n_jobs: int) -> SettledValues:
+        """Return the action values as a function."""
+        theta, starts = self.solution[1], np.cumsum([0, *(forest.leaf_starts[-1] for forest in self.forests)])
+        settled = [
+            forest.with_sums((theta[start:end] * forest.leaf_weights)[:, None])
+            for forest, start, end in zip(self.forests, starts[:-1], starts[1:], strict=True)
+        ]
+        return SettledValues(settled, n_jobs)
+
+    def value(self, counts: Floats) -> float:
+        """Return the mean value of the first states when the episodes are counted as ``counts`` (E,) say; no tree is grown."""
+        theta = self._solved(counts, self.solution, CLOSE)[1]
+        return float(np.average(self.initial @ theta, weights=counts))
+
+    def influence(self) -> Floats:
+        """Return the derivative of the estimate in each episode's count, times the sum of the counts (E,)."""
+        counts, of_starts = self.episodes.weights, self.initial @ self.solution[1]
+        mean = float(np.average(of_starts, weights=counts))
+        return of_starts - mean + self._response(np.asarray(self.initial.T @ counts).ravel())
+
+    def response(self, states: Floats, probabilities: Floats, amounts: Floats) -> Floats:
+        """Return how the values of other states depend on the episodes of this log.
+
+        The derivative, in each episode's count (E,), of the sum of ``amounts`` (m,) of the values of ``states`` (m, d), in which a policy has the
+        ``probabilities`` (m, A).
+        """
+        wanted = _under(self.forests, states, probabilities, 1).T @ amounts
+        return self._response(np.asarray(wanted).ravel())
+
+    def _response(self, wanted: Floats) -> Floats:
+        """Return the derivative, in each episode's count (E,), of ``wanted @ theta``; ``wanted`` (L,)."""
+        e, (u, theta) = self.episodes, self.solution
+        rows = e.weights[e.of_row]
+        inverse = _inverse(self._from_rows @ rows)
+
+        def adjoint(back: Floats) -> Floats:  # (n,) -> (n,): the transpose of the product in `_solved`
+            return rows * (self.taken @ (inverse * (self._from_next @ back)))
+
+        first = rows * (self.taken @ (inverse * wanted))
+        y = _solve(lambda v: v - e.discount * adjoint(v), first, None, EXACT)
+        # the derivative in the leaves' equations: what theta moves directly, and through the next states
+        moved = self._left_out * inverse * (wanted + e.discount * (self._from_next @ y))  # (L,)
+        targets = e.batch.rewards + e.discount * u
+        return e.summed((self.taken @ moved) * targets - self.taken @ (moved * theta))
+
+    @cached_property
+    def _left_out(self) -> Floats:
+        """How much farther a target is from the mean of its leaf without it than from that with it (L,).
+
+        A mean of m numbers is nearer to each of them than to the next one, by (m - 1) / m: what is said about its error would be too little.
+        """
+        sizes = np.asarray(self._from_rows @ np.ones(len(self.episodes.batch))).ravel()
+        return sizes / np.maximum(sizes - 1, 1.0)
+
+    @cached_property
+    def _from_rows(self) -> Any:
+        return self.taken.T  # made once: each product with it would make it anew
+
+    @cached_property
+    def _from_next(self) -> Any:
+        return self.following.T
+
+    def _solved(self, counts: Floats, start: tuple[Floats, Floats] | None, tolerance: float) -> tuple[Floats, Floats]:
+        """Return next values (n,) and leaf values (L,).
+
+        If there is a ``start``, the solution for the episodes' own weights, leaves without rows keep its values, and what the counts do to a
+        leaf's mean is taken as large as it is for a target that is not in the mean itself.
+        """
+        e = self.episodes
+        rows = counts[e.of_row]
+        inverse = _inverse(self._from_rows @ rows)
+
+        def leaves(targets: Floats) -> Floats:
+            return inverse * (self._from_rows @ (rows * targets))
+
+        if start is None:
+            first, fixed = None, np.zeros(len(inverse))
+        else:
+            first, theta = start
+            noise = leaves(e.batch.rewards + e.discount * first) - theta
+            fixed = np.where(inverse == 0, theta, (self._left_out - 1) * noise)
+        constant = self.following @ (leaves(e.batch.rewards) + fixed)
+        u = _solve(lambda v: v - e.discount * (self.following @ leaves(v)), constant, first, tolerance)
+        return u, leaves(e.batch.rewards + e.discount * u) + fixed
+
+
+@dataclass(frozen=True, eq=False)
+class FittedStart:
+    """The estimate of fitted Q evaluation: the mean of the first states' values, part by part if policies differ between parts."""
+
+    parts: Sequence[tuple[Ints, LeafSystem]]  # the episodes of each part, and its system
+    weights: Floats  # (E,) how much each episode counts
+    n_jobs: int = 1
+    linear: bool = False  # resamples by the derivative instead of the system: for logs too large to be solved often
+
+    def values(self, counts: Floats) -> Floats:
+        """Return the estimate for each counting of the episodes; ``counts`` (B, E) -> (B,)."""
+        if self.linear:
+            return self._value(self.weights) + counts @ self._influence / counts.sum(axis=1)
+        return np.array(in_threads(self._value, list(counts), self.n_jobs))
+
+    def influence(self, counts: Floats) -> Floats:  # noqa: ARG002  trees were grown with the episodes' own weights
+        """Return the derivative in each episode's count (E,), where they count by their weights."""
+        return self._influence
+
+    @cached_property
+    def _influence(self) -> Floats:
+        out, whole = np.empty(len(self.weights)), self._value(self.weights)
+        for members, system in self.parts:
+            out[members] = system.influence() + system.value(self.weights[members]) - whole
+        return out
+
+    def _value(self, counts: Floats) -> float:
+        total = 0.0
+        for members, system in self.parts:
+            mine = counts[members]
+            total += float(mine.sum()) * system.value(mine) if mine.any() else 0.0
+        return total / float(counts.sum())
+
+
+def leaf_system(policy: Policy, episodes: Episodes, regression: Regression, rng: np.random.Generator) -> LeafSystem:
+    """Return fitted Q evaluation of ``policy``, on trees grown on its own targets; all ``episodes`` must have weight."""
+    t, discount = episodes.batch, episodes.discount
+    following = policy.probabilities(t.next_states, t.next_masks()) * ~t.terminated[:, None]
+    allowed = None if t.allowed is None else t.allowed[episodes.starts]
+    initial = policy.probabilities(t.states[episodes.starts], allowed)
+    groups = _groups(t)
+    streams = rng.spawn(STRUCTURES)
+    inputs = [encode(t.states[rows], regression.n_jobs) for rows in groups]
+    growth = regression.growth(len(t), t.n_features)
+    targets, going_on = t.rewards, discount > 0 and bool(following.any())
+    row_weights = None if t.weight is None else episodes.weights[episodes.of_row]
+    for stream in streams if going_on else streams[:1]:
+        forests = [
+            grow(
+                codes,
+                targets[rows][:, None],
+                growth,
+                of_action,
+                weights=None if row_weights is None else row_weights[rows],
+                n_jobs=regression.n_jobs,
+            )
+            for rows, codes, of_action in zip(groups, inputs, stream.spawn(t.n_actions), strict=True)
+        ]
+        system = LeafSystem(
+            episodes,
+            forests,
+            _taken(forests, groups, len(t)),
+            _under(forests, t.next_states, following, regression.n_jobs),
+            _under(forests, t.states[episodes.starts], initial, regression.n_jobs),
+        )
+        targets = t.rewards + discount * system.next_values
+    return system
+
+
+def _groups(t: Transitions) -> list[Ints]:
+    """Return the rows that each action's forest learns from: its own, or all if it has hardly any."""
+    own = [np.flatnonzero(t.actions == a) for a in range(t.n_actions)]
+    return [rows if len(rows) >= FEWEST else np.arange(len(t)) for rows in own]
+
+
+def _taken(forests: list[Forest], groups: list[Ints], n: int) -> sparse.csr_matrix:
+    """Return the leaves of the rows that the forests learned from, a one each (n, L)."""
+    starts = np.cumsum([0, *(forest.leaf_starts[-1] for forest in forests)])
+    blocks = []
+    for forest, rows, start in zip(forests, groups, starts[:-1], strict=True):
+        blocks.append((rows, forest.leaves_of_rows + np.int32(start), np.ones(len(rows))))
+    return _matrix(blocks, (n, int(starts[-1])))
+
+
+def _under(forests: list[Forest], states: Floats, probabilities: Floats, n_jobs: int) -> sparse.csr_matrix:
+    """Return the mean over trees and over the policy's actions of the leaves of ``states`` (n, d) -> (n, L)."""
+    starts = np.cumsum([0, *(forest.leaf_starts[-1] for forest in forests)])
+    blocks = []
+    for a, forest in enumerate(forests):
+        rows = np.flatnonzero(probabilities[:, a])
+        if not len(rows):
+            continue
+        leaves = forest.leaves(states[rows], n_jobs) + np.int32(starts[a])
+        blocks.append((rows, leaves, probabilities[rows, a] / len(leaves)))
+    return _matrix(blocks, (len(states), int(starts[-1])))
+
+
+def _matrix(blocks: list[tuple[Ints, Any, Floats]], shape: tuple[int, int]) -> sparse.csr_matrix:
+    """Return a matrix whose rows (m,) have the same value (m,) in several columns (T, m), block by block; written in place, for it is large."""
+    widths = np.zeros(shape[0], dtype=np.int64)
+    for rows, columns, _ in blocks:
+        widths[rows] += len(columns)
+    ends = np.cumsum(widths)
+    free = ends - widths
+    indices, data = np.empty(ends[-1], dtype=np.int32), np.empty(ends[-1])
+    for rows, columns, values in blocks:
+        for column in columns:
+            indices[free[rows]], data[free[rows]] = column, values
+            free[rows] += 1
+    return sparse.csr_matrix((data, indices, np.append(0, ends)), shape=shape)
+
+
+def _inverse(counts: Any) -> Floats:
+    """Return one over each count, zero where there is none."""
+    counts = np.asarray(counts).ravel()
+    return np.divide(1.0, counts, out=np.zeros_like(counts), where=counts > 0)
+
+
+def _solve(operator: Any, right: Floats, start: Floats | None, tolerance: float) -> Floats:
+    """Return the solution of ``operator(v) = right``, where the operator is one minus a contraction.
+
+    The error is at most ``tolerance`` times as large as ``right`` or, from ``start`` on, as what it leaves to do: so resamples differ by what
+    differs in them, however large all values are.
+    """
+    if start is not None:
+        change = right - operator(start)
+        if np.linalg.norm(change) <= EXACT * np.linalg.norm(right):
+            return start
+        return start + _solve(operator, change, None, tolerance)
+    if not right.any():
+        return right
+    n = len(right)
+    product = LinearOperator((n, n), matvec=operator, dtype=np.float64)
+    with np.errstate(all="ignore"):
+        found, failed = bicgstab(product, right, rtol=tolerance, atol=0.0, maxiter=500)
+        if failed or not np.isfinite(found).all():  # it may break down, which this cannot
+            found, failed = gmres(product, right, rtol=tolerance, atol=0.0, restart=40, maxiter=50)
+    if failed or not np.isfinite(found).all():
+        raise InvalidInput(
+            "fitted Q evaluation did not settle: rewards or weights are too large or too unlike each other."
+        )
+    solution: Floats = found
+    return solution

@@ -1,0 +1,107 @@
+r"""Importance weights: how much more often a policy would have done what was done.
+
+The ratio of a decision is :math:`\rho = \pi(a|x) / b(a|x)`, and the weight of an episode's first t+1 decisions their product
+:math:`w_t = \rho_0 \cdots \rho_t`. Where an episode ended by itself nothing is decided any more, so its weight stays what it was:
+:math:`E[w_t] = 1` at every t only if the episodes that are over go on to count.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from capi._utils.validation import Floats
+from capi.offline.episodes import Episodes
+
+LARGEST_LOG = 300.0  # of a weight: the squares of larger ones leave what float64 can hold
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """The weights of a policy in all rows of a log."""
+
+    episodes: Episodes
+    ratios: Floats  # (n,)
+
+    @cached_property
+    def largest_log(self) -> float:
+        """The logarithm of the largest weight."""
+        return float(self._logs.max())
+
+    @property
+    def overflows(self) -> bool:
+        """Whether the weights are too large to be computed with."""
+        return self.largest_log > LARGEST_LOG
+
+    @cached_property
+    def of_rows(self) -> Floats:
+        """The product of the ratios up to each row, in its episode (n,); zero where it is too small to be divided by."""
+        with np.errstate(over="ignore"):
+            return np.where(self._logs >= -LARGEST_LOG, np.exp(self._logs), 0.0)
+
+    @cached_property
+    def of_episodes(self) -> Floats:
+        """The weight of each whole episode (E,)."""
+        return self.of_rows[self.episodes.last]
+
+    def by_time(self, values: Floats) -> sparse.csr_matrix:
+        """Return ``values`` (n,) as a matrix: an episode a row, a step a column (E, H)."""
+        e = self.episodes
+        shape = (len(e), int(e.lengths.max()))
+        return sparse.csr_matrix((values, e.time, np.append(e.starts, len(values))), shape=shape)
+
+    def ended(self, values: Floats) -> sparse.csr_matrix:
+        """Return ``values`` (E,) in the column of the first step after each episode's end (E, H); their sums to the right go on."""
+        e = self.episodes
+        n_steps = int(e.lengths.max())
+        there = np.flatnonzero(e.lengths < n_steps)
+        return sparse.csr_matrix((values[there], (there, e.lengths[there])), shape=(len(e), n_steps))
+
+    @cached_property
+    def effective_episodes(self) -> float:
+        r"""Kish's effective number of episodes, :math:`(\sum w)^2 / \sum w^2` at each step, in the mean over steps weighted by the discount."""
+        if self.overflows:
+            return 0.0
+        e = self.episodes
+        sums = self._totals(e.weights, self.of_rows, self.of_episodes)
+        squares = self._totals(e.weights**2, self.of_rows**2, self.of_episodes**2)
+        sizes = np.divide(sums**2, squares, out=np.zeros_like(sums), where=squares > 0)
+        return float(np.average(sizes, weights=np.power(e.discount, np.arange(len(sizes)))))
+
+    @cached_property
+    def lost_after(self) -> int | None:
+        """The first step at which no episode has any weight left, from 0; None if there is none."""
+        sums = self._totals(self.episodes.weights, self.of_rows, self.of_episodes)
+        gone = np.flatnonzero(sums == 0)
+        return int(gone[0]) if len(gone) else None
+
+    @property
+    def largest_share(self) -> float:
+        """The share of the heaviest episode in the sum of the episodes' weights."""
+        of = self.episodes.weights * self.of_episodes
+        total = of.sum()
+        return float(of.max() / total) if total > 0 else 1.0
+
+    def _totals(self, counted: Floats, of_rows: Floats, of_episodes: Floats) -> Floats:
+        return counted @ self.by_time(of_rows) + np.cumsum(counted @ self.ended(of_episodes))
+
+    @cached_property
+    def _logs(self) -> Floats:
+        """Logarithms of the weights (n,), of which those of decisions that are worth nothing at the start (discount 0) are no part."""
+        e = self.episodes
+        ratios = np.where(e.worth > 0, self.ratios, 1.0)
+        lost = ratios == 0
+        sizes = np.finfo(np.float64)
+        logs = np.where(lost, 0.0, np.log(np.clip(ratios, sizes.tiny, sizes.max)))
+        return np.where(_running(lost.astype(np.int64), e) > 0, -np.inf, _running(logs, e))
+
+
+def _running(values: np.ndarray[tuple[int, ...], Any], episodes: Episodes) -> Any:
+    """Return the sums of ``values`` (n,) from the start of each row's episode to the row (n,)."""
+    steps, starts = values.copy(), episodes.starts
+    steps[starts[1:]] -= np.add.reduceat(values, starts)[:-1]  # so that sums stay small, whatever the log's length
+    return np.cumsum(steps)

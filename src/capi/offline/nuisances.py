@@ -1,0 +1,205 @@
+"""What the estimators of a policy are made of: its weights, and values that were fitted on other episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from capi._utils.row_ops import chosen_entries
+from capi._utils.validation import Bools, Floats, Ints, as_floats, check_rows, check_shape
+from capi.data.transitions import Transitions
+from capi.learning.iteration import checked_values
+from capi.offline.episodes import Episodes
+from capi.offline.estimators import Estimator, MeanOfEpisodes, SumOfRatios
+from capi.offline.fitted_q import FittedStart, LeafSystem, leaf_system
+from capi.offline.importance_weights import Weights
+from capi.offline.log import FITTED, LOGGED_VALUES, VALUES, Log
+from capi.policies import Constant
+from capi.types import Policy
+
+NEEDS_MODEL = {"doubly-robust", "weighted-doubly-robust"}
+MANY_PRODUCTS = 3e9  # entries of the systems x resamples; beyond, fitted Q is resampled by its derivative
+SUMS_TO_ONE = 1e-5  # how closely a policy's probabilities must, which may be in single precision
+
+
+@dataclass(frozen=True, eq=False)
+class Quantities:
+    """What the estimators of one policy are made of."""
+
+    weights: Weights
+    probabilities: Floats  # (n, A) of the policy in the logged states
+    start_values: Floats  # (E,)
+    taken_values: Floats  # (n,)
+    next_values: Floats  # (n,) zero where the process ended
+    closing: Floats | None = (
+        None  # (E,) by how much each episode moves an estimate through the values that close others
+    )
+
+
+def _decisions(policy: Policy, states: Floats, allowed: Bools | None) -> Floats:
+    """Return a policy's probabilities (n, A), or say what is wrong with them."""
+    p = as_floats(policy.probabilities(states, allowed), "probabilities of the policy", ndim=2)
+    check_shape(p, "probabilities of the policy", (len(states), policy.n_actions))
+    right = (p >= 0).all(axis=1) & (np.abs(p.sum(axis=1) - 1) <= SUMS_TO_ONE)
+    check_rows(right, p, "probabilities of the policy", "must be a distribution over the actions")
+    if allowed is not None:
+        kept = ~((p > 0) & ~allowed).any(axis=1)
+        check_rows(kept, p, "probabilities of the policy", "must be zero where an action is not allowed")
+    return p
+
+
+def quantities_of(policies: list[Policy], log: Log) -> Quantities:
+    """Return what the estimators are made of; ``policies`` has one a fold, values are fitted without the fold."""
+    t, e = log.batch, log.episodes
+    probabilities = np.empty((len(t), t.n_actions))
+    start, taken, following = np.zeros(len(e)), np.zeros(len(t)), np.zeros(len(t))
+    needed = bool(NEEDS_MODEL & set(log.settings.methods)) or bool(e.truncated.any())
+    next_masks = t.next_masks() if needed else None
+    systems: list[LeafSystem | None] = []
+    of_next = np.zeros_like(probabilities)
+    for k, policy in enumerate(policies):
+        rows = np.flatnonzero(log.fold_of_row == k)
+        probabilities[rows] = _decisions(policy, t.states[rows], _rows_of(t.allowed, rows))
+        if not needed:
+            continue
+        rest = t.subset(log.fold_of_row != k)
+        values, system = _values_of(policy, rest, log, log.rng(VALUES, k))
+        systems.append(system)
+        now = values(t.states[rows])
+        taken[rows] = chosen_entries(now, t.actions[rows])
+        first = np.flatnonzero(log.fold_of_episode == k)
+        place = np.searchsorted(rows, e.starts[first])
+        start[first] = _expected(probabilities[e.starts[first]], now[place])
+        if e.discount > 0:
+            on = rows[~t.terminated[rows]]
+            if len(on):
+                of_next[on] = _decisions(policy, t.next_states[on], _rows_of(next_masks, on))
+                following[on] = _expected(of_next[on], values(t.next_states[on]))
+    with np.errstate(over="ignore"):  # weights tell
+        ratios = chosen_entries(probabilities, t.actions) / log.behaviour.probability
+    weights = Weights(e, ratios)
+    closing = None if weights.overflows else _closing(systems, of_next, weights.of_episodes, log)
+    return Quantities(weights, probabilities, start, taken, following, closing)
+
+
+def _values_of(
+    policy: Policy, rest: Transitions, log: Log, rng: np.random.Generator
+) -> tuple[Callable[[Floats], Floats], LeafSystem | None]:
+    """Return the action values of a policy, fitted on other episodes: a function from states (n, d) to (n, A); and the system behind it, if any."""
+    s = log.settings
+    if s.evaluator is None:
+        system = leaf_system(policy, Episodes(rest, s.discount), s.regression, rng)
+        return system.q(s.regression.n_jobs).values, system
+    q = s.evaluator.evaluate(policy, rest, discount=s.discount, states=rest.states, rng=rng)
+    return (lambda states: checked_values(q, states, policy.n_actions, type(s.evaluator).__name__)), None
+
+
+def _closing(systems: Sequence[LeafSystem | None], probabilities: Floats, amounts: Floats, log: Log) -> Floats:
+    """Return by how much each episode moves the mean of ``amounts`` (E,) of the values that close truncated episodes of other folds (E,).
+
+    They add up to zero: the estimate stays what it is, and its spread gets what the error of these values adds to it.
+    """
+    t, e = log.batch, log.episodes
+    out = np.zeros(len(e))
+    for k, system in enumerate(systems):
+        closed = np.flatnonzero(e.truncated & (log.fold_of_episode == k))
+        if system is not None and len(closed):
+            ends, others = e.last[closed], log.fold_of_episode != k
+            worth = e.weights[closed] * amounts[closed] * e.worth[ends] * e.discount
+            scale = float(worth.max()) or 1.0  # of weights that may be huge
+            moved = system.response(t.next_states[ends], probabilities[ends], worth / scale)
+            out[others] += scale * moved / e.weights[others].mean()
+    return out
+
+
+def behaviour_value(log: Log) -> MeanOfEpisodes:
+    """Return what was done: the mean return, truncated episodes closed by the value of the log's own way to decide.
+
+    Whatever it decides by, its value is a function of the state alone, whose fitted evaluation needs no actions.
+    """
+    t, e = log.batch, log.episodes
+    values = np.zeros(len(t))
+    if not e.truncated.any():
+        return MeanOfEpisodes(e.summed(_closed_rewards(log, values)))
+    systems: list[LeafSystem | None] = []
+    unlabelled = Transitions(
+        t.states,
+        np.zeros(len(t), dtype=np.int64),
+        t.rewards,
+        t.next_states,
+        t.terminated,
+        n_actions=1,
+        episode=t.episode,
+        weight=t.weight,
+    )
+    for k in range(log.n_folds):
+        ends, system = e.last[e.truncated & (log.fold_of_episode == k)], None
+        if len(ends):
+            rest = Episodes(unlabelled.subset(log.fold_of_row != k), e.discount)
+            system = leaf_system(Constant(0, 1), rest, log.settings.regression, log.rng(LOGGED_VALUES, k))
+            values[ends] = system.q(log.settings.regression.n_jobs).values(t.next_states[ends])[:, 0]
+        systems.append(system)
+    closing = _closing(systems, np.ones((len(t), 1)), np.ones(len(e)), log)
+    return MeanOfEpisodes(e.summed(_closed_rewards(log, values)) + closing)
+
+
+def _closed_rewards(log: Log, next_values: Floats) -> Floats:
+    """Return discounted rewards (n,), the last of truncated episodes with what the state that follows is worth."""
+    t, e = log.batch, log.episodes
+    rewards = t.rewards.copy()
+    ends = e.last[e.truncated]
+    rewards[ends] += e.discount * next_values[ends]
+    return e.worth * rewards
+
+
+def fitted_start(policies: list[Policy], log: Log, kind: str) -> FittedStart:
+    """Return fitted Q evaluation: of one policy on the whole log, or of a policy a fold on that fold."""
+    s, e = log.settings, log.episodes
+    if kind == "table":
+        parts = [(np.arange(len(e)), leaf_system(policies[0], e, s.regression, log.rng(FITTED)))]
+    else:
+        parts = []
+        for k, policy in enumerate(policies):  # on the fold alone: the rest is what the policy was learned from
+            fold = Episodes(log.batch.subset(log.fold_of_row == k), s.discount)
+            system = leaf_system(policy, fold, s.regression, log.rng(FITTED, k))
+            parts.append((np.flatnonzero(log.fold_of_episode == k), system))
+    n_products = sum(system.taken.nnz + system.following.nnz for _, system in parts) * s.n_resamples
+    return FittedStart(parts, e.weights, s.regression.n_jobs, linear=n_products > MANY_PRODUCTS)
+
+
+def estimators_of(q: Quantities, fitted: FittedStart | None, log: Log) -> dict[str, Estimator]:
+    """Return the estimators that are asked for; one that the data do not allow is NaN."""
+    t, e, w = log.batch, log.episodes, q.weights
+    rewards = _closed_rewards(log, q.next_values)
+    differences = e.worth * (t.rewards + e.discount * q.next_values - q.taken_values)
+    closing = np.zeros(len(e)) if q.closing is None else q.closing
+    total = 0.0 if w.overflows else float(np.average(w.of_episodes, weights=e.weights))
+    shared = closing / total if total > 0 else closing  # of weights that are divided by their mean
+    makers: dict[str, Callable[[], Estimator]] = {
+        "doubly-robust": lambda: MeanOfEpisodes(q.start_values + e.summed(w.of_rows * differences) + closing),
+        "weighted-doubly-robust": lambda: SumOfRatios.by_step(w, differences, q.start_values + shared),
+        "weighted": lambda: replace(SumOfRatios.of_whole(w, e.summed(rewards)), means=shared),
+        "per-decision": lambda: MeanOfEpisodes(e.summed(w.of_rows * rewards) + closing),
+        "weighted-per-decision": lambda: replace(SumOfRatios.by_step(w, rewards), means=shared),
+    }
+    lost = w.overflows or w.lost_after is not None
+    found: dict[str, Estimator] = {}
+    for method in log.settings.methods:
+        if fitted is not None and method == "fitted-q":
+            found[method] = fitted
+        elif w.overflows or (lost and method not in NEEDS_MODEL):
+            found[method] = MeanOfEpisodes(np.full(len(e), np.nan))  # there is no estimate, and a warning says why
+        else:
+            found[method] = makers[method]()
+    return found
+
+
+def _expected(probabilities: Floats, values: Floats) -> Floats:
+    """Return the mean of each row's values that have a probability (n,)."""
+    return np.einsum("ij,ij->i", probabilities, np.where(probabilities > 0, values, 0.0))
+
+
+def _rows_of(mask: Bools | None, rows: Ints) -> Bools | None:
+    return None if mask is None else mask[rows]

@@ -1,0 +1,53 @@
+"""A quick score for many policies on one batch."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from capi._utils.randomness import RandomState, as_generator
+from capi._utils.threads import n_threads, one_blas_thread
+from capi._utils.validation import as_discount
+from capi.data.transitions import Transitions
+from capi.errors import InvalidInput
+from capi.offline.episodes import Episodes
+from capi.offline.evaluation import check_is_evaluable
+from capi.offline.fitted_q import Regression, leaf_system
+from capi.types import Policy
+
+
+def fitted_value(
+    policy: Policy,
+    batch: Transitions,
+    *,
+    discount: float,
+    random_state: RandomState = 0,
+    n_jobs: int | None = None,
+) -> float:
+    """Return what a policy is worth from the first states of the episodes, by fitted Q evaluation alone.
+
+    Iterates of small policy spaces take turns between good and bad. With ``keep=lambda round: fitted_value(round.policy, batch,
+    discount=0.98)`` `capi.CAPI` keeps the best of them. It is a score and no evidence: for that there is `evaluate`.
+
+    Parameters
+    ----------
+    policy : Policy
+    batch : Transitions
+    discount : float in [0, 1)
+    random_state : int, Generator or None
+    n_jobs : int, optional
+        Threads; -1 is all cores. The result does not depend on it.
+
+    Examples
+    --------
+    >>> from capi.policies import Constant
+    >>> batch = Transitions([[0.0]] * 20, [0, 1] * 10, [0.0, 1.0] * 10, [[0.0]] * 20, [True] * 20)
+    >>> [round(fitted_value(Constant(a, n_actions=2), batch, discount=0.9), 6) for a in (0, 1)]
+    [0.0, 1.0]
+    """
+    if not isinstance(batch, Transitions):
+        raise InvalidInput(f"batch must be a Transitions; got {type(batch).__name__}.")
+    check_is_evaluable("policy", policy, batch)
+    regression, episodes = Regression(n_jobs=n_threads(n_jobs)), Episodes.counted(batch, as_discount(discount))
+    with one_blas_thread():
+        system = leaf_system(policy, episodes, regression, as_generator(random_state))
+        return float(np.average(system.initial @ system.solution[1], weights=episodes.weights))

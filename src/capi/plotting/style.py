@@ -1,0 +1,146 @@
+"""One style for every picture.
+
+Figures are made without pyplot: nothing global changes, nothing needs to be closed, and a notebook shows what a cell returns.
+Names and labels are drawn as they are; a dollar sign in them starts no formula.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from io import BytesIO
+from re import compile as pattern
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from capi._utils.validation import Floats
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#000000")  # Okabe and Ito's
+MARKERS = "osv^DPX*"
+HATCHES = (None, "///", "...", "xxx")
+INK, PALE_INK, GRID_INK = "#262626", "#737373", "#D9D9D9"
+TEXT_SIZE, SMALL_TEXT_SIZE = 9, 8
+OWN_LABEL = pattern(r"(_(child|container)\d+|_nolegend_)?")  # what matplotlib calls parts that nobody named
+
+
+def new_figure(width: float, height: float, n_rows: int = 1, n_cols: int = 1) -> tuple[Figure, list[Axes]]:
+    """Return an empty figure in our style and its axes, row by row.
+
+    Parameters
+    ----------
+    width, height : float
+        In inches.
+    n_rows, n_cols : int
+        How many axes there are below and beside each other.
+
+    Examples
+    --------
+    >>> figure, [left, right] = new_figure(6.0, 3.0, n_cols=2)
+    >>> line = left.plot([0, 1], [0, 1], color=colour_of(0))
+    """
+    from matplotlib.figure import Figure  # noqa: PLC0415  only those who draw pay for it
+
+    figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
+    axes: list[Axes] = figure.subplots(n_rows, n_cols, squeeze=False).ravel().tolist()
+    for each in axes:
+        each.set_facecolor("white")
+        each.spines[["top", "right"]].set_visible(False)
+        each.spines[["bottom", "left"]].set(color=PALE_INK, linewidth=0.8)
+        each.tick_params(labelsize=SMALL_TEXT_SIZE, color=PALE_INK, labelcolor=INK, width=0.8)
+        for axis in (each.xaxis, each.yaxis):
+            axis.get_offset_text().set(fontsize=SMALL_TEXT_SIZE, color=INK)
+        each.grid(color=GRID_INK, linewidth=0.6)
+        each.set_axisbelow(True)
+    # Without %matplotlib inline, notebooks know a bare figure only by its text.
+    figure._repr_png_ = partial(_png, figure)  # type: ignore[attr-defined]
+    return figure, axes
+
+
+def colour_of(action: int) -> str:
+    """Return the colour of an action's number; after eight they come again."""
+    return PALETTE[action % len(PALETTE)]
+
+
+def marker_of(action: int) -> str:
+    """Return the marker of an action's number; no two of the first 64 share both colour and marker."""
+    return MARKERS[(action + action // len(PALETTE)) % len(MARKERS)]
+
+
+def name_axes(axes: Axes, *, x: str | None = None, y: str | None = None, title: str | None = None) -> None:
+    """Write the names of the axes and a title at the left, as they are.
+
+    Parameters
+    ----------
+    axes : matplotlib Axes
+    x, y, title : str, optional
+        What is left out stays as it is.
+    """
+    words: dict[str, Any] = {"fontsize": TEXT_SIZE, "color": INK, "parse_math": False}
+    if x is not None:
+        axes.set_xlabel(x, **words)
+    if y is not None:
+        axes.set_ylabel(y, **words)
+    if title is not None:
+        axes.set_title(title, loc="left", **words)
+
+
+def add_legend(axes: Axes, title: str) -> None:
+    """Put a legend at the right of the axes, with its labels as they are.
+
+    Parameters
+    ----------
+    axes : matplotlib Axes
+        Whose labelled parts are listed.
+    title : str
+    """
+    drawn: list[Any] = [*axes.containers, *axes.lines, *axes.collections]
+    named = [(part, str(part.get_label())) for part in drawn if not OWN_LABEL.fullmatch(str(part.get_label()))]
+    legend = axes.legend(
+        [part for part, _ in named],
+        [f"{i}" for i, _ in enumerate(named)],  # matplotlib leaves out what begins with "_"
+        frameon=False,
+        loc="upper left",
+        bbox_to_anchor=(1.0, 1.0),
+        title=title,
+        alignment="left",
+        fontsize=SMALL_TEXT_SIZE,
+        title_fontsize=SMALL_TEXT_SIZE,
+        labelcolor=INK,
+    )
+    legend.get_title().set_color(INK)
+    for text, (_, label) in zip(legend.get_texts(), named, strict=True):
+        text.set_parse_math(False)
+        text.set_text(label)
+
+
+def stack_bars(axes: Axes, left: Floats, widths: Floats, heights: Floats, labels: Sequence[Any]) -> None:
+    """Draw the bars of each action on those of the actions before it.
+
+    Parameters
+    ----------
+    axes : matplotlib Axes
+    left, widths : array of shape (m,)
+        Where the bars begin, and how wide they are.
+    heights : array of shape (A, m)
+        Of each action's part of each bar.
+    labels : sequence, A of them
+        For the legend.
+    """
+    below = np.zeros(len(left))
+    for a, height in enumerate(heights):
+        style: dict[str, Any] = {"color": colour_of(a), "edgecolor": "white", "linewidth": 0.6}
+        hatch = HATCHES[a // len(PALETTE) % len(HATCHES)]
+        axes.bar(left, height, widths, below, align="edge", hatch=hatch, label=str(labels[a]), **style)
+        below = below + height
+
+
+def _png(figure: Figure) -> bytes:
+    """Return the picture as a PNG file."""
+    file = BytesIO()
+    figure.savefig(file, format="png")
+    return file.getvalue()

@@ -1,0 +1,69 @@
+"""A decision tree as a picture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from capi.plotting.style import INK, PALE_INK, SMALL_TEXT_SIZE, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+LEAF_WIDTH, LEVEL_HEIGHT = 1.7, 0.9  # inches
+FILL = {"leaf": "#E8F1FA", "node": "#FFFFFF"}
+
+
+def draw_tree(tree: dict[str, Any], condition: Any, decision: Any) -> Figure:
+    """Return a figure of a tree in nested dictionaries; ``condition`` and ``decision`` give the texts of its nodes."""
+    n_leaves, depth = _size(tree)
+    figure, [axes] = new_figure(max(LEAF_WIDTH * n_leaves, 3.0), LEVEL_HEIGHT * (depth + 1))
+    axes.set_axis_off()
+    axes.set_xlim(0, n_leaves)
+    axes.set_ylim(-depth - 0.5, 0.5)
+
+    def draw(node: dict[str, Any], first: float, level: int) -> tuple[float, float]:
+        """Draw what is below a node, whose leaves start at ``first``; return its place and where its leaves end."""
+        if "action" in node:
+            place, end = first + 0.5, first + 1.0
+            text = f"{decision(node)}\n{states_of(node)}\nregret {node['regret']:.3g}"
+        else:
+            left, middle = draw(node["then"], first, level + 1)
+            right, end = draw(node["else"], middle, level + 1)
+            place, text = (left + right) / 2, condition(node)
+            for child, answer in ((left, "yes"), (right, "no")):
+                axes.plot([place, child], [-level, -level - 1], color=PALE_INK, linewidth=1, zorder=1)
+                middle_of_line = (place + child) / 2, -level - 0.5
+                clear = {"facecolor": "white", "edgecolor": "none", "pad": 1.0}
+                axes.text(
+                    *middle_of_line,
+                    answer,
+                    ha="center",
+                    va="center",
+                    fontsize=SMALL_TEXT_SIZE - 1,
+                    color=INK,
+                    bbox=clear,
+                )
+        words: dict[str, Any] = {"fontsize": SMALL_TEXT_SIZE, "color": INK, "parse_math": False}
+        box = {
+            "boxstyle": "round,pad=0.3",
+            "facecolor": FILL["leaf" if "action" in node else "node"],
+            "edgecolor": PALE_INK,
+        }
+        axes.text(place, -level, text, ha="center", va="center", bbox=box, zorder=2, **words)
+        return place, end
+
+    draw(tree, 0.0, 0)
+    return figure
+
+
+def states_of(leaf: dict[str, Any]) -> str:
+    """Return how many states a leaf was grown on, in words."""
+    return f"{leaf['states']} state{'' if leaf['states'] == 1 else 's'}"
+
+
+def _size(node: dict[str, Any]) -> tuple[int, int]:
+    """Return the number of leaves and the depth of a tree."""
+    if "action" in node:
+        return 1, 0
+    (left, deep), (right, deeper) = _size(node["then"]), _size(node["else"])
+    return left + right, 1 + max(deep, deeper)

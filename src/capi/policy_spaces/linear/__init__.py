@@ -1,0 +1,1 @@
+"""Policies that compare weighted sums of features, or of kernels."""

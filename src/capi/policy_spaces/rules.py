@@ -1,0 +1,367 @@
+"""Rules that a policy must keep, written down as one would say them.
+
+    Never("PI", when="T1 > 5e5")              that action nowhere where the condition holds
+    Only("none", when="V <= 10 and E > 1e4")  no other action there
+    Monotone("dose_before", increasing=True)  the action's number never falls as the feature rises
+    Cap("both", at_most=0.3)                  at most that share of the decisions
+    Costs({"RTI": 2.0, "PI": 0.5})            what an action costs, in the units of the values
+    Budget({"RTI": 1.0}, at_most=0.2)         the mean cost of the decisions
+
+Pointwise rules (the first two) hold in every state, seen or not. Caps and budgets hold on the sample that the policy was learned
+from, and can be measured on any other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from capi._utils.validation import Bools, Floats, as_not_negative, as_share, check_choice, is_real
+from capi.data.schema import Schema
+from capi.errors import InvalidInput
+
+MOST_COMBINATIONS = 100_000  # of rules that are looked at for conflicts
+COMPARISON = re.compile(r"^(?P<feature>.+?)\s*(?P<sign><=|>=|==|<|>)\s*(?P<number>\S+)$")
+
+
+@dataclass(frozen=True)
+class Never:
+    """Never take an action where a condition holds.
+
+    Parameters
+    ----------
+    action : label or number
+    when : str, optional
+        Comparisons of features with numbers, joined by "and": ``"age > 65 and dose <= 2"``. By default everywhere.
+    if_missing : bool
+        Whether a comparison counts as true where its feature is missing.
+
+    Examples
+    --------
+    >>> str(Never("PI", when="T1 > 5e5"))
+    'never PI when T1 > 5e5'
+    """
+
+    action: Any
+    when: str | None = None
+    if_missing: bool = False
+
+    def __post_init__(self) -> None:
+        _check_pointwise(self.action, self.when, self.if_missing)
+
+    def __str__(self) -> str:
+        return f"never {self.action}" + _when(self.when)
+
+
+@dataclass(frozen=True)
+class Only:
+    """Take no action but these where a condition holds.
+
+    Parameters
+    ----------
+    actions : label, number, or a sequence of them
+    when : str, optional
+        As in `Never`.
+    if_missing : bool
+        As in `Never`.
+
+    Examples
+    --------
+    >>> str(Only(["none", "PI"], when="V <= 10"))
+    'only none or PI when V <= 10'
+    """
+
+    actions: Any
+    when: str | None = None
+    if_missing: bool = False
+
+    def __post_init__(self) -> None:
+        for action in _listed(self.actions):
+            _check_pointwise(action, self.when, self.if_missing)
+
+    def __str__(self) -> str:
+        return f"only {' or '.join(map(str, _listed(self.actions)))}" + _when(self.when)
+
+
+@dataclass(frozen=True)
+class Monotone:
+    """The number of the action never falls (or never rises) as a feature rises, all else being equal.
+
+    Parameters
+    ----------
+    feature : name or column
+    increasing : bool
+        False: it never rises.
+
+    Examples
+    --------
+    >>> str(Monotone("age"))
+    'monotone: the action never falls as age rises'
+    """
+
+    feature: Any
+    increasing: bool = True
+
+    def __str__(self) -> str:
+        return f"monotone: the action never {'falls' if self.increasing else 'rises'} as {self.feature} rises"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The mean cost of the decisions on the sample must not exceed a limit.
+
+    Parameters
+    ----------
+    costs : mapping from actions to numbers
+        What a decision costs; actions that are not named cost nothing.
+    at_most : float
+
+    Examples
+    --------
+    >>> str(Budget({"RTI": 1.0, "both": 2.0}, at_most=0.5))
+    'budget: mean cost (RTI 1, both 2) at most 0.5'
+    """
+
+    costs: Mapping[Any, float]
+    at_most: float
+
+    def __post_init__(self) -> None:
+        _check_costs(self.costs)
+        if not is_real(self.at_most) or not np.isfinite(self.at_most):
+            raise InvalidInput(f"at_most must be a number; got {self.at_most!r}.")
+
+    def __str__(self) -> str:
+        named = ", ".join(f"{action} {cost:g}" for action, cost in self.costs.items())
+        return f"budget: mean cost ({named}) at most {self.at_most:g}"
+
+
+@dataclass(frozen=True)
+class Cap:
+    """An action must not be taken in more than a share of the sample.
+
+    Parameters
+    ----------
+    action : label or number
+    at_most : float in [0, 1]
+
+    Examples
+    --------
+    >>> str(Cap("both", 0.3))
+    'cap: both in at most 30 % of the states'
+    """
+
+    action: Any
+    at_most: float
+
+    def __post_init__(self) -> None:
+        as_share(self.at_most, "at_most")
+
+    def __str__(self) -> str:
+        return f"cap: {self.action} in at most {100 * self.at_most:g} % of the states"
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What actions cost, in the units of the values: it is subtracted from them before a policy is chosen.
+
+    Parameters
+    ----------
+    costs : mapping from actions to numbers
+        Actions that are not named cost nothing.
+
+    Examples
+    --------
+    >>> str(Costs({"RTI": 2.0}))
+    'costs: RTI 2'
+    """
+
+    costs: Mapping[Any, float]
+
+    def __post_init__(self) -> None:
+        _check_costs(self.costs)
+
+    def __str__(self) -> str:
+        return "costs: " + ", ".join(f"{action} {cost:g}" for action, cost in self.costs.items())
+
+
+Rule: TypeAlias = Never | Only | Monotone | Budget | Cap | Costs
+
+
+@dataclass(frozen=True, eq=False)
+class Box:
+    """Where a condition holds: an interval a feature. The ends of an open interval are the nearest numbers inside it."""
+
+    low: dict[int, float] = field(default_factory=dict)
+    high: dict[int, float] = field(default_factory=dict)
+
+    def contains(self, states: Floats, if_missing: bool) -> Bools:
+        """Return where the condition holds; ``states`` (n, d) -> (n,)."""
+        inside = np.ones(len(states), dtype=bool)
+        for bounds, sign in ((self.low, 1.0), (self.high, -1.0)):
+            for j, bound in bounds.items():
+                column = states[:, j]
+                inside &= (sign * column >= sign * bound) | (np.isnan(column) & if_missing)
+        return inside
+
+    def with_bound(self, feature: int, sign: str, number: float) -> Box:
+        """Return the part where the feature also compares so with ``number``."""
+        low, high = dict(self.low), dict(self.high)
+        if sign in (">", ">=", "=="):
+            bound = np.nextafter(number, np.inf) if sign == ">" else number
+            low[feature] = max(low.get(feature, -np.inf), float(bound))
+        if sign in ("<", "<=", "=="):
+            bound = np.nextafter(number, -np.inf) if sign == "<" else number
+            high[feature] = min(high.get(feature, np.inf), float(bound))
+        return Box(low, high)
+
+    def within(self, other: Box) -> bool:
+        """Whether the other contains it."""
+        above = all(self.low.get(j, -np.inf) >= bound for j, bound in other.low.items())
+        return above and all(self.high.get(j, np.inf) <= bound for j, bound in other.high.items())
+
+    def meets(self, other: Box) -> Box | None:
+        """Return what both have in common, None if nothing."""
+        low = {j: max(self.low.get(j, -np.inf), other.low.get(j, -np.inf)) for j in {*self.low, *other.low}}
+        high = {j: min(self.high.get(j, np.inf), other.high.get(j, np.inf)) for j in {*self.high, *other.high}}
+        empty = any(low[j] > high.get(j, np.inf) for j in low)
+        return None if empty else Box(low, high)
+
+
+@dataclass(frozen=True, eq=False)
+class Forbidden:
+    """A pointwise rule as the library reads it: these actions, in this box."""
+
+    rule: Never | Only
+    actions: tuple[int, ...]
+    box: Box
+
+
+def forbidden_by(rule: Never | Only, schema: Schema) -> Forbidden:
+    """Return what a pointwise rule forbids, with features and actions as numbers."""
+    named = {action_number(a, schema) for a in _listed(rule.action if isinstance(rule, Never) else rule.actions)}
+    actions = named if isinstance(rule, Never) else set(range(len(schema.action_labels))) - named
+    return Forbidden(rule, tuple(sorted(actions)), box_of(rule.when, schema))
+
+
+def box_of(when: str | None, schema: Schema) -> Box:
+    """Return where a condition holds."""
+    box = Box()
+    for part in [] if when is None else re.split(r"\s+and\s+", when.strip()):
+        found = COMPARISON.match(part.strip())
+        number = None if found is None else _number(found["number"])
+        if found is None or number is None:
+            raise InvalidInput(
+                f"when must be comparisons such as 'x3 > 5', joined by 'and'; {part!r} in {when!r} is none. "
+                "A feature stands on the left, a number on the right."
+            )
+        box = box.with_bound(feature_number(found["feature"], schema), found["sign"], number)
+    return box
+
+
+def feature_number(feature: Any, schema: Schema) -> int:
+    """Return the column of a feature that is given by name or number."""
+    if feature in schema.feature_names:
+        return schema.feature_names.index(feature)
+    if isinstance(feature, int) and not isinstance(feature, bool) and 0 <= feature < len(schema.feature_names):
+        return feature
+    raise InvalidInput(f"unknown feature {feature!r}; known are {', '.join(schema.feature_names)}.{_hint(schema)}")
+
+
+def action_number(action: Any, schema: Schema) -> int:
+    """Return the number of an action that is given by label or number; labels come first."""
+    if action in schema.action_labels:
+        return schema.action_labels.index(action)
+    if isinstance(action, int) and not isinstance(action, bool) and 0 <= action < len(schema.action_labels):
+        return action
+    known = ", ".join(map(str, schema.action_labels))
+    raise InvalidInput(f"unknown action {action!r}; known are {known}.{_hint(schema)}")
+
+
+def cost_table(rule: Budget | Cap | Costs, schema: Schema) -> Floats:
+    """Return what each action costs (A,); a cap counts one for its action."""
+    costs = {rule.action: 1.0} if isinstance(rule, Cap) else rule.costs
+    table = np.zeros(len(schema.action_labels))
+    for action, cost in costs.items():
+        table[action_number(action, schema)] = float(cost)
+    return table
+
+
+def check_feasible(forbidden: Sequence[Forbidden], n_actions: int) -> None:
+    """Refuse rules that together leave no action somewhere, naming those that do and where.
+
+    Actions with few rules are looked at first, and of the rules for one action those that others contain are left out. Where
+    there would still be too many combinations the question stays open; acting in such a state is refused anyway.
+    """
+    of_action = sorted((_widest([f for f in forbidden if a in f.actions]) for a in range(n_actions)), key=len)
+    if not of_action[0]:
+        return  # some action is allowed everywhere
+    tried = 0
+
+    def clash(number: int, box: Box, chosen: tuple[Forbidden, ...]) -> tuple[Forbidden, ...] | None:
+        """Return rules that forbid all actions from ``number`` on somewhere in ``box``, with those chosen before."""
+        nonlocal tried
+        if number == n_actions:
+            return chosen
+        if any(f in chosen for f in of_action[number]):  # no further rule is needed for this action
+            return clash(number + 1, box, chosen)
+        for f in of_action[number]:
+            tried += 1
+            common = box.meets(f.box) if tried <= MOST_COMBINATIONS else None
+            found = None if common is None else clash(number + 1, common, (*chosen, f))
+            if found is not None:
+                return found
+        return None
+
+    if found := clash(0, Box(), ()):
+        rules = " and ".join(repr(str(f.rule)) for f in forbidden if f in found)
+        raise InvalidInput(f"the rules leave no action in some states: {rules} conflict. Drop or narrow one of them.")
+
+
+def _widest(forbidden: list[Forbidden]) -> list[Forbidden]:
+    """Return the rules whose boxes are in no other's, the first of equal ones."""
+    return [
+        f
+        for i, f in enumerate(forbidden)
+        if not any(
+            f.box.within(g.box) and (j < i or not g.box.within(f.box)) for j, g in enumerate(forbidden) if j != i
+        )
+    ]
+
+
+def _check_pointwise(action: Any, when: Any, if_missing: Any) -> None:
+    if not isinstance(action, Hashable) or isinstance(action, np.ndarray):
+        raise InvalidInput(f"an action must be one label or number; got {action!r}.")
+    if when is not None and not isinstance(when, str):
+        raise InvalidInput(f"when must be text, such as 'x3 > 5'; got {when!r}.")
+    check_choice(if_missing, "if_missing", (True, False))
+
+
+def _check_costs(costs: Any) -> None:
+    if not isinstance(costs, Mapping) or not costs:
+        raise InvalidInput(f"costs must map actions to numbers, such as {{'treat': 1.0}}; got {costs!r}.")
+    for action, cost in costs.items():
+        as_not_negative(cost, f"the cost of {action!r}")
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return None if np.isnan(value) else value
+
+
+def _listed(actions: Any) -> tuple[Any, ...]:
+    return tuple(actions) if isinstance(actions, list | tuple | set | frozenset) else (actions,)
+
+
+def _when(when: str | None) -> str:
+    return "" if when is None else f" when {when}"
+
+
+def _hint(schema: Schema) -> str:
+    return " Pass schema=batch.schema to use the words of your table." if schema.feature_names[0] == "x0" else ""

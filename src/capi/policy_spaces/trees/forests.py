@@ -1,0 +1,176 @@
+"""Policies that are forests of decision trees, which vote (the paper's Tree-CAPI, Section 5.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, TypeGuard
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from capi._utils.array_cache import Remembered
+from capi._utils.threads import n_threads
+from capi._utils.validation import Bools, Floats, Ints, as_int, as_states, is_fixed
+from capi.policies import Deterministic, check_masks_given, first_allowed, one_hot
+from capi.policy_spaces.imitation import ReadByImitation
+from capi.policy_spaces.trees.greedy import RegretSample
+from capi.trees.forest import Forest, Growth
+from capi.trees.regressor import n_candidates
+from capi.types import Policy, QFunction
+
+
+@dataclass(frozen=True, eq=False)
+class ForestPolicy(ReadByImitation, Deterministic):
+    """Trees that vote; the most votes win, the lowest action among equals.
+
+    With masks each tree votes for the first action of its leaf's ranking that the state allows.
+    """
+
+    forest: Forest = field(repr=False)
+    n_actions: int
+    n_features: int
+    n_jobs: int | None = field(default=None, repr=False)
+    masked: bool = False
+    origin: Any = field(default=None, repr=False)  # (states, settings, rows with weight) that the trees grew on
+    age: int = 1  # improvements since they did
+    known: Remembered[Any] | None = field(default=None, repr=False)  # leaves of points, if the trees are kept
+
+    @cached_property
+    def _ranking(self) -> Ints:
+        """The actions of each leaf from best to worst (l, A)."""
+        return np.argsort(self.forest.sums, axis=1, kind="stable")
+
+    @cached_property
+    def _ballots(self) -> Floats:
+        """The vote of each leaf, one-hot (l, A)."""
+        return one_hot(self._ranking[:, 0], self.n_actions)
+
+    def votes(self, states: Floats, allowed: Bools | None = None) -> Floats:
+        """Return the share of trees for each action; ``states`` (n, d) -> (n, A)."""
+        check_masks_given(self.masked, allowed)
+        x, threads, n_trees = (
+            as_states(states, n_features=self.n_features),
+            n_threads(self.n_jobs),
+            len(self.forest.trees),
+        )
+        leaves_of_trees = self._remembered(x, threads)
+        if allowed is None and leaves_of_trees is None:
+            return self.forest.total(self._ballots, x, threads) / n_trees
+        if leaves_of_trees is None:
+            leaves_of_trees = self.forest.leaves(x, threads)
+        if allowed is None:
+            return self.forest.total_of_leaves(self._ballots, leaves_of_trees, threads) / n_trees
+        votes = np.zeros((len(x), self.n_actions))
+        for leaves in leaves_of_trees:
+            votes += one_hot(first_allowed(self._ranking[leaves], allowed), self.n_actions)
+        return votes / n_trees
+
+    def summary(self) -> str:
+        """Return one sentence on what the policy is."""
+        return f"A vote of {len(self.forest.trees)} trees with {len(self.forest.sums)} leaves."
+
+    def learning_states(self) -> Floats | None:
+        """Return the states that the trees grew on (n, d)."""
+        return None if self.origin is None else as_states(self.origin[0])
+
+    def _remembered(self, states: Floats, n_jobs: int) -> Any:
+        """Return the leaves (T, n) of points that cannot change, found once for as long as the trees stay; else None."""
+        if self.known is None or not is_fixed(states):
+            return None
+        return self.known.of(states, lambda: self.forest.leaves(states, n_jobs))
+
+    def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
+        """Return the action with the most votes (n,)."""
+        return self.votes(states, allowed).argmax(axis=1)
+
+
+@dataclass(frozen=True)
+class Forests:
+    """Forests of extremely randomised trees that are grown for the gap-weighted loss and vote.
+
+    Parameters
+    ----------
+    n_trees : int
+    min_samples_split : int
+        A node with fewer states is a leaf (the paper's eta_pi): the larger, the simpler the policy.
+    min_samples_leaf : int
+    max_depth : int, optional
+    max_features : int, float or None
+        Features looked at in a node; None is all.
+    refresh_every : int
+        After how many improvements on the same states the trees are grown anew; 1 is the paper's scheme. In between
+        only the actions of their leaves are chosen anew.
+    n_jobs : int, optional
+        Threads; -1 is all cores, None is one. The policy does not depend on it.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> states = rng.uniform(size=(500, 2))
+    >>> values = np.stack([states[:, 0], states[:, 1]], axis=1)
+    >>> policy = Forests(min_samples_split=5).improve(states, values)
+    >>> policy.act(np.array([[0.9, 0.1], [0.1, 0.9]]))
+    array([0, 1])
+    """
+
+    n_trees: int = 30
+    min_samples_split: int = 2
+    min_samples_leaf: int = 1
+    max_depth: int | None = None
+    max_features: int | float | None = None
+    refresh_every: int = 1
+    n_jobs: int | None = None
+
+    def __post_init__(self) -> None:
+        as_int(self.n_trees, "n_trees", minimum=1)
+        as_int(self.refresh_every, "refresh_every", minimum=1)
+        as_int(self.min_samples_split, "min_samples_split", minimum=2)
+        as_int(self.min_samples_leaf, "min_samples_leaf", minimum=1)
+        if self.max_depth is not None:
+            as_int(self.max_depth, "max_depth", minimum=1)
+        n_threads(self.n_jobs)
+
+    def improve(
+        self,
+        states: ArrayLike,
+        q_values: ArrayLike,
+        *,
+        q: QFunction | None = None,  # noqa: ARG002  the sample decides alone
+        previous: Policy | None = None,
+        allowed: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> ForestPolicy:
+        """Return a forest whose trees were grown for the gap-weighted loss on the sample."""
+        sample = RegretSample.of(states, q_values, allowed, weights)
+        growth = Growth(
+            n_trees=self.n_trees,
+            n_candidates=n_candidates(self.max_features, sample.states.shape[1]),
+            min_samples_split=self.min_samples_split,
+            min_samples_leaf=self.min_samples_leaf,
+            max_depth=self.max_depth,
+            policy=True,
+        )
+        shape = sample.n_actions, sample.states.shape[1], self.n_jobs, sample.allowed is not None
+        has_weight = None if weights is None else np.asarray(weights) > 0  # rows without weight are no rows
+        if self._keeps(previous, states, has_weight):
+            threads = n_threads(self.n_jobs)
+            sums = np.stack([previous.forest.sums_of(lost, threads) for lost in sample.outputs.T], axis=1)
+            return ForestPolicy(
+                previous.forest.with_sums(sums), *shape, previous.origin, previous.age + 1, previous.known
+            )
+        forest = sample.grown(growth, rng, n_threads(self.n_jobs))
+        return ForestPolicy(
+            forest, *shape, (states, self, has_weight), known=Remembered() if self.refresh_every > 1 else None
+        )
+
+    def _keeps(self, previous: Any, states: Any, has_weight: Bools | None) -> TypeGuard[ForestPolicy]:
+        """Whether the trees of the last policy grew on the same states, which nobody can have changed, and are not too old."""
+        if not isinstance(previous, ForestPolicy) or previous.origin is None or previous.age >= self.refresh_every:
+            return False
+        old_states, settings, had_weight = previous.origin
+        same = old_states is states and is_fixed(states) and settings == self
+        if has_weight is None or had_weight is None:
+            return same and has_weight is had_weight
+        return same and np.array_equal(has_weight, had_weight)

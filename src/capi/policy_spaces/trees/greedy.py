@@ -1,0 +1,413 @@
+"""Policies that are decision trees, grown for the action-gap-weighted loss."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_int, as_q_values, as_states, as_weights
+from capi.loss import filled_regrets, regrets
+from capi.plotting.tree import draw_tree, states_of
+from capi.policies import Deterministic, check_masks_given, first_allowed
+from capi.policy_spaces._cuts import readable_cut
+from capi.policy_spaces._monotone import check_monotone, monotone_actions
+from capi.trees.forest import Forest, Growth, Tree, grow
+from capi.trees.ranks import encode
+from capi.trees.regressor import n_candidates
+from capi.types import Policy, QFunction
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+AFFORDABLE = 10.0  # seconds
+DEEPEST, MOST_CUTS = 4, 255  # of optimal trees: their depth, and cut points a feature
+
+
+@dataclass(frozen=True, eq=False)
+class TreePolicy(Deterministic):
+    """A decision tree: each leaf plays the action that loses the least on the states it was grown on.
+
+    With masks a leaf plays the first action of its ranking, by what they lose, that the state allows.
+    """
+
+    tree: Tree = field(repr=False)
+    n_actions: int
+    n_features: int
+    with_missing: Bools = field(repr=False)  # (d,) features that had missing values in learning
+    leaf_regrets: Floats = field(repr=False)  # (l,) what the leaf's decisions lose in sum
+    masked: bool = False
+    chosen: Ints | None = field(default=None, repr=False)  # (l,) actions, where they are not those that lose the least
+    greedy_depth: int | None = field(
+        default=None, repr=False
+    )  # up to which it was grown greedily, if there is something to gain
+    optimal_seconds: float = field(default=np.inf, repr=False)  # about what the best tree of that depth would take
+
+    @property
+    def optimal_is_affordable(self) -> bool:
+        """Whether `OptimalTrees` would find the best tree of the same depth in a few seconds, and it may lose less than this one."""
+        return self.greedy_depth is not None and self.optimal_seconds <= AFFORDABLE
+
+    @cached_property
+    def _forest(self) -> Forest:
+        return Forest([self.tree])
+
+    @cached_property
+    def ranking(self) -> Ints:
+        """The actions of each leaf from best to worst (l, A)."""
+        return ranked(self.tree.sums, self.chosen)
+
+    @property
+    def n_leaves(self) -> int:
+        """Number of leaves."""
+        return len(self.tree.sums)
+
+    def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
+        """Return the best action of each state's leaf that is allowed (n,)."""
+        check_masks_given(self.masked, allowed)
+        x = as_states(states, n_features=self.n_features)
+        return first_allowed(self.ranking[self._forest.leaves(x)[0]], allowed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the tree as nested dictionaries, in the words of the table.
+
+        Inner nodes have ``feature``, ``at_most`` (None: "is known"), ``missing`` ("then" or "else"), ``then`` and
+        ``else``; leaves have ``action``, ``states`` (how many it was grown on), ``regret`` (what they lose in sum) and, if
+        the policy was learned with masks, ``otherwise``, the actions to take in turn where that one is not allowed.
+        """
+        return self._described(0)
+
+    def rules(self) -> str:
+        """Return the tree as text, in the words of the table, with the support and the regret of each leaf."""
+        return "\n".join([*self._lines(self.to_dict(), ""), *self.remarks()])
+
+    def remarks(self) -> list[str]:
+        """Return what a reader of the rules should know besides, one line each."""
+        if not self.optimal_is_affordable:
+            return []
+        seconds, depth = max(self.optimal_seconds, 0.1), self.greedy_depth
+        return [f"(grown greedily; OptimalTrees(max_depth={depth}) finds the best tree in about {seconds:.1g} s)"]
+
+    def to_dot(self) -> str:
+        """Return the tree in Graphviz's language."""
+        lines = ["digraph policy {", '  node [shape=box, fontname="sans-serif"];']
+        self._add_dot(self.to_dict(), lines, "n")
+        return "\n".join([*lines, "}"])
+
+    def plot(self, states: ArrayLike | None = None) -> Figure:  # noqa: ARG002  the tree says it all
+        """Return a drawing of the tree, in the words of the table; ``figure.savefig("tree.png")`` keeps it.
+
+        Parameters
+        ----------
+        states : array of shape (n, d), optional
+            Not needed: other policies draw their decisions in these states.
+        """
+        return draw_tree(self.to_dict(), self._condition, _decision)
+
+    def importances(self) -> Floats:
+        """Return the share of each feature in the reduction of regret (d,); zeros if there is none."""
+        reduction = np.zeros(self.n_features)
+        self._add_reductions(0, reduction)
+        total = reduction.sum()
+        return reduction / total if total > 0 else reduction
+
+    def _described(self, number: int) -> dict[str, Any]:
+        node = self.tree.nodes[number]
+        if node["left"] < 0:
+            leaf = -1 - int(node["left"])
+            labels = self.schema.action_labels if self.schema else tuple(range(self.n_actions))
+            first, *others = (labels[a] for a in self.ranking[leaf])
+            plain = {
+                "action": first,
+                "states": int(self.tree.counts[leaf]),
+                "regret": float(self.leaf_regrets[leaf]),
+            }
+            return {**plain, "otherwise": others} if self.masked else plain
+        j, left = int(node["feature"]), int(node["left"])
+        return {
+            "feature": self.schema.feature_names[j] if self.schema else f"x{j}",
+            "at_most": None if np.isinf(node["threshold"]) else float(node["threshold"]),
+            "missing": ("then" if node["missing_left"] else "else") if self.with_missing[j] else None,
+            "then": self._described(left),
+            "else": self._described(left + 1),
+        }
+
+    def _condition(self, node: dict[str, Any]) -> str:
+        """Return the condition of an inner node of `to_dict`, in the words of the table's own columns."""
+        missing_too = node["missing"] == "then"
+        if self.schema is not None:
+            return self.schema.condition(node["feature"], node["at_most"], missing_too)
+        if node["at_most"] is None:
+            return f"{node['feature']} is known"
+        return f"{node['feature']} <= {node['at_most']!r}{' or is missing' if missing_too else ''}"
+
+    def _lines(self, node: dict[str, Any], indent: str) -> Iterator[str]:
+        if "action" in node:
+            yield f"{indent}{_decision(node)}  ({states_of(node)}, regret {node['regret']:.4g})"
+            return
+        yield f"{indent}if {self._condition(node)}:"
+        yield from self._lines(node["then"], indent + "  ")
+        yield f"{indent}else:"
+        yield from self._lines(node["else"], indent + "  ")
+
+    def _add_dot(self, node: dict[str, Any], lines: list[str], name: str) -> None:
+        if "action" in node:
+            text = f"{_decision(node)}\n{states_of(node)}, regret {node['regret']:.4g}"
+            lines.append(f"  {name} [label={_quoted(text)}, style=rounded];")
+            return
+        lines.append(f"  {name} [label={_quoted(self._condition(node))}];")
+        for branch, label in (("then", "yes"), ("else", "no")):
+            child = f"{name}{branch[0]}"
+            self._add_dot(node[branch], lines, child)
+            lines.append(f'  {name} -> {child} [label="{label}"];')
+
+    def _add_reductions(self, number: int, reduction: Floats) -> Floats:
+        """Add what the splits below a node gain to ``reduction`` (d,), and return the node's summed regrets (A,)."""
+        node = self.tree.nodes[number]
+        if node["left"] < 0:
+            return self.tree.sums[-1 - int(node["left"])]
+        left, right = (self._add_reductions(int(node["left"]) + side, reduction) for side in (0, 1))
+        both = left + right
+        reduction[int(node["feature"])] += max(both.min() - left.min() - right.min(), 0.0)
+        return both
+
+
+@dataclass(frozen=True)
+class Trees:
+    """Decision trees, grown greedily: each split is the one that leaves the least regret.
+
+    A node's regret is what its best single action loses on its states. It is split until that is exactly zero or the
+    node is too small; among cuts that leave the regret as it is, the one that tells the actions' values apart best is
+    taken, so that growth does not stall. In the end splits below which all leaves decide alike are taken back. States
+    may have missing values.
+
+    Parameters
+    ----------
+    max_depth : int, optional
+    max_leaf_nodes : int, optional
+        With it the leaf that gains most is split first.
+    min_samples_split : int
+        A node with fewer states is a leaf (the paper's eta_pi).
+    min_samples_leaf : int
+    max_features : int, float or None
+        Features looked at in a node; None is all.
+    monotone : mapping from columns to 1 or -1, optional
+        Columns as which rise the action's number never falls (1) or never rises (-1). The tree grows as it would without; then its leaves
+        get the actions that lose the least of all that keep the order at each split. Not together with masks.
+
+    Examples
+    --------
+    >>> states = np.array([[1.0, 0.0], [2.0, 0.0], [3.0, 0.0], [4.0, 0.0]])
+    >>> values = np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0], [3.0, 0.0]])
+    >>> print(Trees(max_depth=2).improve(states, values).rules())
+    if x0 <= 3.5:
+      if x0 <= 2.5:
+        0  (2 states, regret 0)
+      else:
+        1  (1 state, regret 0)
+    else:
+      0  (1 state, regret 0)
+    """
+
+    max_depth: int | None = None
+    max_leaf_nodes: int | None = None
+    min_samples_split: int = 2
+    min_samples_leaf: int = 1
+    max_features: int | float | None = None
+    monotone: Mapping[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        check_monotone(self.monotone)
+        for name, least in (("max_depth", 1), ("max_leaf_nodes", 2)):
+            if getattr(self, name) is not None:
+                as_int(getattr(self, name), name, minimum=least)
+        as_int(self.min_samples_split, "min_samples_split", minimum=2)
+        as_int(self.min_samples_leaf, "min_samples_leaf", minimum=1)
+
+    def improve(
+        self,
+        states: ArrayLike,
+        q_values: ArrayLike,
+        *,
+        q: QFunction | None = None,  # noqa: ARG002  the sample decides alone
+        previous: Policy | None = None,  # noqa: ARG002
+        allowed: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> TreePolicy:
+        """Return a tree that was grown greedily for the gap-weighted loss on the sample."""
+        sample = RegretSample.of(states, q_values, allowed, weights)
+        growth = Growth(
+            n_candidates=n_candidates(self.max_features, sample.states.shape[1]),
+            min_samples_split=self.min_samples_split,
+            min_samples_leaf=self.min_samples_leaf,
+            max_depth=self.max_depth,
+            max_leaf_nodes=self.max_leaf_nodes,
+            best_cuts=True,
+            policy=True,
+        )
+        check_monotone(self.monotone, sample.states.shape[1], masked=sample.allowed is not None)
+        grown = sample.grown(growth, rng).trees[0]
+        chosen = monotone_actions(grown.nodes, grown.sums, self.monotone) if self.monotone else None
+        pruned, chosen = _pruned(grown, chosen, whole_ranking=sample.allowed is not None)
+        tree = with_readable_cuts(pruned)
+        ranking = ranked(tree.sums, chosen)[tree.leaf_of_row]
+        lost = np.take_along_axis(sample.lost, first_allowed(ranking, sample.allowed)[:, None], axis=1)[:, 0]
+        leaf_regrets = np.bincount(tree.leaf_of_row, weights=lost, minlength=len(tree.counts)).astype(np.float64)
+        missing = np.atleast_1d(np.isnan(sample.states).any(axis=0))
+        n_features = sample.states.shape[1]
+        masked = sample.allowed is not None
+        policy = TreePolicy(tree, sample.n_actions, n_features, missing, leaf_regrets, masked, chosen)
+        return self._with_estimate(policy, sample)
+
+    def _with_estimate(self, policy: TreePolicy, sample: RegretSample) -> TreePolicy:
+        """Return the policy with what an optimal tree would take, if there is such a tree and something to gain."""
+        comparable = self.max_leaf_nodes is None and self.max_features is None and not self.monotone
+        depth = self.max_depth
+        if not comparable or policy.masked or depth is None or depth > DEEPEST or not policy.leaf_regrets.any():
+            return policy
+        n_bins = [min(len(np.unique(column)), MOST_CUTS + 1) for column in sample.states.T]
+        seconds = seconds_for_optimal(len(sample.states), np.array(n_bins), sample.n_actions, depth)
+        return replace(policy, greedy_depth=depth, optimal_seconds=seconds)
+
+
+def seconds_for_optimal(n_rows: int, n_bins: Ints, n_actions: int, depth: int) -> float:
+    """Return about how long one thread searches for the best tree; ``n_bins`` (d,) are the bins of each feature.
+
+    The constants were measured in ``benchmarks/optimal_trees.py``. How much of the work the bounds save depends on the data; the
+    shares are those of noisy values, of which they save the least.
+    """
+    d, cuts = len(n_bins), float(n_bins.sum())
+    pairs, cells = d * (d + 1) / 2, (cuts**2 + float(np.square(n_bins).sum())) / 2
+    adding, reading = 3e-9 * pairs * (n_actions + 2), 5e-9 * cells * n_actions  # a row, and all tables once
+    by_rows = 4e-11 * cuts * d * (n_actions + 15)  # a row
+    two = min(adding * n_rows + reading, by_rows * n_rows)
+    seconds = 1e-7 * n_rows * d + two
+    if depth >= 3:
+        sides = 0.7 * cuts
+        three = min(4 * d * adding * n_rows + sides * reading, sides * by_rows * n_rows / 2)
+        seconds += three if depth == 3 else 0.3 * cuts * three / 2
+    return seconds
+
+
+@dataclass(frozen=True, eq=False)
+class RegretSample:
+    """What policy trees grow on: states that count, and what each action loses in them, times their weight."""
+
+    states: Floats  # (n, d)
+    lost: Floats  # (n, A); infinite where an action is not allowed
+    allowed: Bools | None  # (n, A), None if everything is
+
+    @classmethod
+    def of(
+        cls, states: ArrayLike, q_values: ArrayLike, allowed: ArrayLike | None, weights: ArrayLike | None
+    ) -> RegretSample:
+        """Return the checked sample."""
+        x = as_states(states)
+        values = as_q_values(q_values, n_rows=len(x))
+        mask = as_allowed(allowed, "allowed", values.shape)
+        mask = None if mask is None or mask.all() else mask
+        w = as_weights(weights, "weights", len(x))
+        lost = regrets(values, mask)
+        if w is not None:
+            kept = w > 0  # a state without weight is no state
+            x, lost, mask = x[kept], lost[kept] * w[kept, None], None if mask is None else mask[kept]
+        return cls(x, lost, mask)
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions, A."""
+        return self.lost.shape[1]
+
+    @cached_property
+    def outputs(self) -> Floats:
+        """What the trees sum (n, A). The weights are in the sums already; sizes of nodes are counted in rows."""
+        return filled_regrets(self.lost, self.allowed)
+
+    def grown(self, growth: Growth, rng: np.random.Generator | None, n_jobs: int = 1) -> Forest:
+        """Return policy trees on the sample; ``rng=None`` is a fixed seed."""
+        generator = np.random.default_rng(0) if rng is None else rng
+        return grow(encode(self.states, n_jobs), self.outputs, growth, generator, n_jobs=n_jobs)
+
+
+def ranked(sums: Floats, chosen: Ints | None) -> Ints:
+    """Return the actions of each leaf from best to worst, those ``chosen`` (l,) before all; ``sums`` (l, A) -> (l, A)."""
+    order = np.argsort(sums, axis=1, kind="stable")
+    if chosen is None:
+        return order
+    others = order[order != chosen[:, None]].reshape(len(sums), -1)
+    return np.column_stack([chosen, others])
+
+
+def _pruned(tree: Tree, chosen: Ints | None, *, whole_ranking: bool) -> tuple[Tree, Ints | None]:
+    """Return the tree without splits below which every leaf decides alike, and what its leaves were ``chosen`` to do."""
+    ranking = ranked(tree.sums, chosen)
+    _, decision = np.unique(ranking if whole_ranking else ranking[:, :1], axis=0, return_inverse=True)
+    old = tree.nodes
+    common = np.empty(len(old), dtype=np.int64)  # the decision of all leaves below a node, -1 if they differ
+    for i in range(len(old) - 1, -1, -1):  # children stand behind their parents
+        left = int(old["left"][i])
+        same = left < 0 or common[left] == common[left + 1]
+        common[i] = decision.ravel()[-1 - left] if left < 0 else common[left] if same else -1
+
+    nodes, above = [old[0].copy()], [tree.above[0]]
+    leaves: list[list[int]] = []
+    waiting = [(0, 0)]  # (old number, new number)
+    while waiting:
+        i, k = waiting.pop()
+        if common[i] >= 0:
+            nodes[k]["left"] = -1 - len(leaves)
+            leaves.append(_leaves_below(old, i))
+            continue
+        left = int(old["left"][i])
+        nodes[k]["left"] = len(nodes)
+        waiting += [(left + 1, len(nodes) + 1), (left, len(nodes))]
+        nodes += [old[left].copy(), old[left + 1].copy()]
+        above += [tree.above[left], tree.above[left + 1]]
+    new_leaf = np.empty(len(tree.counts), dtype=np.int32)
+    for number, merged in enumerate(leaves):
+        new_leaf[merged] = number
+    pruned = Tree(
+        np.array(nodes, dtype=old.dtype),
+        np.array(above),
+        np.stack([tree.sums[merged].sum(axis=0) for merged in leaves]),
+        np.array([tree.weights[merged].sum() for merged in leaves]),
+        np.array([tree.counts[merged].sum() for merged in leaves]),
+        new_leaf[tree.leaf_of_row],
+    )
+    return pruned, None if chosen is None else np.array([chosen[merged[0]] for merged in leaves])
+
+
+def _leaves_below(nodes: Any, number: int) -> list[int]:
+    waiting, leaves = [number], []
+    while waiting:
+        left = int(nodes["left"][waiting.pop()])
+        if left < 0:
+            leaves.append(-1 - left)
+        else:
+            waiting += [left, left + 1]
+    return leaves
+
+
+def with_readable_cuts(tree: Tree) -> Tree:
+    """Return the tree with each threshold rounded as far as that sends no state elsewhere."""
+    nodes = tree.nodes.copy()
+    for i in np.flatnonzero((nodes["left"] >= 0) & np.isfinite(nodes["threshold"])):
+        middle, above = float(nodes["threshold"][i]), float(tree.above[i])
+        below = middle - (above - middle)
+        between = np.nextafter(middle, np.inf) < above and np.isfinite(below)  # else the cut is the value below itself
+        nodes["threshold"][i] = readable_cut(below, above) if between else middle
+    return replace(tree, nodes=nodes)
+
+
+def _decision(node: dict[str, Any]) -> str:
+    return ", else ".join(str(action) for action in (node["action"], *node.get("otherwise", ())))
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

@@ -1,0 +1,208 @@
+"""Run a learner on a table, keep what is done, and go on after whatever happens."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from capi.data.transitions import Transitions
+from capi.errors import CapiError, InvalidInput
+from capi.files import is_ours_alone, result_folder, written_together
+from capi.files.archive import write_archive
+from capi.files.policy_file import load_policy, save_policy
+from capi.learning.iteration import Iteration
+from capi.learning.learner import training_of
+from capi.plotting.history import draw_history
+from capi.policies import described
+from capi.policy_spaces.imitation import ReadByImitation
+from capi.runs.checkpoint import Kept, read_checkpoint, write_checkpoint
+from capi.runs.settings import CANDIDATES, RunSettings, score_of
+from capi.types import Policy
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SETTINGS, POLICY, HISTORY, VALUES, EVALUATION, CHECKPOINT, LOCK = (
+    "settings.toml",
+    "policy.capi",
+    "history.csv",
+    "values.zip",
+    "evaluation.json",
+    "checkpoint.zip",
+    ".lock",
+)
+HISTORY_COLUMNS = ("k", "loss", "changed", "value", "score")  # what does not depend on the machine
+VALUES_FORMAT = "capi values"
+SHARE = 0.05  # of the time that checkpoints may take
+READ_AT_ONCE = 2**20
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """A finished run."""
+
+    folder: Path
+    settings: RunSettings
+    policy: Policy
+    history: list[dict[str, float]]
+
+    def plot_history(self) -> Figure:
+        """Return a picture of loss, changed decisions and estimated value by iteration."""
+        return draw_history(self.history)
+
+    def rules(self) -> str:
+        """Return the policy as text; one that must be imitated to be read is compared on the states of the table."""
+        policy: Any = self.policy
+        if isinstance(policy, ReadByImitation):
+            batch = self.settings.batch()
+            return policy.rules(batch.states, batch.allowed)
+        return str(policy.rules()) if hasattr(policy, "rules") else str(policy)
+
+
+def fit_run(
+    settings: RunSettings | None,
+    out: str | Path,
+    *,
+    resume: bool = False,
+    shown: Callable[[Iterator[Iteration], int, int], Iterator[Iteration]] = lambda rounds, done, total: rounds,  # noqa: ARG005
+) -> RunResult:
+    """Learn as ``settings`` say and write the run to the folder ``out``.
+
+    Parameters
+    ----------
+    settings : RunSettings, optional
+        None with ``resume``: those of the folder.
+    out : str or Path
+    resume : bool
+        Go on with the run in the folder, to the same policy as if it had not been interrupted.
+    shown : callable
+        Wraps the iterations, for a progress bar: (iterations, how many are done, how many there are) -> iterations.
+    """
+    if resume and not (Path(out) / SETTINGS).is_file():
+        raise InvalidInput(f"{out} has no run: {SETTINGS} is missing.")
+    folder = result_folder(out)
+    with _alone(folder):
+        if resume:
+            settings = _settings_of(folder)
+        elif settings is None:
+            raise InvalidInput("settings must be given for a new run.")
+        elif (folder / SETTINGS).exists():
+            raise InvalidInput(f"{folder} already has a run. Continue it with --resume, or choose another folder.")
+        if (folder / POLICY).is_file():
+            return load_run(folder)
+        batch = settings.batch()  # before anything is written: a table that cannot be read makes no run
+        batch.schema.to_dict()  # nor do words that no file can hold
+        if not resume:
+            with written_together(folder, [SETTINGS]) as places:
+                places[SETTINGS].write_text(settings.to_toml(), encoding="utf-8", newline="\n")
+        try:
+            return _run(settings, batch, folder, shown)
+        except CapiError:
+            if not resume and not (folder / CHECKPOINT).exists():
+                (folder / SETTINGS).unlink(missing_ok=True)  # there is nothing to go on with: the folder is free again
+            raise
+
+
+def load_run(folder: str | Path) -> RunResult:
+    """Return a finished run."""
+    path = Path(folder)
+    if not (path / POLICY).is_file():
+        hint = " It is not finished: capi fit --resume goes on with it." if (path / SETTINGS).is_file() else ""
+        raise InvalidInput(f"{path} has no {POLICY}.{hint}")
+    try:
+        with (path / HISTORY).open(encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+            history = [{name: float(value) for name, value in row.items() if value != ""} for row in rows]
+    except (OSError, ValueError, TypeError) as error:
+        raise InvalidInput(f"{path / HISTORY} cannot be read: {error}.") from error
+    return RunResult(path, _settings_of(path), load_policy(path / POLICY), history)
+
+
+def _run(settings: RunSettings, batch: Transitions, folder: Path, shown: Any) -> RunResult:
+    learner = settings.learner()
+    table = digest(settings.table)
+    origin = hashlib.sha256(settings.to_toml().encode() + table.encode()).hexdigest()
+    after: Iteration | None = None
+    kept: Kept | None = None  # the best so far, if that is asked for
+    history: list[dict[str, float]] = []
+    if (folder / CHECKPOINT).is_file():
+        after, history, kept = read_checkpoint(folder / CHECKPOINT, origin, batch, learner.evaluator, settings.seed)
+    done, written, cost = 0 if after is None else after.k + 1, perf_counter(), 0.0
+    for iteration in shown(learner.iterate(batch, after=after), done, settings.iterations):
+        after = iteration
+        history.append(iteration.numbers())
+        if settings.keep == "best" and settings.iterations - iteration.k <= CANDIDATES:
+            candidate = _kept(iteration, batch, score_of(iteration.policy, batch, settings.discount, settings.seed))
+            history[-1]["score"] = candidate.score
+            kept = candidate if kept is None or candidate.score > kept.score else kept
+        if perf_counter() - written >= cost / SHARE and iteration.k + 1 < settings.iterations:
+            started = perf_counter()
+            write_checkpoint(folder / CHECKPOINT, iteration, history, origin, kept)
+            written, cost = perf_counter(), perf_counter() - started
+    if after is None:
+        raise InvalidInput("the run has no iterations.")
+    kept = _kept(after, batch, 0.0) if kept is None else kept
+    policy = described(kept.policy, batch.schema, training_of(batch, settings.discount, kept.k + 1))
+    with written_together(folder, [HISTORY, VALUES]) as places:
+        places[HISTORY].write_text(_csv(history), encoding="utf-8", newline="\n")
+        write_archive(places[VALUES], {"format": VALUES_FORMAT, "table": table}, {"values": kept.values})
+    (folder / EVALUATION).unlink(missing_ok=True)  # of an earlier policy
+    save_policy(policy, folder / POLICY)
+    (folder / CHECKPOINT).unlink(missing_ok=True)
+    return RunResult(folder, settings, policy, history)
+
+
+def _kept(iteration: Iteration, batch: Transitions, score: float) -> Kept:
+    return Kept(iteration.k, iteration.policy, iteration.q.values(batch.states).astype(np.float32), score)
+
+
+def _settings_of(folder: Path) -> RunSettings:
+    if not (folder / SETTINGS).is_file():
+        raise InvalidInput(f"{folder} has no run: {SETTINGS} is missing.")
+    return RunSettings.from_toml(folder / SETTINGS)
+
+
+def _csv(history: list[dict[str, float]]) -> str:
+    text = io.StringIO()
+    columns = [name for name in HISTORY_COLUMNS if any(name in row for row in history)]
+    writer = csv.DictWriter(text, fieldnames=columns, restval="", lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(history)
+    return text.getvalue()
+
+
+def digest(path: str | Path) -> str:
+    """Return a fingerprint of a file's bytes, or of those of all files in a folder."""
+    place, found = Path(path), hashlib.sha256()
+    for part in sorted(place.rglob("*")) if place.is_dir() else [place]:
+        if part.is_file():
+            with part.open("rb") as file:
+                while block := file.read(READ_AT_ONCE):
+                    found.update(block)
+    return found.hexdigest()
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep other processes out of the folder; the lock goes with the process, however it ends."""
+    with (folder / LOCK).open("a") as file:
+        if not is_ours_alone(file):
+            raise InvalidInput(f"another process (id {_holder(folder)}) is at work in {folder}. Wait for it.")
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+def _holder(folder: Path) -> str:
+    return (folder / LOCK).read_text().strip() or "unknown"

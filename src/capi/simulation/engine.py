@@ -1,0 +1,223 @@
+"""A policy at work in a `Domain`, many episodes at once: rollouts, sampling and performance share it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from capi._utils.row_ops import chosen_entries, draw_columns
+from capi._utils.validation import (
+    Bools,
+    Floats,
+    Ints,
+    as_allowed,
+    as_array,
+    as_floats,
+    as_int,
+    as_states,
+    check_rows,
+    check_shape,
+)
+from capi.errors import InvalidInput, SimulationFailed
+from capi.policies import Deterministic
+from capi.types import Domain, Policy
+
+
+class Step(NamedTuple):
+    """One step of all episodes that are still running, r of them."""
+
+    t: int
+    running: Ints  # (r,) the numbers of the episodes
+    states: Floats  # (r, d)
+    allowed: Bools | None  # (r, A)
+    actions: Ints  # (r,)
+    propensities: Floats  # (r,) with which the policy took them
+    rewards: Floats  # (r,)
+    next_states: Floats  # (r, d)
+    terminated: Bools  # (r,)
+    next_allowed: Bools | None = None  # (r, A), of sources that say it only once: a domain can be asked
+
+
+class Outcome(NamedTuple):
+    """What n episodes came to."""
+
+    discounted: Floats  # (n,) returns
+    undiscounted: Floats  # (n,)
+    lengths: Ints  # (n,)
+    last_states: Floats  # (n, d)
+    terminated: Bools  # (n,) ended by themselves, not by the limit of steps
+
+
+def steps(
+    domain: Domain,
+    policy: Policy,
+    starts: Floats,
+    max_steps: int,
+    rng: np.random.Generator,
+    *,
+    first_actions: Ints | None = None,
+) -> Iterator[Step]:
+    """Run an episode from each of ``starts`` (n, d) and yield step after step of all that still run.
+
+    ``first_actions`` (n,) are taken at first, then the policy decides: its action is drawn from its probabilities. A
+    policy that changes with time has ``at(t)``. What the domain returns is checked.
+    """
+    check_domain_fits(domain, policy)
+    x = as_states(starts, "starts", n_features=len(domain.feature_names)).copy()
+    running = np.arange(len(x))
+    for t in range(as_int(max_steps, "max_steps", minimum=1)):
+        x.flags.writeable = False  # a domain that writes to its input would change the record of what was
+        masks = masks_of(domain, x)
+        if t == 0 and first_actions is not None:
+            actions, propensities = first_actions, np.ones(len(x))
+        else:
+            actions, propensities = decide(policy.at(t) if hasattr(policy, "at") else policy, x, masks, rng)
+        following, rewards, terminated = checked_step(domain, x, actions, rng, t)
+        yield Step(t, running, x, masks, actions, propensities, rewards, following, terminated)
+        goes_on = ~terminated
+        running, x = running[goes_on], following[goes_on]
+        if not len(running):
+            return
+
+
+def outcome(running: Iterable[Step], starts: Floats, discount: float) -> Outcome:
+    """Return what the episodes from ``starts`` (n, d) came to, without keeping their steps."""
+    n = len(starts)
+    discounted, undiscounted, lengths = np.zeros(n), np.zeros(n), np.zeros(n, dtype=np.int64)
+    last, ended = np.array(starts, dtype=np.float64), np.zeros(n, dtype=bool)
+    for step in running:
+        discounted[step.running] += discount**step.t * step.rewards
+        undiscounted[step.running] += step.rewards
+        lengths[step.running] = step.t + 1
+        last[step.running], ended[step.running] = step.next_states, step.terminated
+    return Outcome(discounted, undiscounted, lengths, last, ended)
+
+
+def decide(policy: Policy, states: Floats, allowed: Bools | None, rng: np.random.Generator) -> tuple[Ints, Floats]:
+    """Return an action for each state, drawn from the policy's probabilities, and its probability; both (n,)."""
+    if isinstance(policy, Deterministic):
+        actions, propensities = policy.act(states, allowed), np.ones(len(states))
+    else:
+        name, shape = f"{type(policy).__name__}.probabilities", (len(states), policy.n_actions)
+        probabilities = as_floats(policy.probabilities(states, allowed), name, ndim=2)
+        check_shape(probabilities, name, shape)
+        good = (probabilities >= 0).all(axis=1) & (np.abs(probabilities.sum(axis=1) - 1) <= 1e-6)
+        check_rows(good, probabilities, name, "must be at least 0 and sum to 1")
+        actions = draw_columns(probabilities, rng)
+        propensities = chosen_entries(probabilities, actions)
+    if allowed is not None:
+        taken = allowed[np.arange(len(states)), actions]
+        check_rows(taken, actions, f"the actions of {type(policy).__name__}", "must be allowed where they are taken")
+    return actions, propensities
+
+
+def masks_of(domain: Any, states: Floats) -> Bools | None:
+    """Return what the domain allows in each state (n, A), None if it allows everything everywhere."""
+    if not hasattr(domain, "allowed"):
+        return None
+    name = f"{type(domain).__name__}.allowed"
+    try:
+        allowed = domain.allowed(states)
+    except Exception as error:
+        raise SimulationFailed(f"{name} failed: {error!r}.") from error
+    return as_allowed(allowed, name, (len(states), domain.n_actions))
+
+
+def checked_step(
+    domain: Domain, states: Floats, actions: Ints, rng: np.random.Generator, t: int
+) -> tuple[Floats, Floats, Bools]:
+    """Return what the domain's step returns, or say what is wrong with it."""
+    name, (n, d) = f"{type(domain).__name__}.step", states.shape
+    try:
+        result = domain.step(states, actions, rng)
+    except InvalidInput as error:
+        error.add_note(f"{name} refused its input at step {t} of the simulation.")
+        raise
+    except Exception as error:
+        raise SimulationFailed(f"{name} failed at step {t} of the simulation: {error!r}.") from error
+    try:
+        following, rewards, terminated = (np.asarray(part) for part in result)
+    except (TypeError, ValueError) as error:
+        raise SimulationFailed(f"{name} must return next states, rewards and terminated; got {result!r}.") from error
+    for part, rule, shape in (
+        (following, "next states", (n, d)),
+        (rewards, "rewards", (n,)),
+        (terminated, "terminated", (n,)),
+    ):
+        if part.shape != shape:
+            raise SimulationFailed(f"{name} must return {rule} of shape {shape}; at step {t} it returned {part.shape}.")
+    for part, rule in ((following, "next states"), (rewards, "rewards")):
+        if part.dtype.kind not in "fiub":
+            raise SimulationFailed(f"{name} must return {rule} as numbers; at step {t} it returned {part.dtype}.")
+    if terminated.dtype != np.bool_:
+        raise SimulationFailed(
+            f"{name} must return terminated as booleans; at step {t} it returned {terminated.dtype}."
+        )
+    bad = ~(np.isfinite(following).all(axis=1) & np.isfinite(rewards))
+    if bad.any():
+        i = int(np.argmax(bad))
+        raise SimulationFailed(
+            f"{name} must return finite numbers; at step {t}, from state {states[i]} with action {actions[i]}, it "
+            f"returned next state {following[i]} and reward {rewards[i]}."
+        )
+    return following.astype(np.float64), rewards.astype(np.float64), terminated.astype(np.bool_)
+
+
+def check_domain_fits(domain: Any, policy: Policy | None = None) -> None:
+    """Refuse what cannot be restarted from any state, and a policy over other actions."""
+    if isinstance(domain, type):
+        raise InvalidInput(
+            f"domain must be an instance; got the class {domain.__name__}. Did you mean {domain.__name__}()?"
+        )
+    if not isinstance(domain, Domain):
+        hint = ""
+        if hasattr(domain, "reset") and hasattr(domain, "step"):
+            hint = (
+                " A Gymnasium environment cannot start from any state: a single one (no vector environment) is a source "
+                "of data (capi.simulation.sampling) and a test bench (capi.simulation.returns) only."
+            )
+        raise InvalidInput(
+            f"domain must have initial, step, n_actions, feature_names and action_labels; got {domain!r}.{hint}"
+        )
+    if policy is not None:
+        check_is_policy(policy)
+    if policy is not None and policy.n_actions != domain.n_actions:
+        raise InvalidInput(
+            f"the policy must have the domain's {domain.n_actions} actions; it has {policy.n_actions}: {policy!r}."
+        )
+
+
+def check_is_policy(policy: Any) -> None:
+    """Refuse what cannot decide."""
+    if isinstance(policy, type) or not isinstance(policy, Policy):
+        raise InvalidInput(f"policy must be a Policy (act, probabilities, n_actions); got {policy!r}.")
+
+
+def start_states(domain: Domain, starts: Any, n: int | None, rng: np.random.Generator) -> Floats:
+    """Return given start states (k, d), or ``n`` drawn from the domain."""
+    if starts is not None and n is not None:
+        raise InvalidInput("give n_episodes, or starts, not both: an episode begins in each of the starts.")
+    if starts is not None:
+        rows = as_array(starts, "starts")
+        return as_states(
+            rows[None] if rows.ndim == 1 else rows, "starts", n_features=len(domain.feature_names), allow_nan=False
+        )
+    if n is None:
+        raise InvalidInput("the number of episodes or the states that they start from must be given.")
+    return drawn_starts(domain, as_int(n, "n_episodes", minimum=1), rng)
+
+
+def drawn_starts(domain: Domain, n: int, rng: np.random.Generator) -> Floats:
+    """Return ``n`` start states of the domain (n, d), checked."""
+    name, shape = f"{type(domain).__name__}.initial", (n, len(domain.feature_names))
+    try:
+        states = np.asarray(domain.initial(n, rng), dtype=np.float64)
+    except InvalidInput:
+        raise
+    except Exception as error:
+        raise SimulationFailed(f"{name} failed: {error!r}.") from error
+    if states.shape != shape or not np.isfinite(states).all():
+        raise SimulationFailed(f"{name} must return finite states of shape {shape}; it returned {states.shape}.")
+    return states

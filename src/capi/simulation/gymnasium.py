@@ -1,0 +1,312 @@
+"""Gymnasium at the edge: its environments give data and measure policies, and our domains are environments too.
+
+An environment runs one episode at a time and starts where it likes, so `capi.simulation.sampling` and `capi.simulation.returns` take it
+and rollouts do not. Its actions must be discrete: our action k is its action ``start + k``. Observations become rows of
+numbers: a Box is flattened, a Discrete is one column that counts from 0, other spaces go through Gymnasium's ``flatten``.
+
+The other way round, ``DomainEnv(domain)`` is a Gymnasium environment for any `Domain`, and `register` gives ours their
+ids. Gymnasium itself is imported only when one of these is asked for.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from capi._utils.validation import Bools, Floats, Ints, as_floats, as_int, as_integers, check_actions
+from capi.errors import InvalidInput, SimulationFailed
+from capi.simulation.engine import Step, check_domain_fits, checked_step, decide, masks_of, start_states
+from capi.types import Domain, Policy
+
+if TYPE_CHECKING:
+    import gymnasium
+
+ENVIRONMENTS = {  # id: the domain and the limit of steps
+    "capi/ChainWalk-v0": ("capi.domains.chain:ChainWalk", 1000),
+    "capi/CartPole-v0": ("capi.domains.cart_pole:CartPole", 3000),
+    "capi/HIV-v0": ("capi.domains.hiv:HIV", 1000),
+    "capi/MountainCar-v0": ("capi.domains.mountain_car:MountainCar", 200),
+}
+N_SEEDS = 2**31  # some environments take 32-bit seeds only
+
+
+def is_environment(thing: Any) -> bool:
+    """Whether ``thing`` is a Gymnasium environment."""
+    module = sys.modules.get("gymnasium")  # never imported: nobody can have made one
+    return module is not None and isinstance(thing, module.Env)
+
+
+def words_of(env: gymnasium.Env[Any, Any]) -> dict[str, Any]:
+    """Return the names of the observation's columns and the environment's own numbers of the actions.
+
+    Examples
+    --------
+    >>> import gymnasium
+    >>> words_of(gymnasium.make("CartPole-v1"))
+    {'feature_names': ('obs_0', 'obs_1', 'obs_2', 'obs_3'), 'action_labels': (0, 1)}
+    """
+    bench = _bench(env)
+    labels = tuple(range(bench.first_action, bench.first_action + bench.n_actions))
+    return {"feature_names": bench.feature_names, "action_labels": labels}
+
+
+def run(
+    env: gymnasium.Env[Any, Any], policy: Policy, n_episodes: int, max_steps: int, rng: np.random.Generator
+) -> tuple[Floats, Iterator[Step]]:
+    """Return the start states (n, d) and the steps of ``n_episodes`` episodes, one after the other.
+
+    The environment runs while one iterates, so the start states are zeros until their episodes begin. A step is
+    ``terminated`` only if the environment says so: its truncation and ``max_steps`` just end the episode. Each episode
+    has a seed of its own, drawn before anything else, so that different policies get the same ones.
+    """
+    bench = _bench(env)
+    if policy.n_actions != bench.n_actions:
+        raise InvalidInput(
+            f"the policy must have the {bench.n_actions} actions of {bench.name}; it has {policy.n_actions}: {policy!r}."
+        )
+    limit = as_int(max_steps, "max_steps", minimum=1)
+    seeds = rng.integers(N_SEEDS, size=as_int(n_episodes, "n_episodes", minimum=1))
+    starts = np.zeros((len(seeds), len(bench.feature_names)))
+    return starts, _steps(bench, policy, seeds, limit, rng, starts)
+
+
+def _steps(
+    bench: _Bench, policy: Policy, seeds: Ints, max_steps: int, rng: np.random.Generator, starts: Floats
+) -> Iterator[Step]:
+    """Run an episode for each of ``seeds`` (n,) and write where it began to ``starts`` (n, d)."""
+    for episode, seed in enumerate(seeds):
+        x, masks = bench.reset(int(seed), episode)
+        starts[episode] = x[0]
+        for t in range(max_steps):
+            actions, propensities = decide(policy.at(t) if hasattr(policy, "at") else policy, x, masks, rng)
+            check_actions(actions, bench.n_actions)
+            following, reward, terminated, truncated, next_masks = bench.step(int(actions[0]), episode, t)
+            yield Step(
+                t,
+                np.array([episode]),
+                x,
+                masks,
+                actions,
+                propensities,
+                np.array([reward]),
+                following,
+                np.array([terminated]),
+                next_masks,
+            )
+            if terminated or truncated:
+                break
+            x, masks = following, next_masks
+
+
+@dataclass(frozen=True, eq=False)
+class _Bench:
+    """An environment in our words, which says where it failed."""
+
+    env: Any
+    name: str
+    feature_names: tuple[str, ...]
+    row: Callable[[Any], Any]  # the numbers of an observation
+    first_action: int
+    n_actions: int
+
+    def reset(self, seed: int, episode: int) -> tuple[Floats, Bools | None]:
+        """Begin an episode; return its first state (1, d) and what it allows (1, A)."""
+        where = f"the reset of episode {episode}"
+        with self._failures(where):
+            observation, info = self.env.reset(seed=seed)
+            state = self._state(observation)
+        self._check(state, 0.0, where)
+        return state, self._masks(info, where)
+
+    def step(self, action: int, episode: int, t: int) -> tuple[Floats, float, bool, bool, Bools | None]:
+        """Take our ``action``; return next state (1, d), reward, terminated, truncated and what is allowed next (1, A)."""
+        where = f"step {t} of episode {episode}"
+        with self._failures(where):
+            observation, reward, terminated, truncated, info = self.env.step(self.first_action + action)
+            result = self._state(observation), float(reward), bool(terminated), bool(truncated)
+        self._check(result[0], result[1], where)
+        return *result, self._masks(info, where, terminated=result[2])
+
+    def _masks(self, info: Any, where: str, *, terminated: bool = False) -> Bools | None:
+        """Return what ``info["action_mask"]`` allows (1, A), as Gymnasium's own environments have it; None without one."""
+        if "action_mask" not in info:
+            return None
+        if terminated:
+            return np.zeros((1, self.n_actions), dtype=bool)  # nothing is decided any more
+        allowed = np.asarray(info["action_mask"]).astype(bool)
+        if allowed.shape != (self.n_actions,) or not allowed.any():
+            raise SimulationFailed(
+                f"{self.name} must allow at least one of its {self.n_actions} actions; at {where} its action_mask was {allowed}."
+            )
+        return allowed[None]
+
+    def _state(self, observation: Any) -> Floats:
+        """Return a copy of the observation (1, d): environments may write to it in the next step."""
+        return np.array(self.row(observation), dtype=np.float64)[None, :]
+
+    def _check(self, state: Floats, reward: float, where: str) -> None:
+        d = len(self.feature_names)
+        if state.shape != (1, d):
+            raise SimulationFailed(
+                f"{self.name} must give observations of its observation space, {d} numbers; at {where} it gave "
+                f"{state.shape[1]}."
+            )
+        if not (np.isfinite(state).all() and np.isfinite(reward)):
+            raise SimulationFailed(
+                f"{self.name} must give finite numbers; at {where} it gave observation {state[0]} and reward {reward}."
+            )
+
+    @contextmanager
+    def _failures(self, where: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            raise SimulationFailed(f"{self.name} failed at {where}: {error!r}.") from error
+
+
+def _bench(env: Any) -> _Bench:
+    """Return the environment in our words, or refuse its spaces."""
+    from gymnasium.spaces import Discrete  # noqa: PLC0415  here it is installed: somebody made an environment
+
+    inner = env.unwrapped
+    name = type(inner).__name__ if inner.spec is None else inner.spec.id
+    if not isinstance(env.action_space, Discrete):
+        raise InvalidInput(
+            f"{name} must have a Discrete action space; its action space is {env.action_space}. Wrap the environment: "
+            "gymnasium.wrappers.DiscretizeAction makes bins of a Box, TransformAction takes any map from a Discrete."
+        )
+    feature_names, row = _columns(env.observation_space, name)
+    return _Bench(env, name, feature_names, row, int(env.action_space.start), int(env.action_space.n))
+
+
+def _columns(space: Any, name: str) -> tuple[tuple[str, ...], Callable[[Any], Any]]:
+    """Return the names of the columns that observations have, and how to get their numbers."""
+    from gymnasium.spaces import Box, Discrete, utils  # noqa: PLC0415
+
+    if isinstance(space, Discrete):
+        return ("state",), lambda observation: np.ravel(observation).astype(np.float64) - int(space.start)
+    try:
+        d = utils.flatdim(space)
+    except (NotImplementedError, ValueError) as error:
+        raise _unsuitable(space, name) from error
+    if d == 0:
+        raise _unsuitable(space, name)
+    # flatten would cast to the type of the space, and hide an observation that is not of it
+    return tuple(f"obs_{i}" for i in range(d)), np.ravel if isinstance(space, Box) else partial(utils.flatten, space)
+
+
+def _unsuitable(space: Any, name: str) -> InvalidInput:
+    return InvalidInput(
+        f"{name} must have observations that flatten to a fixed number of numbers; its observation space is {space}. "
+        "Wrap the environment: gymnasium.wrappers.TransformObservation makes a Box of it, FilterObservation keeps the "
+        "parts that are numbers."
+    )
+
+
+def register() -> None:
+    """Give our domains their Gymnasium ids: capi/ChainWalk-v0, capi/CartPole-v0, capi/HIV-v0 and capi/MountainCar-v0.
+
+    Settings of the domain are passed to ``gymnasium.make``. What is registered already stays. Gymnasium has no plugins that
+    would call this; importing `capi.simulation.environments` does.
+
+    Examples
+    --------
+    >>> import gymnasium
+    >>> register()
+    >>> env = gymnasium.make("capi/ChainWalk-v0", success=1.0)
+    >>> observation, _ = env.reset(seed=0, options={"state": [8]})
+    >>> observation, reward, terminated, truncated, _ = env.step(1)
+    >>> observation
+    array([9.])
+    """
+    from gymnasium.envs import registration  # noqa: PLC0415
+
+    for name, (domain, max_steps) in ENVIRONMENTS.items():
+        if name not in registration.registry:
+            registration.register(
+                name,
+                entry_point=f"{__name__}:_made",
+                max_episode_steps=max_steps,
+                kwargs={"domain": domain},
+            )
+
+
+def _made(domain: str, **settings: Any) -> gymnasium.Env[Floats, np.int64]:
+    """Return the environment of a domain, ``"module:class"``, with the given settings."""
+    module, _, name = domain.partition(":")
+    return _environment_class()(getattr(import_module(module), name)(**settings))
+
+
+def __getattr__(name: str) -> Any:
+    if name == "DomainEnv":
+        return _environment_class()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+@cache
+def _environment_class() -> Any:
+    """Return ``DomainEnv``, a class that only exists once Gymnasium is imported."""
+    import gymnasium  # noqa: PLC0415
+
+    class DomainEnv(gymnasium.Env[Floats, np.int64]):
+        """Any `Domain` as a Gymnasium environment, without limit of steps.
+
+        ``reset(options={"state": [...]})`` starts from that state. If the domain has ``allowed``, info holds it as
+        ``action_mask``.
+
+        Parameters
+        ----------
+        domain : Domain
+        """
+
+        __qualname__ = "DomainEnv"  # where pickle finds it
+        metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012  Gymnasium declares it so
+
+        def __init__(self, domain: Domain) -> None:
+            check_domain_fits(domain)
+            self.domain = domain
+            self.observation_space = gymnasium.spaces.Box(
+                -np.inf, np.inf, (len(domain.feature_names),), dtype=np.float64
+            )
+            self.action_space = gymnasium.spaces.Discrete(domain.n_actions)
+            self._state: Floats | None = None  # (1, d), None when no episode runs
+            self._t = 0
+
+        def reset(
+            self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        ) -> tuple[Floats, dict[str, Any]]:
+            """Begin an episode from a drawn start, or from ``options["state"]``; return observation and info."""
+            super().reset(seed=seed)
+            given = dict(options or {})
+            start = given.pop("state", None)
+            if given:
+                raise InvalidInput(f"options may have the key 'state' only; got {options!r}.")
+            if start is not None:
+                start = as_floats(start, "options['state']", ndim=1)
+            self._state = start_states(self.domain, start, 1 if start is None else None, self.np_random).copy()
+            self._t = 0
+            return self._state[0].copy(), self._info(self._state)
+
+        def step(self, action: Any) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
+            """Take ``action``; return observation, reward, terminated, False and info."""
+            if self._state is None:
+                raise InvalidInput("no episode is running: call reset first, and again after the end of an episode.")
+            actions = as_integers([action], "action")
+            check_actions(actions, self.domain.n_actions, "action")
+            following, rewards, ends = checked_step(self.domain, self._state, actions, self.np_random, self._t)
+            terminated = bool(ends[0])
+            self._state, self._t = None if terminated else following, self._t + 1
+            return following[0].copy(), float(rewards[0]), terminated, False, self._info(following)
+
+        def _info(self, states: Floats) -> dict[str, Any]:
+            masks = masks_of(self.domain, states)
+            return {} if masks is None else {"action_mask": masks[0].astype(np.int8)}  # as Discrete.sample wants it
+
+    return DomainEnv

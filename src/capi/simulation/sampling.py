@@ -1,0 +1,135 @@
+"""Transitions from a simulator: trajectories under a behaviour policy, and steps from independent states."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from capi._utils.randomness import RandomState, as_generator
+from capi._utils.validation import Bools, Floats, Ints, as_states
+from capi.data.transitions import Transitions
+from capi.errors import InvalidInput
+from capi.policies import Uniform
+from capi.simulation import gymnasium as environments
+from capi.simulation.engine import Step, check_domain_fits, masks_of, start_states, steps
+from capi.types import Domain, Policy
+
+
+def sample_episodes(
+    domain: Any,
+    policy: Policy | None = None,
+    *,
+    n_episodes: int | None = None,
+    starts: ArrayLike | None = None,
+    max_steps: int,
+    random_state: RandomState = None,
+) -> Transitions:
+    """Return the transitions of episodes under a behaviour policy, with the probability of each action.
+
+    Parameters
+    ----------
+    domain : Domain, or a Gymnasium environment with discrete actions
+    policy : Policy, optional
+        Who decides; uniformly random by default. `capi.policies.EpsilonGreedy` makes one that explores.
+    n_episodes : int, optional
+        From starts that the domain draws.
+    starts : array of shape (n, d), optional
+        An episode from each of these states, instead; a `Domain` only.
+    max_steps : int
+        An episode that has not ended then is cut off: its last row is not terminated.
+    random_state : int, Generator or None
+
+    Examples
+    --------
+    >>> from capi.domains import ChainWalk
+    >>> print(sample_episodes(ChainWalk(), n_episodes=3, max_steps=50, random_state=0))
+    Transitions: 150 rows, 1 feature, 2 actions
+      features    state
+      actions     left 68 (45.3 %), right 82 (54.7 %)
+      episodes    3, each of 50 rows
+      rewards     0 to 0.1, mean 0.02
+      terminated  0 rows (0.0 %)
+      also        propensity
+    """
+    rng = as_generator(random_state)
+    if environments.is_environment(domain):
+        if starts is not None or n_episodes is None:
+            raise InvalidInput("a Gymnasium environment starts where it likes: give n_episodes, and no starts.")
+        words = environments.words_of(domain)
+        behaviour = policy if policy is not None else Uniform(len(words["action_labels"]))
+        _, running = environments.run(domain, behaviour, n_episodes, max_steps, rng)
+        return _collected(running, words)
+    check_domain_fits(domain, policy)
+    first = start_states(domain, starts, n_episodes, rng)
+    behaviour = policy if policy is not None else Uniform(domain.n_actions)
+    return _collected(steps(domain, behaviour, first, max_steps, rng), _words(domain), domain)
+
+
+def sample_steps(
+    domain: Domain,
+    states: ArrayLike,
+    policy: Policy | None = None,
+    *,
+    random_state: RandomState = None,
+) -> Transitions:
+    """Return one transition from each of ``states`` (n, d), drawn by whatever means; rows are no episodes.
+
+    Examples
+    --------
+    >>> from capi.domains import ChainWalk
+    >>> chain = ChainWalk()
+    >>> states = chain.initial(5, np.random.default_rng(0))
+    >>> len(sample_steps(chain, states, random_state=0))
+    5
+    """
+    check_domain_fits(domain, policy)
+    rng = as_generator(random_state)
+    x = as_states(states, n_features=len(domain.feature_names), allow_nan=False)
+    behaviour = policy if policy is not None else Uniform(domain.n_actions)
+    return _collected(steps(domain, behaviour, x, 1, rng), _words(domain), domain, are_episodes=False)
+
+
+def _words(domain: Domain) -> dict[str, Any]:
+    return {"feature_names": domain.feature_names, "action_labels": domain.action_labels}
+
+
+def _collected(
+    running: Iterable[Step], words: dict[str, Any], domain: Domain | None = None, *, are_episodes: bool = True
+) -> Transitions:
+    """Return all steps as a batch, episode after episode."""
+    taken = list(running)
+    episodes = np.concatenate([step.running for step in taken])
+    order = np.argsort(episodes, kind="stable")  # steps came in the order of time
+
+    def column(name: str) -> Any:
+        return np.concatenate([getattr(step, name) for step in taken])[order]
+
+    next_states: Floats = column("next_states")
+    terminated: Bools = column("terminated")
+    number: Ints | None = episodes[order] if are_episodes else None
+    masked = taken[0].allowed is not None
+    return Transitions(
+        column("states"),
+        column("actions"),
+        column("rewards"),
+        next_states,
+        terminated,
+        episode=number,
+        propensity=column("propensities"),
+        allowed=column("allowed") if masked else None,
+        next_allowed=(column("next_allowed") if domain is None else _next_masks(domain, next_states, terminated))
+        if masked
+        else None,
+        **words,
+    )
+
+
+def _next_masks(domain: Domain, next_states: Floats, terminated: Bools) -> Bools:
+    """Return what the next states allow (n, A); where the process ended nobody is asked."""
+    allowed = np.zeros((len(next_states), domain.n_actions), dtype=bool)
+    if not terminated.all():
+        allowed[~terminated] = masks_of(domain, next_states[~terminated])
+    return allowed

@@ -1,0 +1,1 @@
+"""The compiled code of the engine, named by stage: records, node, split, grow; ranks, route, walk."""

@@ -1,0 +1,197 @@
+"""Kernels that send states down trees.
+
+The nodes of all trees of a forest stand one after the other; ``roots`` (T,) says where each tree starts. There is no branch
+to guess wrong: a leaf's left child is the leaf itself, and nothing is larger than its threshold.
+
+Many states go as codes, the number of the forest's cuts below each value, so that a node fits into 64 bits: from the top
+its left child (24 bits, from the tree's root on), its cut (24), its feature (15), and whether missing values go left (1).
+A missing value has the largest code. Where those go left, both sides of the comparison are one larger, and the largest
+code, plus one, is zero. The states go down G = `TOGETHER` at a time, which `capi.trees._kernels.walk` explains; ``codes`` therefore have a
+multiple of G rows, the last of which may belong to no state.
+"""
+
+import numpy as np
+from numba import njit
+
+from capi.trees._kernels.ranks import WINDOW, cell_of, first_above
+from capi.trees._kernels.walk import MISSING, TOGETHER, walk
+
+ROWS_OF_SUMS = 1024  # that stay in the nearest cache, beside four trees
+
+
+@njit(cache=True, nogil=True)
+def encode_states(states, cuts, starts, grid, scales, codes):
+    """Write the number of cuts below each value to ``codes`` (n, d), `MISSING` for NaN.
+
+    ``cuts`` are ascending, one feature after the other, feature j's from ``starts[j]`` on, with `WINDOW` infinite ones behind them.
+    ``grid[j, g]`` is the first cut of feature j in cell g or later.
+    """
+    for j in range(min(states.shape[1], codes.shape[1])):  # later features are in no split, or set apart
+        start, n_cuts = starts[j], starts[j + 1] - starts[j] - WINDOW
+        for i in range(len(states)):
+            x = states[i, j]
+            if x != x:
+                codes[i, j] = MISSING
+            elif n_cuts == 0 or x <= cuts[start]:
+                codes[i, j] = 0
+            elif x > cuts[start + n_cuts - 1]:
+                codes[i, j] = n_cuts
+            else:
+                cell = cell_of(x, cuts[start], scales[j])
+                first, end = start + np.int64(grid[j, cell]), start + np.int64(grid[j, cell + 1])
+                codes[i, j] = first_above(cuts, first, end, x, True) - start
+
+
+@njit(cache=True, nogil=True)
+def send_together(nodes, root, codes, starts, at):
+    """Write to ``at`` (G,) the node, counted from the root, where the states end whose codes begin at ``starts`` (G,)."""
+    walk(nodes.ctypes.data + 8 * root, codes.ctypes.data, starts.ctypes.data, at.ctypes.data)
+
+
+@njit(cache=True, nogil=True)
+def rows_from(first, d, starts):
+    """Write to ``starts`` (G,) where the codes of G rows begin."""
+    for k in range(TOGETHER):
+        starts[k] = (first + k) * d
+
+
+@njit(cache=True, nogil=True)
+def find_leaves(nodes, roots, number, codes, leaves, first, end):
+    """Write the leaf in each tree of states ``first .. end - 1``, whose ``codes`` (m, d) these are, to ``leaves`` (T, n)."""
+    starts, at = np.empty(TOGETHER, dtype=np.int64), np.empty(TOGETHER, dtype=np.int64)
+    for t in range(len(roots)):
+        for start in range(first, end, TOGETHER):
+            rows_from(start - first, codes.shape[1], starts)
+            send_together(nodes, roots[t], codes, starts, at)
+            for k in range(min(TOGETHER, end - start)):
+                leaves[t, start + k] = number[roots[t] + at[k]]
+
+
+@njit(cache=True, nogil=True)
+def add_values(nodes, roots, number, codes, leaf_starts, values, out):
+    """Add the ``values`` (l, m) of each state's leaf in every tree to ``out`` (n, m)."""
+    starts, at = np.empty(TOGETHER, dtype=np.int64), np.empty(TOGETHER, dtype=np.int64)
+    for t in range(len(roots)):
+        for start in range(0, len(out), TOGETHER):
+            rows_from(start, codes.shape[1], starts)
+            send_together(nodes, roots[t], codes, starts, at)
+            for k in range(min(TOGETHER, len(out) - start)):
+                leaf = leaf_starts[t] + number[roots[t] + at[k]]
+                for o in range(values.shape[1]):
+                    out[start + k, o] += values[leaf, o]
+
+
+@njit(cache=True, nogil=True)
+def last_actions(left, feature, threshold, roots, last):
+    """Write to ``last`` (nodes,) the largest value of the last feature, an action's number, that can come to each node.
+
+    A parent stands before its children, and whoever comes to a node with a number comes to it with all smaller ones that
+    pass the same cuts on the left.
+    """
+    action = feature.max()
+    for t in range(len(roots)):
+        last[roots[t]] = np.inf
+    for i in range(len(left)):
+        if left[i] != i:
+            below = min(last[i], threshold[i]) if feature[i] == action else last[i]
+            last[left[i]], last[left[i] + 1] = below, last[i]
+
+
+@njit(cache=True, nogil=True)
+def find_leaves_of_actions(nodes, roots, number, last, action_codes, codes, leaves, first, end):
+    """Write the leaf of states ``first .. end - 1``, whose ``codes`` (m, d) these are, with each action in each tree to ``leaves`` (A, T, n).
+
+    The last column belongs to the action, whose code is in ``action_codes`` (A,). Few splits ask for the action, so that
+    most leaves serve several: after action a comes the first that its leaf does not serve, ``last`` of the leaf plus one.
+    """
+    n, d, n_actions = end - first, codes.shape[1], len(action_codes)
+    starts, at = np.empty(TOGETHER, dtype=np.int64), np.empty(TOGETHER, dtype=np.int64)
+    pending, action = np.empty(n + TOGETHER, dtype=np.int64), np.empty(n, dtype=np.int64)
+    for t in range(len(roots)):
+        n_pending = n
+        for i in range(n):
+            pending[i], action[i], codes[i, d - 1] = i, 0, action_codes[0]
+        while n_pending > 0:
+            n_kept = 0
+            pending[n_pending : n_pending + TOGETHER] = pending[n_pending - 1]  # the last may be the same several times
+            for start in range(0, n_pending, TOGETHER):
+                for k in range(TOGETHER):
+                    starts[k] = pending[start + k] * d
+                send_together(nodes, roots[t], codes, starts, at)
+                for k in range(min(TOGETHER, n_pending - start)):
+                    i, node = pending[start + k], roots[t] + at[k]
+                    a = action[i]
+                    while a < n_actions and a <= last[node]:
+                        leaves[a, t, first + i] = number[node]
+                        a += 1
+                    if a < n_actions:
+                        action[i], codes[i, d - 1] = a, action_codes[a]
+                        pending[n_kept] = i
+                        n_kept += 1
+            n_pending = n_kept
+
+
+@njit(cache=True, nogil=True)
+def send_each(roots, left, feature, threshold, missing_right, number, states, leaves):
+    """Write the leaf of each state (n, d) in each tree to ``leaves`` (T, n), without codes: for few states."""
+    for t in range(len(roots)):
+        for i in range(len(states)):
+            node = roots[t]
+            while left[node] != node:
+                x = states[i, feature[node]]
+                node = left[node] + (np.int32(x > threshold[node]) if x == x else missing_right[node])
+            leaves[t, i] = number[node]
+
+
+@njit(cache=True, nogil=True)
+def sum_of_leaves(leaves, values, out):
+    """Add the ``values`` (l, m) of the ``leaves`` (T, n), counted through the forest, to ``out`` (n, m), tree after tree."""
+    for t in range(leaves.shape[0]):
+        for i in range(leaves.shape[1]):
+            for o in range(values.shape[1]):
+                out[i, o] += values[leaves[t, i], o]
+
+
+@njit(cache=True, nogil=True)
+def mean_of_leaves(leaves, starts, values, first, end, out):
+    """Write the mean over trees of the ``values`` (l,) of rows ``first .. end - 1`` of ``leaves`` (T, n) to ``out`` (end - first,).
+
+    The leaves of tree t start at ``starts[t]``. Four trees at a time, so that the sums of a few rows are seldom read and
+    written; every row adds tree after tree.
+    """
+    n_trees = len(leaves)
+    in_fours = n_trees - n_trees % 4
+    sums = np.empty(ROWS_OF_SUMS)
+    for start in range(first, end, ROWS_OF_SUMS):
+        rows = slice(start, min(start + ROWS_OF_SUMS, end))
+        total = sums[: rows.stop - start]
+        total[:] = 0.0
+        for t in range(0, in_fours, 4):
+            a, b, c, d = leaves[t, rows], leaves[t + 1, rows], leaves[t + 2, rows], leaves[t + 3, rows]
+            of_a, of_b, of_c, of_d = (
+                values[starts[t] :],
+                values[starts[t + 1] :],
+                values[starts[t + 2] :],
+                values[starts[t + 3] :],
+            )
+            for i in range(len(total)):
+                two = total[i] + of_a[np.uint64(a[i])] + of_b[np.uint64(b[i])]
+                total[i] = two + of_c[np.uint64(c[i])] + of_d[np.uint64(d[i])]
+        for t in range(in_fours, n_trees):
+            a, of_a = leaves[t, rows], values[starts[t] :]
+            for i in range(len(total)):
+                total[i] += of_a[np.uint64(a[i])]
+        for i in range(len(total)):
+            out[start - first + i] = total[i] / n_trees
+
+
+@njit(cache=True, nogil=True)
+def sums_by_leaf(leaves, starts, first, end, y, sums):
+    """Add each row's ``y`` (n,) to the ``sums`` (l,) of its leaf, in trees ``first .. end - 1`` of ``leaves`` (T, n).
+
+    The leaves of tree t start at ``starts[t]``.
+    """
+    for t in range(first, end):
+        of_row, of_leaf = leaves[t], sums[starts[t] :]
+        for i in range(len(y)):
+            of_leaf[np.uint64(of_row[i])] += y[i]

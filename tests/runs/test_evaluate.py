@@ -1,0 +1,191 @@
+"""What a run's policy is worth: held-out episodes, other tables, folds; and which policy a run keeps."""
+
+import json
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from capi.cli import app
+from capi.errors import Caveat, InvalidInput
+from capi.files.archive import read_archive
+from capi.offline import fitted_value
+from capi.runs import RunSettings, evaluate_run, fit_run, load_run
+from capi.runs import fit as running
+from capi.runs import settings as settings_module
+from small_runs import OPTIONS, interrupted, settings_for
+
+QUICK = {"n_resamples": 5, "n_folds": 2}
+
+
+def test_episodes_that_are_held_out_are_not_learned_from(table):
+    settings = settings_for(table, hold_out=0.4)
+    learned, others = settings.batch(), settings.held_out()
+    whole = settings_for(table).batch()
+    assert set(learned.episode) | set(others.episode) == set(whole.episode)
+    assert not set(learned.episode) & set(others.episode)
+    assert others.n_episodes == round(0.4 * whole.n_episodes)
+    assert learned == settings_for(table, hold_out=0.4).batch()  # the same in each process
+    assert learned != settings_for(table, hold_out=0.4, seed=1).batch()
+    with pytest.raises(InvalidInput, match="nothing was held out"):
+        settings_for(table).held_out()
+    with pytest.raises(InvalidInput, match="hold_out must lie in"):
+        settings_for(table, hold_out=1.0)
+
+
+@pytest.fixture(scope="module")
+def run(table, tmp_path_factory):
+    return fit_run(settings_for(table, hold_out=0.4), tmp_path_factory.mktemp("runs") / "run")
+
+
+def test_the_values_of_the_kept_round_are_kept(run):
+    header, arrays = read_archive(run.folder / "values.zip")
+    assert header["format"] == "capi values"
+    batch, values = run.settings.batch(), arrays["values"]
+    assert values.shape == (len(batch), 3)
+    assert values.dtype == np.float32
+    learner = run.settings.learner().fit(batch)
+    np.testing.assert_array_equal(values, learner.q_.values(batch.states).astype(np.float32))
+    assert run.history[-1]["value"] == pytest.approx(learner.history_[-1]["value"])
+
+
+def test_held_out_episodes_are_evaluated_and_the_numbers_kept(run):
+    found = evaluate_run(run.folder, **QUICK)
+    kept = json.loads((run.folder / "evaluation.json").read_text())
+    assert kept == {**found.to_dict(), "policy": running.digest(run.folder / "policy.capi")}
+    assert (found.kind, found.n_episodes) == ("held-out", run.settings.held_out().n_episodes)
+    assert not any("learned from" in str(warning) for warning in found.warnings)
+    assert found.discount == 0.8
+
+
+def test_the_learning_table_is_recognised_and_another_one_is_read_by_its_words(run, table, tmp_path):
+    found = evaluate_run(run.folder, table, **QUICK)
+    assert any("% of these episodes are among those" in str(warning) for warning in found.warnings)
+    assert found.doubtful
+    frame = pd.read_csv(table)
+    frame["gain"] += 1.0
+    only_two = frame[frame["drug"] != "high"]  # fewer actions than were learned from
+    only_two.to_csv(tmp_path / "other.csv", index=False)
+    found = evaluate_run(run.folder, tmp_path / "other.csv", **QUICK)
+    assert not any("learned from" in str(warning) for warning in found.warnings)
+    assert 0 < found.n_rows < len(only_two)  # some rows serve only as next state
+    frame.drop(columns="dose").to_csv(tmp_path / "short.csv", index=False)
+    with pytest.raises(InvalidInput, match="dose"):
+        evaluate_run(run.folder, tmp_path / "short.csv")
+    with pytest.raises(InvalidInput, match=r"\.csv or \.parquet"):
+        evaluate_run(run.folder, tmp_path / "short.txt")
+
+
+def test_folds_learn_again_and_exclude_a_table(run, table):
+    found = evaluate_run(run.folder, folds=3, n_resamples=5)
+    assert (found.kind, found.n_episodes) == ("cross", settings_for(table).batch().n_episodes)
+    with pytest.raises(InvalidInput, match="exclude each other"):
+        evaluate_run(run.folder, table, folds=3)
+
+
+def test_a_run_that_held_nothing_out_says_what_to_do(table, tmp_path):
+    fit_run(settings_for(table), tmp_path / "run")
+    with pytest.raises(InvalidInput, match="give a TABLE of them, or --folds 5"):
+        evaluate_run(tmp_path / "run")
+    assert not (tmp_path / "run" / "evaluation.json").exists()
+
+
+def test_the_best_of_the_last_rounds_is_kept(table, tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "SHARE", np.inf)  # a checkpoint each iteration
+    monkeypatch.setattr(running, "CANDIDATES", 4)
+    settings = settings_for(table, space="optimal-trees", keep="best")
+    whole = fit_run(settings, tmp_path / "whole")
+    scores = {int(row["k"]): row["score"] for row in load_run(tmp_path / "whole").history if "score" in row}
+    assert sorted(scores) == [2, 3, 4, 5]
+    best = max(scores, key=scores.get)
+    assert whole.policy.training.n_iterations == best + 1
+    again = fitted_value(whole.policy, settings.batch(), discount=0.8, random_state=0)
+    assert again == pytest.approx(scores[best])
+    monkeypatch.setattr(settings_module, "CANDIDATES", 4)
+    learned = settings.learner().fit(settings.batch())  # which is what folds learn with
+    assert learned.policy_.rules() == whole.policy.rules()
+    assert learned.keep == "last"
+
+
+def test_the_best_round_survives_an_interruption_and_the_first_of_equals_is_best(table, tmp_path, monkeypatch):
+    monkeypatch.setattr(running, "SHARE", np.inf)
+    monkeypatch.setattr(running, "CANDIDATES", 4)
+    rounds = iter([1.0, 9.0, 2.0, 9.0, 1.0, 9.0, 2.0, 9.0])  # of the whole run, and of the one in two parts
+    monkeypatch.setattr(running, "score_of", lambda *_: next(rounds))
+    settings = settings_for(table, space="optimal-trees", keep="best")
+    assert fit_run(settings, tmp_path / "whole").policy.training.n_iterations == 4
+    with pytest.raises(KeyboardInterrupt):
+        fit_run(settings, tmp_path / "cut", shown=interrupted(4))
+    fit_run(None, tmp_path / "cut", resume=True)
+    for name in ("policy.capi", "history.csv", "values.zip"):
+        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+    with pytest.raises(InvalidInput, match="keep"):
+        settings_for(table, keep="first")
+
+
+def test_settings_with_everything_survive_their_file(table, tmp_path):
+    settings = settings_for(table, hold_out=0.25, keep="best")
+    (tmp_path / "s.toml").write_text(settings.to_toml())
+    again = RunSettings.from_toml(tmp_path / "s.toml")
+    assert (again.hold_out, again.keep) == (0.25, "best")
+
+
+def test_the_command_line(table, tmp_path):
+    out = str(tmp_path / "run")
+    done = CliRunner().invoke(
+        app, ["fit", table, "--out", out, *OPTIONS, "--iterations=2", "--space=trees", "--hold-out=0.3"]
+    )
+    assert done.exit_code == 0, done.output
+    done = CliRunner().invoke(app, ["evaluate", out, "--resamples=5"])
+    assert done.exit_code == 0, done.output
+    assert "doubly-robust" in done.output
+    assert "what was done" in done.output
+    done = CliRunner().invoke(app, ["evaluate", out, "--folds=2", "--resamples=5", "--json", "--method=weighted"])
+    assert json.loads(done.stdout)["method"] == "weighted"
+
+
+def test_histories_can_be_drawn(run):
+    assert len(run.plot_history().axes) == 3
+
+
+def test_categories_that_the_policy_has_never_seen_are_told(tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"sex": rng.choice(["f", "m"], 60), "drug": rng.choice(["a", "b"], 60), "gain": rng.random(60)}
+    )
+    frame.to_csv(tmp_path / "one.csv", index=False)
+    settings = RunSettings(
+        str(tmp_path / "one.csv"), {"state": ["sex"], "action": "drug", "reward": "gain"}, discount=0.0, iterations=1,
+        space="trees", evaluator_options={"n_trees": 3},
+    )  # fmt: skip
+    fit_run(settings, tmp_path / "run")
+    frame.loc[:14, "sex"] = "unknown"
+    frame.loc[15:20, "sex"] = None
+    for name in ("two.csv", "two.parquet"):
+        frame.to_csv(tmp_path / name, index=False) if name.endswith("csv") else frame.to_parquet(tmp_path / name)
+        found = evaluate_run(tmp_path / "run", tmp_path / name, **QUICK)
+        assert "column sex: 25 % of the values are unknown to the policy" in found.warnings[0].text
+        fields = found.warnings[0].to_dict()
+        assert [fields[name] for name in ("kind", "severity", "column", "count", "share")] == [
+            "unknown-categories", "severe", "sex", 15, 0.25,
+        ]  # fmt: skip
+        assert not re.search(r"\d", fields["text_without_counts"])
+        kept = json.loads((tmp_path / "run" / "evaluation.json").read_text())
+        assert [Caveat.from_dict(record) for record in kept["warnings"]] == list(found.warnings)
+        assert found.doubtful
+
+
+def test_a_new_policy_has_no_old_evaluation_and_settings_are_not_lost(table, tmp_path):
+    fit_run(settings_for(table, hold_out=0.4), tmp_path / "run")
+    evaluate_run(tmp_path / "run", **QUICK)
+    (tmp_path / "run" / "policy.capi").unlink()
+    fit_run(None, tmp_path / "run", resume=True)
+    assert not (tmp_path / "run" / "evaluation.json").exists()
+    (tmp_path / "run" / "policy.capi").unlink()
+    text = (tmp_path / "run" / "settings.toml").read_text()
+    (tmp_path / "run" / "settings.toml").write_text(text.replace("max_depth = 2", "max_leaf_nodes = 1"))
+    with pytest.raises(InvalidInput, match="max_leaf_nodes"):
+        fit_run(None, tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / "settings.toml").exists()
