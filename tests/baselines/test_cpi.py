@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
-import naive
+import builders
 from capi import CAPI, FiniteMDP, Transitions
 from capi.baselines import CPI, PolicyIteration
 from capi.baselines.cpi import _SmallSteps, _stopped
@@ -20,7 +20,7 @@ CHAIN = ChainWalk(variant=2, discount=0.9)
 
 
 def random_mdp(seed, discount=0.9, shift=0.0, start=None):
-    P, R = naive.random_mdp(np.random.default_rng(seed), n_states=6)
+    P, R = builders.random_mdp(np.random.default_rng(seed), n_states=6)
     return FiniteMDP(P, R + shift, discount, start=start)
 
 
@@ -189,7 +189,7 @@ def test_it_learns_in_a_simulator():
 
 
 def test_a_model_may_say_where_the_policy_goes_while_the_evaluator_learns_from_data():
-    batch = naive.tabular_batch(CHAIN.mdp, 4000, np.random.default_rng(0))
+    batch = builders.tabular_batch(CHAIN.mdp, 4000, np.random.default_rng(0))
     rounds = CPI(FittedQ(n_trees=3, sweeps=5), Thresholds(), 0.9, 3, domain=CHAIN.mdp, random_state=0).iterate(batch)
     assert [r.k for r in rounds] == [0, 1, 2]
 

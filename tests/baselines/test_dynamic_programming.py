@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-import naive
+import builders
 from capi import CAPI, FiniteMDP
 from capi.baselines import ModifiedPolicyIteration, PolicyIteration, ValueIteration
 from capi.errors import InvalidInput
@@ -11,7 +11,7 @@ from capi.policy_spaces import Unrestricted
 
 
 def random_mdp(seed, discount=0.9):
-    P, R = naive.random_mdp(np.random.default_rng(seed))
+    P, R = builders.random_mdp(np.random.default_rng(seed))
     return FiniteMDP(P, R, discount)
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-import naive
+import builders
 from capi import FiniteMDP
 from capi.baselines import PSDP, RFQI, FittedQIteration
 from capi.domains import ChainWalk
@@ -19,7 +19,7 @@ HORIZON = 7
 
 def random_mdp(seed, discount=0.9):
     rng = np.random.default_rng(seed)
-    P, R = naive.random_mdp(rng, n_states=6)
+    P, R = builders.random_mdp(rng, n_states=6)
     return FiniteMDP(P, R, discount, start=rng.dirichlet(np.ones(6)))
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-import naive
+import builders
 from capi import FiniteMDP, Transitions
 from capi.errors import InvalidInput
 from capi.evaluators import Exact
@@ -11,7 +11,7 @@ from capi.testing import NearestQ, check_evaluator
 
 @pytest.fixture
 def mdp():
-    P, R = naive.random_mdp(np.random.default_rng(0), n_states=4, n_actions=2)
+    P, R = builders.random_mdp(np.random.default_rng(0), n_states=4, n_actions=2)
     return FiniteMDP(P, R, discount=0.9)
 
 

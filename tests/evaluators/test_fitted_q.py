@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeRegressor, ExtraTreeRegressor
 
-import naive
+import builders
 from capi import CAPI, FiniteMDP, Transitions
 from capi.baselines import FittedQIteration
 from capi.domains import ChainWalk
@@ -47,7 +47,7 @@ def test_finite_states_give_the_exact_values_of_the_logged_model(actions, refres
     rng = np.random.default_rng(0)
     P = rng.dirichlet(np.ones(4), size=(2, 4))
     mdp = FiniteMDP(P, rng.normal(size=(4, 2)), discount=0.8)
-    batch = naive.tabular_batch(mdp, 400, rng)
+    batch = builders.tabular_batch(mdp, 400, rng)
     x, y = batch.states[:, 0].astype(int), batch.next_states[:, 0].astype(int)
     counts = np.zeros((2, 4, 4))
     np.add.at(counts, (batch.actions, x, y), 1)

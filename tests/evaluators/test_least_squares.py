@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.preprocessing import PolynomialFeatures
 
+import builders
 import naive
 from capi import CAPI, FiniteMDP, Transitions
 from capi.baselines import LSPI
@@ -80,7 +81,7 @@ def test_keeps_the_contract(evaluator):
 def six_states():
     rng = np.random.default_rng(0)
     mdp = FiniteMDP(rng.dirichlet(np.ones(6), size=(3, 6)), rng.random((6, 3)), discount=GAMMA)
-    return mdp, naive.tabular_batch(mdp, 200_000, rng)
+    return mdp, builders.tabular_batch(mdp, 200_000, rng)
 
 
 POLICIES = [Constant(1, 3), Tabular(np.array([0, 1, 2, 0, 1, 2]), 3), Uniform(3), EpsilonGreedy(Constant(2, 3), 0.3)]
@@ -97,7 +98,7 @@ def test_defaults_come_near_the_exact_values_of_a_finite_problem(six_states, met
 
 def test_on_policy_data_give_the_exact_values_too():
     rng = np.random.default_rng(1)
-    P, R = naive.random_mdp(rng, 6, 3)
+    P, R = builders.random_mdp(rng, 6, 3)
     mdp = FiniteMDP(P, R, discount=GAMMA)
     policy = EpsilonGreedy(Tabular(np.array([0, 1, 2, 0, 1, 2]), 3), 0.2)
     batch = sample_episodes(mdp, policy, n_episodes=1000, max_steps=100, random_state=0)
@@ -194,7 +195,7 @@ def test_with_a_linear_kernel_the_rkhs_form_is_the_linear_form(method, weighted)
 def test_a_kernel_that_tells_all_states_apart_comes_near_the_exact_values(method):
     rng = np.random.default_rng(3)
     mdp = FiniteMDP(rng.dirichlet(np.ones(4), size=(2, 4)), rng.random((4, 2)), discount=0.8)
-    batch = naive.tabular_batch(mdp, 600, rng)
+    batch = builders.tabular_batch(mdp, 600, rng)
     evaluator = method(RKHS(Gaussian(0.05), scale=None), ridge=1e-7, projection_ridge=1e-7)
     q = evaluator.evaluate(Constant(1, 2), batch, discount=0.8).values(mdp.states)
     tabular_q = LSTDQ(OneHot(4)).evaluate(Constant(1, 2), batch, discount=0.8).values(mdp.states)

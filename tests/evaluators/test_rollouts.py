@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-import naive
+import builders
 from capi import CAPI, FiniteMDP
 from capi.baselines import DPI
 from capi.domains import ChainWalk
@@ -26,7 +26,7 @@ def test_both_keep_the_contract():
 
 @pytest.fixture(scope="module")
 def mdp():
-    P, R = naive.random_mdp(np.random.default_rng(0), n_states=6)
+    P, R = builders.random_mdp(np.random.default_rng(0), n_states=6)
     return FiniteMDP(P, R, DISCOUNT)
 
 

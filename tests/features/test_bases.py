@@ -5,7 +5,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import SplineTransformer, StandardScaler
 
-import naive
+import builders
 from capi.errors import InvalidInput, NotFitted
 from capi.evaluators import LSTDQ
 from capi.features import (
@@ -196,9 +196,9 @@ def test_tabular_features_give_tabular_values():
     from capi import FiniteMDP
 
     rng = np.random.default_rng(0)
-    P, R = naive.random_mdp(rng)
+    P, R = builders.random_mdp(rng)
     mdp = FiniteMDP(P, R, discount=0.5)
-    batch = naive.tabular_batch(mdp, 3000, rng)
+    batch = builders.tabular_batch(mdp, 3000, rng)
     tables = [LSTDQ(f).evaluate(Constant(0, 3), batch, discount=0.5).values(mdp.states) for f in (OneHot(5), OneHot())]
     np.testing.assert_allclose(*tables, rtol=1e-9)
 

@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import builders
 import naive
 from capi import FiniteMDP
 from capi.errors import InvalidInput
@@ -20,7 +21,7 @@ def two_states(**options):
 
 def random_pair(seed, discount=0.95):
     """Return the same MDP dense and sparse."""
-    P, R = naive.random_mdp(np.random.default_rng(seed))
+    P, R = builders.random_mdp(np.random.default_rng(seed))
     return FiniteMDP(P, R, discount), FiniteMDP([sp.csr_array(part) for part in P], R, discount)
 
 
@@ -60,7 +61,7 @@ def test_the_gambler_with_three_coins_in_closed_form():
 @pytest.mark.usefixtures("solver")
 def test_dense_and_sparse_agree_with_the_naive_twin(seed):
     rng = np.random.default_rng(seed)
-    P, R = naive.random_mdp(np.random.default_rng(seed))
+    P, R = builders.random_mdp(np.random.default_rng(seed))
     pi = rng.dirichlet(np.ones(3), size=5)
     expected = naive.action_values(P, R, 0.95, pi)
     for mdp in random_pair(seed):
@@ -146,14 +147,14 @@ def test_policies_may_be_objects_actions_or_probabilities():
 
 
 def test_scaling_rewards_scales_values_and_moves_no_decision():
-    P, R = naive.random_mdp(np.random.default_rng(1))
+    P, R = builders.random_mdp(np.random.default_rng(1))
     base, tiny = FiniteMDP(P, R, 0.9), FiniteMDP(P, R * 1e-20, 0.9)
     np.testing.assert_array_equal(tiny.optimal_policy.actions, base.optimal_policy.actions)
     np.testing.assert_allclose(tiny.optimal_values, base.optimal_values * 1e-20)
 
 
 def test_it_is_a_domain_that_draws_by_its_probabilities():
-    P, R = naive.random_mdp(np.random.default_rng(3))
+    P, R = builders.random_mdp(np.random.default_rng(3))
     for mdp in (FiniteMDP(P, R, 0.9), FiniteMDP([sp.csr_array(part) for part in P], R, 0.9)):
         check_domain(mdp)
         n = 40_000

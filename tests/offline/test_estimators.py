@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import builders
 import naive
 from capi import Transitions
 from capi.offline.episodes import Episodes
@@ -22,7 +23,7 @@ def value_of_all(found, probabilities):
 def test_every_log_in_its_frequency_gives_exactly_the_value_whatever_the_model(seed, discount):
     """For means of episodes this is that they are unbiased, for ratios that they are consistent: episodes of different lengths included."""
     rng = np.random.default_rng(seed)
-    process = naive.Layers(rng)
+    process = builders.Layers(rng)
     batch, p = process.every_log()
     assert p.sum() == pytest.approx(1)
     assert set(batch.episode_lengths) == {1, 2, 3}
@@ -36,7 +37,7 @@ def test_every_log_in_its_frequency_gives_exactly_the_value_whatever_the_model(s
 @pytest.mark.parametrize("seed", range(4))
 def test_with_the_true_values_doubly_robust_needs_no_probabilities(seed):
     rng = np.random.default_rng(seed)
-    process = naive.Layers(rng)
+    process = builders.Layers(rng)
     batch, p = process.every_log()
     ratios = ratios_of(batch, rng.uniform(0.1, 5.0, size=process.policy.shape), process.behaviour)
     q = process.values(process.policy, 0.9)[1]
@@ -50,7 +51,7 @@ def test_with_the_true_values_doubly_robust_needs_no_probabilities(seed):
 @pytest.mark.parametrize("longest", [1, 2])
 def test_truncated_episodes_that_are_closed_with_the_true_values_give_exactly_the_value(longest):
     rng = np.random.default_rng(5)
-    process = naive.Layers(rng)
+    process = builders.Layers(rng)
     batch, p = process.every_log(longest)
     assert not batch.terminated[Episodes(batch, 0.9).last].all()
     start, _, following = of_model(batch, process.values(process.policy, 0.9)[1], process.policy)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+import builders
 import naive
 from capi.offline.episodes import Episodes
 from capi.offline.fitted_q import FittedStart, LeafSystem, Regression, leaf_system
@@ -135,7 +136,7 @@ def test_resamples_are_as_exact_for_large_values_as_for_small_ones():
 
 @pytest.mark.parametrize("discount", [0.9, 0.999])
 def test_all_possible_logs_in_their_frequency_give_the_exact_value(discount):
-    process = naive.Layers(np.random.default_rng(3))
+    process = builders.Layers(np.random.default_rng(3))
     batch, p = process.every_log()
     batch = remade(batch, weight=p[Episodes(batch, discount).of_row])
     regression = Regression(n_trees=2, min_samples_leaf=1)
@@ -148,7 +149,7 @@ def test_all_possible_logs_in_their_frequency_give_the_exact_value(discount):
 
 def test_much_data_of_a_finite_process_give_about_its_value():
     rng = np.random.default_rng(0)
-    process = naive.Layers(rng)
+    process = builders.Layers(rng)
     batch, p = process.every_log()
     drawn = remade(repeated(batch, rng.multinomial(3000, p)))
     policy = Table(process.policy)

@@ -1,0 +1,87 @@
+"""Small problems and batches for tests to run on."""
+
+import numpy as np
+
+from capi import Transitions
+
+
+def random_mdp(rng, n_states=5, n_actions=3):
+    """Return P (A, S, S) and R (S, A)."""
+    P = rng.random((n_actions, n_states, n_states)) * (rng.random((n_actions, n_states, n_states)) < 0.6)
+    P += 0.01 * np.eye(n_states)
+    return P / P.sum(axis=2, keepdims=True), rng.normal(size=(n_states, n_actions))
+
+
+def tabular_batch(mdp, n, rng, **columns):
+    """Draw ``n`` states and actions uniformly, and what follows them."""
+    states, actions = mdp.initial(n, rng), rng.integers(mdp.n_actions, size=n)
+    following, rewards, ends = mdp.step(states, actions, rng)
+    return Transitions(states, actions, rewards, following, ends, n_actions=mdp.n_actions, **columns)
+
+
+class Layers:
+    """A small decision process in layers, so that time is part of the state: state t * S + x is x at step t.
+
+    Every path through it can be listed. Episodes end early with a probability that depends on the action, and in the last layer.
+    """
+
+    def __init__(self, rng, n_layers=3, n_states=2, n_actions=2):
+        self.n_layers, self.n_states, self.n_actions = n_layers, n_states, n_actions
+        size = n_layers * n_states
+        self.moves = rng.dirichlet(np.ones(n_states), size=(size, n_actions))  # (S, A, x')
+        self.ends = rng.uniform(0.1, 0.6, size=(size, n_actions))
+        self.ends[-n_states:] = 1.0
+        self.rewards = rng.normal(size=(size, n_actions))
+        self.start = rng.dirichlet(np.ones(n_states))
+        self.behaviour = rng.dirichlet(np.full(n_actions, 3.0), size=size)
+        self.policy = rng.dirichlet(np.full(n_actions, 1.0), size=size)
+
+    def values(self, pi, discount):
+        """Return V (S,) and Q (S, A) of the probabilities ``pi`` (S, A), from the last layer to the first."""
+        v, q = np.zeros(len(pi)), np.zeros(pi.shape)
+        for x in reversed(range(len(pi))):
+            after = (x // self.n_states + 1) * self.n_states
+            for a in range(self.n_actions):
+                following = 0.0 if self.ends[x, a] == 1 else self.moves[x, a] @ v[after : after + self.n_states]
+                q[x, a] = self.rewards[x, a] + discount * (1 - self.ends[x, a]) * following
+            v[x] = pi[x] @ q[x]
+        return v, q
+
+    def value(self, pi, discount):
+        return self.start @ self.values(pi, discount)[0][: self.n_states]
+
+    def every_log(self, longest=None):
+        """Return a batch in which each possible episode of at most ``longest`` rows stands once, and their probabilities (E,)."""
+        rows, probabilities = [], []
+
+        def go_on(path, x, p):
+            for a in range(self.n_actions):
+                here = p * self.behaviour[x, a]
+                if self.ends[x, a] > 0:
+                    finish([*path, (x, a, x, True)], here * self.ends[x, a])
+                after = (x // self.n_states + 1) * self.n_states
+                for y in range(self.n_states) if self.ends[x, a] < 1 else ():
+                    further, q = [*path, (x, a, after + y, False)], here * (1 - self.ends[x, a]) * self.moves[x, a, y]
+                    if longest is not None and len(further) == longest:
+                        finish(further, q)
+                    else:
+                        go_on(further, after + y, q)
+
+        def finish(path, p):
+            rows.extend((len(probabilities), *step) for step in path)
+            probabilities.append(p)
+
+        for x in range(self.n_states):
+            go_on([], x, self.start[x])
+        episode, states, actions, following, ends = (np.array(column) for column in zip(*rows, strict=True))
+        batch = Transitions(
+            states[:, None],
+            actions,
+            self.rewards[states, actions],
+            following[:, None],
+            ends,
+            n_actions=self.n_actions,
+            episode=episode,
+            propensity=self.behaviour[states, actions],
+        )
+        return batch, np.array(probabilities)
