@@ -12,6 +12,7 @@ from capi.data import Column
 from capi.data.schema import Schema
 from capi.errors import Caveat, InvalidInput
 from capi.files.archive import write_archive
+from capi.files.codecs import CLASSES
 from capi.files.exports.program import program_of
 from capi.policies import Constant, EpsilonGreedy, Mixture
 from capi.policy_spaces.thresholds import Thresholds
@@ -22,6 +23,7 @@ from capi.report.columns import _merged
 from capi.report.drawings import wrapped
 from capi.report.flat import FlatTree, program_record
 from capi.report.page import script_json
+from capi.report.record import KINDS
 from capi.report.svg import ticks
 from capi.report.wording import conditions, exact_text, number_text
 from capi.runs import RunSettings
@@ -318,3 +320,12 @@ def test_flat_trees_lead_where_the_policy_does():
     assert len(record["trees"][0]["f"]) == len(tree)
     assert sorted(tree.leaves) == [i for i, left in enumerate(tree.left) if left < 0]
     json.dumps(record, allow_nan=False)
+
+
+def test_neighbors_are_called_a_vote_of_known_cases(run_of):
+    assert report_record(run_of("neighbors")[0])["head"]["kind"] == "a vote of the nearest known cases"
+
+
+def test_every_kind_that_has_words_is_a_class_that_runs_can_have():
+    classes = {name.rsplit(".")[-1] for name in CLASSES}
+    assert set(KINDS) <= classes

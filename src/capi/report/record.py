@@ -44,7 +44,7 @@ KINDS = {
     "ForestPolicy": "a forest: many decision trees that vote",
     "ThresholdPolicy": "one cut in one column",
     "LinearPolicy": "a linear rule: weighted sums of the columns, the largest of which wins",
-    "NeighborPolicy": "a vote of the nearest known cases",
+    "NeighborsPolicy": "a vote of the nearest known cases",
     "Constant": "the same action everywhere",
     "Mixture": "a draw among several policies; shown is the most probable action",
     "Greedy": "the action with the largest estimated value",
