@@ -38,19 +38,7 @@ fmt: $(VENV)/.ready  ## format the code
 
 bench: $(VENV)/.ready fresh-kernels  ## run the benchmarks beside their peers
 	$(BIN)/python -m pip install --quiet -e ".[bench]"
-	$(BIN)/python benchmarks/finite_mdp.py
-	$(BIN)/python benchmarks/thresholds.py
-	$(BIN)/python benchmarks/trees.py
-	$(BIN)/python benchmarks/cart_pole.py
-	$(BIN)/python benchmarks/hiv.py
-	$(BIN)/python benchmarks/least_squares.py
-	$(BIN)/python benchmarks/kernel.py
-	$(BIN)/python benchmarks/td.py
-	$(BIN)/python benchmarks/neighbors.py
-	$(BIN)/python benchmarks/linear.py
-	$(BIN)/python benchmarks/optimal_trees.py
-	$(BIN)/python benchmarks/evaluators.py
-	$(BIN)/python benchmarks/offline.py
+	$(BIN)/capi bench
 
 fresh-kernels: $(VENV)/.ready
 	@$(BIN)/python scripts/clear_stale_kernels.py
