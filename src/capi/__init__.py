@@ -8,49 +8,51 @@ Names are imported when they are first used, so ``import capi`` is quick.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from capi._late import lazy_exports
+from capi._versions import __version__ as __version__
 
 if TYPE_CHECKING:
-    from capi.data.transitions import Transitions
-    from capi.files.policy_file import load_policy, save_policy
-    from capi.finite.mdp import FiniteMDP
-    from capi.learning import CAPI
-
-__version__ = "0.1.0"
-
-__all__ = ["CAPI", "FiniteMDP", "Transitions", "load_policy", "save_policy"]
-
-_HOMES = {
-    "CAPI": "capi.learning",
-    "FiniteMDP": "capi.finite.mdp",
-    "Transitions": "capi.data.transitions",
-    "load_policy": "capi.files.policy_file",
-    "save_policy": "capi.files.policy_file",
-}
-_PARTS = {
-    "baselines",
-    "domains",
-    "errors",
-    "evaluators",
-    "experiments",
-    "files",
-    "loss",
-    "policies",
-    "policy_spaces",
-    "testing",
-    "trees",
-    "types",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    if name in _PARTS:
-        return import_module(f"capi.{name}")
-    raise AttributeError(f"module 'capi' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, *_PARTS})
+    from capi import baselines as baselines
+    from capi import domains as domains
+    from capi import errors as errors
+    from capi import evaluators as evaluators
+    from capi import experiments as experiments
+    from capi import files as files
+    from capi import loss as loss
+    from capi import policies as policies
+    from capi import policy_spaces as policy_spaces
+    from capi import testing as testing
+    from capi import trees as trees
+    from capi import types as types
+    from capi.data.transitions import Transitions as Transitions
+    from capi.files.policy_file import load_policy as load_policy
+    from capi.files.policy_file import save_policy as save_policy
+    from capi.finite.mdp import FiniteMDP as FiniteMDP
+    from capi.learning.learner import CAPI as CAPI
+else:
+    __all__, __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "CAPI": "learning.learner",
+            "FiniteMDP": "finite.mdp",
+            "Transitions": "data.transitions",
+            "load_policy": "files.policy_file",
+            "save_policy": "files.policy_file",
+        },
+        parts=(
+            "baselines",
+            "domains",
+            "errors",
+            "evaluators",
+            "experiments",
+            "files",
+            "loss",
+            "policies",
+            "policy_spaces",
+            "testing",
+            "trees",
+            "types",
+        ),
+    )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
+from capi._late import threadpoolctl
 from capi.errors import InvalidInput
 
 Item = TypeVar("Item")
@@ -31,9 +32,7 @@ def available_cores() -> int:
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
     """Keep BLAS to one thread: for vectors that are short, of which more threads make much waiting, and sums in another order."""
-    from threadpoolctl import threadpool_limits  # noqa: PLC0415  it looks through all libraries that are loaded
-
-    with threadpool_limits(limits=1, user_api="blas"):
+    with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
         yield
 
 

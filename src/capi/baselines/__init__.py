@@ -18,36 +18,34 @@ zero-one: loses 6.000
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from capi.baselines.cpi import CPI
-from capi.baselines.dpi import DPI, DPICritic
-from capi.baselines.dynamic_programming import ModifiedPolicyIteration, PolicyIteration, ValueIteration
-from capi.baselines.psdp import PSDP
+from capi._late import lazy_exports
 
 if TYPE_CHECKING:
-    from capi.baselines.fitted_q_iteration import RFQI, FittedQIteration
-    from capi.baselines.lspi import LSPI
-
-__all__ = [
-    "CPI",
-    "DPI",
-    "LSPI",
-    "PSDP",
-    "RFQI",
-    "DPICritic",
-    "FittedQIteration",
-    "ModifiedPolicyIteration",
-    "PolicyIteration",
-    "ValueIteration",
-]
-
-_LAZY = {"FittedQIteration": "fitted_q_iteration", "RFQI": "fitted_q_iteration", "LSPI": "lspi"}
-
-
-def __getattr__(name: str) -> Any:
-    """Import what needs the compiler (numba) or scikit-learn when it is first used."""
-    if name in _LAZY:
-        return getattr(import_module(f"capi.baselines.{_LAZY[name]}"), name)
-    raise AttributeError(f"module 'capi.baselines' has no attribute {name!r}")
+    from capi.baselines.cpi import CPI as CPI
+    from capi.baselines.dpi import DPI as DPI
+    from capi.baselines.dpi import DPICritic as DPICritic
+    from capi.baselines.dynamic_programming import ModifiedPolicyIteration as ModifiedPolicyIteration
+    from capi.baselines.dynamic_programming import PolicyIteration as PolicyIteration
+    from capi.baselines.dynamic_programming import ValueIteration as ValueIteration
+    from capi.baselines.fitted_q_iteration import RFQI as RFQI
+    from capi.baselines.fitted_q_iteration import FittedQIteration as FittedQIteration
+    from capi.baselines.lspi import LSPI as LSPI
+    from capi.baselines.psdp import PSDP as PSDP
+else:
+    __all__, __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "CPI": "cpi",
+            "DPI": "dpi",
+            "LSPI": "lspi",
+            "PSDP": "psdp",
+            "RFQI": "fitted_q_iteration",
+            "DPICritic": "dpi",
+            "FittedQIteration": "fitted_q_iteration",
+            "ModifiedPolicyIteration": "dynamic_programming",
+            "PolicyIteration": "dynamic_programming",
+            "ValueIteration": "dynamic_programming",
+        },
+    )

@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from capi._late import pandas as pd
 from capi._utils.validation import check_choice
 from capi.data.transitions import Transitions
 from capi.domains.hiv import HIV
@@ -41,8 +42,6 @@ def load_hiv_batch(observe: Literal["log10", "counts"] = "log10") -> Transitions
     >>> len(batch), batch.n_episodes, batch.schema.action_labels
     (30000, 150, ('none', 'RTI', 'PI', 'RTI+PI'))
     """
-    import pandas as pd  # noqa: PLC0415  only those who load a table pay for it
-
     check_choice(observe, "observe", ("log10", "counts"))
     table = pd.read_parquet(hiv_table())
     domain = HIV(observe=observe)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from capi.domains.chain import ChainWalk
-from capi.domains.hiv import HIV
-from capi.domains.mountain_car import MountainCar
+from capi._late import lazy_exports
 
 if TYPE_CHECKING:
-    from capi.domains.cart_pole import CartPole
-
-__all__ = ["HIV", "CartPole", "ChainWalk", "MountainCar"]
-
-
-def __getattr__(name: str) -> Any:
-    """Import what needs the compiler (numba) when it is first used."""
-    if name == "CartPole":
-        return import_module("capi.domains.cart_pole").CartPole
-    raise AttributeError(f"module 'capi.domains' has no attribute {name!r}")
+    from capi.domains.cart_pole import CartPole as CartPole
+    from capi.domains.chain import ChainWalk as ChainWalk
+    from capi.domains.hiv import HIV as HIV
+    from capi.domains.mountain_car import MountainCar as MountainCar
+else:
+    __all__, __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "HIV": "hiv",
+            "CartPole": "cart_pole",
+            "ChainWalk": "chain",
+            "MountainCar": "mountain_car",
+        },
+    )

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from capi._late import late
 from capi._utils.threads import in_threads, n_threads
 from capi._utils.validation import (
     Bools,
@@ -33,6 +34,11 @@ from capi._utils.validation import (
     is_real,
 )
 from capi.errors import InvalidInput, SimulationFailed
+
+if TYPE_CHECKING:
+    from capi.domains import _hiv
+else:  # the compiler is loaded when something is simulated
+    _hiv = late("capi.domains._hiv")
 
 RTI, PI = 0.7, 0.3  # efficacies of the drugs when given
 EFFICACIES = np.array([[0.0, 0.0], [RTI, 0.0], [0.0, PI], [RTI, PI]])  # (4, 2) by action
@@ -207,8 +213,6 @@ class HIV:
 
     def _after(self, counts: Floats, efficacies: Floats) -> Floats:
         """Return the counts (n, 6) after ``days`` days."""
-        from capi.domains import _hiv  # noqa: PLC0415  the compiler is loaded by who simulates
-
         x, parameters = np.array(counts, order="C"), np.array(list(asdict(self.patient).values()))
 
         def advance(first: int) -> int:

@@ -2,47 +2,38 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from capi.evaluators.exact import Exact
-from capi.evaluators.rollouts import Rollouts, RolloutsWithCritic
+from capi._late import lazy_exports
 
 if TYPE_CHECKING:
-    from capi.evaluators.bellman_residual import BellmanResidual
-    from capi.evaluators.fitted_q import FittedQ
-    from capi.evaluators.kernel_fitted_q import KernelFittedQ
-    from capi.evaluators.lasso_td import LassoTD
-    from capi.evaluators.lstd import LSTDQ
-    from capi.evaluators.td import GTD, GTD2, TD, TDC
-
-__all__ = [
-    "GTD",
-    "GTD2",
-    "LSTDQ",
-    "TD",
-    "TDC",
-    "BellmanResidual",
-    "Exact",
-    "FittedQ",
-    "KernelFittedQ",
-    "LassoTD",
-    "Rollouts",
-    "RolloutsWithCritic",
-]
-
-_LAZY = {
-    "FittedQ": "fitted_q",
-    "KernelFittedQ": "kernel_fitted_q",
-    "LassoTD": "lasso_td",
-    "LSTDQ": "lstd",
-    "BellmanResidual": "bellman_residual",
-    **dict.fromkeys(("TD", "GTD", "GTD2", "TDC"), "td"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import what needs the compiler (numba) or scikit-learn when it is first used."""
-    if name in _LAZY:
-        return getattr(import_module(f"capi.evaluators.{_LAZY[name]}"), name)
-    raise AttributeError(f"module 'capi.evaluators' has no attribute {name!r}")
+    from capi.evaluators.bellman_residual import BellmanResidual as BellmanResidual
+    from capi.evaluators.exact import Exact as Exact
+    from capi.evaluators.fitted_q import FittedQ as FittedQ
+    from capi.evaluators.kernel_fitted_q import KernelFittedQ as KernelFittedQ
+    from capi.evaluators.lasso_td import LassoTD as LassoTD
+    from capi.evaluators.lstd import LSTDQ as LSTDQ
+    from capi.evaluators.rollouts import Rollouts as Rollouts
+    from capi.evaluators.rollouts import RolloutsWithCritic as RolloutsWithCritic
+    from capi.evaluators.td import GTD as GTD
+    from capi.evaluators.td import GTD2 as GTD2
+    from capi.evaluators.td import TD as TD
+    from capi.evaluators.td import TDC as TDC
+else:
+    __all__, __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "GTD": "td",
+            "GTD2": "td",
+            "LSTDQ": "lstd",
+            "TD": "td",
+            "TDC": "td",
+            "BellmanResidual": "bellman_residual",
+            "Exact": "exact",
+            "FittedQ": "fitted_q",
+            "KernelFittedQ": "kernel_fitted_q",
+            "LassoTD": "lasso_td",
+            "Rollouts": "rollouts",
+            "RolloutsWithCritic": "rollouts",
+        },
+    )

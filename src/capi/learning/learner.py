@@ -9,17 +9,17 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cache, partial
-from importlib import metadata
+from functools import partial
 from numbers import Real
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from numpy.typing import ArrayLike, NDArray
 
-from capi import __version__
+from capi._late import rich
 from capi._utils.randomness import RandomState, numbered_rng, seed_sequence
 from capi._utils.validation import as_allowed, as_states, check_choice
+from capi._versions import versions
 from capi.data.schema import Schema
 from capi.data.sketch import sketch
 from capi.data.transitions import Transitions
@@ -354,24 +354,16 @@ def training_of(transitions: Any, discount: float, n_iterations: int) -> Trainin
     return Training(discount, n_iterations, len(transitions), versions(), sketch(transitions.episode_hashes()))
 
 
-def versions() -> dict[str, str]:
-    """Return the versions that results depend on."""
-    return dict(_versions())
-
-
-@cache  # finding them reads files, which is much for each round of a quick loop
-def _versions() -> dict[str, str]:
-    others = {name: metadata.version(name) for name in ("numpy", "scipy", "scikit-learn", "numba")}
-    return {"capi": __version__, **others}
-
-
 def _shown(rounds: Iterator[Iteration], total: int) -> Iterator[Iteration]:
     """Yield ``rounds`` under a progress bar on standard error."""
-    from rich.console import Console  # noqa: PLC0415  only those who look pay for it
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
-
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    parts = rich.progress
+    columns = (
+        parts.BarColumn(),
+        parts.MofNCompleteColumn(),
+        parts.TimeRemainingColumn(),
+        parts.TextColumn("{task.description}"),
+    )
+    with parts.Progress(*columns, console=rich.console.Console(stderr=True)) as bar:
         task = bar.add_task("", total=total)
         for iteration in rounds:
             text = f"loss {iteration.loss:.4g}, changed {iteration.changed:.1%}".replace("%", " %")

@@ -1,7 +1,34 @@
 """What a policy is worth, from logged data alone: estimates with intervals, beside what was done, and with what speaks against trusting them."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from capi._late import lazy_exports
 from capi.offline.evaluation import compare, cross_evaluate, evaluate
 from capi.offline.evidence import METHODS, Comparison, Estimate, Evidence
 from capi.offline.score import fitted_value
 
-__all__ = ["METHODS", "Comparison", "Estimate", "Evidence", "compare", "cross_evaluate", "evaluate", "fitted_value"]
+if TYPE_CHECKING:
+    from capi.offline.evaluation import compare as compare
+    from capi.offline.evaluation import cross_evaluate as cross_evaluate
+    from capi.offline.evaluation import evaluate as evaluate
+    from capi.offline.evidence import METHODS as METHODS
+    from capi.offline.evidence import Comparison as Comparison
+    from capi.offline.evidence import Estimate as Estimate
+    from capi.offline.evidence import Evidence as Evidence
+    from capi.offline.score import fitted_value as fitted_value
+else:
+    __all__, __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "METHODS": "evidence",
+            "Comparison": "evidence",
+            "Estimate": "evidence",
+            "Evidence": "evidence",
+            "compare": "evaluation",
+            "cross_evaluate": "evaluation",
+            "evaluate": "evaluation",
+            "fitted_value": "score",
+        },
+    )

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
+from capi._late import pandas as pd
 from capi._utils.validation import Floats, check_choice
 from capi.errors import Caveat, InvalidInput
 from capi.offline.behaviour import Behaviour
+from capi.plotting.style import INK, PALE_INK, PALETTE, name_axes, new_figure
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
 METHODS = (
@@ -173,8 +174,6 @@ class Evidence:
 
     def summary(self) -> pd.DataFrame:
         """Return all estimates, what was done, and the difference, a row each."""
-        import pandas as pd  # noqa: PLC0415  only those who look at a table pay for it
-
         return pd.DataFrame(self._lines()).set_index(["policy", "method"]).astype(float)
 
     def plot(self) -> Figure:
@@ -271,8 +270,6 @@ class Comparison:
 
     def summary(self) -> pd.DataFrame:
         """Return each policy, what was done, and all paired differences, a row each."""
-        import pandas as pd  # noqa: PLC0415  only those who look at a table pay for it
-
         return pd.DataFrame(self._lines()).set_index(["policy", "method"]).astype(float)
 
     def plot(self) -> Figure:
@@ -366,8 +363,6 @@ def _table(lines: list[dict[str, Any]]) -> list[str]:
 
 def _drawn(lines: list[dict[str, Any]], level: float, title: str, headline: str | None = None) -> Figure:
     """Return a picture of estimates and their intervals, a line each; the others are pale if there is a ``headline``."""
-    from capi.plotting.style import INK, PALE_INK, PALETTE, name_axes, new_figure  # noqa: PLC0415  only those who draw pay for it
-
     figure, (axes,) = new_figure(6.5, 0.9 + 0.38 * len(lines))
     for place, line in enumerate(reversed(lines)):
         pale = headline is not None and line["method"] != headline

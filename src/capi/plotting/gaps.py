@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from capi._late import matplotlib
 from capi._utils.validation import Floats, as_integers, as_names, as_q_values, check_actions, check_shape
 from capi.errors import InvalidInput
 from capi.loss import greedy, negligible_gap, second_best_gap
@@ -50,8 +51,7 @@ def draw_gaps(
     >>> figure.axes[0].get_title(loc="left")
     'The choice hardly matters (gap at most 0.025) in 33.3 % of 3 states.'
     """
-    from matplotlib.ticker import MaxNLocator  # noqa: PLC0415
-
+    ticker = matplotlib.ticker
     q = as_q_values(q_values)
     gaps = second_best_gap(q, allowed)
     chosen = greedy(q, allowed) if decisions is None else as_integers(decisions, "decisions")
@@ -75,7 +75,7 @@ def draw_gaps(
     axes.axvspan(start, shaded, color=PALE_INK, alpha=0.15, linewidth=0, zorder=0.5)
     axes.axvline(negligible, color=INK, linestyle="--", linewidth=0.8, zorder=3)
     axes.set_ylim(0.0, 1.05 * counts.sum(axis=0).max())
-    axes.yaxis.set_major_locator(MaxNLocator(6, integer=True))
+    axes.yaxis.set_major_locator(ticker.MaxNLocator(6, integer=True))
     axes.grid(visible=False, axis="x")
     share = f"{100 * np.mean(gaps <= negligible):.1f} % of {_count(len(gaps))}"
     title = f"The choice hardly matters (gap at most {_short(negligible)}) in {share}."

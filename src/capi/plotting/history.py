@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from capi._late import matplotlib
 from capi._utils.validation import Floats
 from capi.errors import InvalidInput
 from capi.plotting.style import INK, SMALL_TEXT_SIZE, colour_of, name_axes, new_figure
@@ -40,8 +41,7 @@ def draw_history(history: Sequence[Mapping[str, Any]]) -> Figure:
     >>> [axes.get_title(loc="left") for axes in figure.axes]
     ['loss on the sample', 'share of changed decisions']
     """
-    from matplotlib.ticker import MaxNLocator, PercentFormatter, StrMethodFormatter  # noqa: PLC0415
-
+    ticker = matplotlib.ticker
     if not isinstance(history, Sequence) or not history or not all(isinstance(row, Mapping) for row in history):
         raise InvalidInput("history must be a list with one dictionary an iteration, like a learner's history_.")
     columns = {name: _numbers(history, name) for name in ("k", *PANELS)}
@@ -54,14 +54,14 @@ def draw_history(history: Sequence[Mapping[str, Any]]) -> Figure:
         marker = "o" if len(k) <= MOST_MARKED else None
         axes.plot(k, column, color=colour_of(0), marker=marker, markersize=3.5, linewidth=1.4, clip_on=False)
         name_axes(axes, x="iteration", title=PANELS[name])
-        axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+        axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
         if len(k) == 1:
             axes.set_xlim(k[0] - 0.5, k[0] + 0.5)
             axes.set_xticks(k)
-        plain = StrMethodFormatter(
+        plain = ticker.StrMethodFormatter(
             "{x:.10g}"
         )  # a factor or an offset above the axis would have to be added in one's head
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, symbol=" %") if name == "changed" else plain)
+        axes.yaxis.set_major_formatter(ticker.PercentFormatter(1.0, symbol=" %") if name == "changed" else plain)
         if name in ("loss", "changed"):  # which are never negative
             axes.set_ylim(0.0, 1.06 * float(np.nanmax(column)) or 1.0)
     if "score" in shown:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from capi._late import matplotlib
 from capi._utils.validation import Floats, Ints
 from capi.data.schema import Schema
 from capi.errors import InvalidInput
@@ -115,15 +116,13 @@ def _draw_shares(axes: Any, column: Floats, actions: Ints, labels: Sequence[Any]
 def _draw_regions(
     axes: Any, act: Callable[[Floats], Ints], states: Floats, columns: Sequence[int], labels: Sequence[Any]
 ) -> None:
-    from matplotlib.colors import ListedColormap  # noqa: PLC0415
-
     complete = states[~np.isnan(states[:, columns]).any(axis=1)]
     if not len(complete):
         raise InvalidInput("no state has a known value of both features.")
     sides = [_ticks(complete[:, j]) for j in columns]
     grid = np.tile(np.nanmedian(complete, axis=0), (GRID * GRID, 1))
     grid[:, columns[0]], grid[:, columns[1]] = (side.ravel() for side in np.meshgrid(*sides))
-    colours = ListedColormap([colour_of(a) for a in range(len(labels))])
+    colours = matplotlib.colors.ListedColormap([colour_of(a) for a in range(len(labels))])
     regions = act(grid).reshape(GRID, GRID)
     axes.pcolormesh(
         *sides, regions, cmap=colours, vmin=-0.5, vmax=len(labels) - 0.5, alpha=0.25, shading="nearest", rasterized=True

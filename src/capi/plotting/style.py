@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from capi._late import matplotlib
 from capi._utils.validation import Floats
 
 if TYPE_CHECKING:
@@ -43,9 +44,7 @@ def new_figure(width: float, height: float, n_rows: int = 1, n_cols: int = 1) ->
     >>> figure, [left, right] = new_figure(6.0, 3.0, n_cols=2)
     >>> line = left.plot([0, 1], [0, 1], color=colour_of(0))
     """
-    from matplotlib.figure import Figure  # noqa: PLC0415  only those who draw pay for it
-
-    figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
+    figure = matplotlib.figure.Figure(figsize=(width, height), layout="constrained", facecolor="white")
     axes: list[Axes] = figure.subplots(n_rows, n_cols, squeeze=False).ravel().tolist()
     for each in axes:
         each.set_facecolor("white")

@@ -2,53 +2,38 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from capi.policy_spaces.constrained import Constrained
-from capi.policy_spaces.partition import Partition
-from capi.policy_spaces.thresholds import Thresholds
-from capi.policy_spaces.unrestricted import Unrestricted
+from capi._late import lazy_exports
 
 if TYPE_CHECKING:
-    from capi.policy_spaces.classifier import Classifier
-    from capi.policy_spaces.linear.kernel import KernelPolicies
-    from capi.policy_spaces.linear.linear import Linear
-    from capi.policy_spaces.neighbors.local_averages import LocalAverages
-    from capi.policy_spaces.neighbors.neighbors import Neighbors
-    from capi.policy_spaces.trees.forests import Forests
-    from capi.policy_spaces.trees.greedy import Trees
-    from capi.policy_spaces.trees.optimal import OptimalTrees
-
-__all__ = [
-    "Classifier",
-    "Constrained",
-    "Forests",
-    "KernelPolicies",
-    "Linear",
-    "LocalAverages",
-    "Neighbors",
-    "OptimalTrees",
-    "Partition",
-    "Thresholds",
-    "Trees",
-    "Unrestricted",
-]
-
-_LAZY = {
-    "Classifier": "classifier",
-    "Forests": "trees.forests",
-    "KernelPolicies": "linear.kernel",
-    "Linear": "linear.linear",
-    "LocalAverages": "neighbors.local_averages",
-    "Neighbors": "neighbors.neighbors",
-    "OptimalTrees": "trees.optimal",
-    "Trees": "trees.greedy",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import what needs the compiler (numba) or scikit-learn when it is first used."""
-    if name in _LAZY:
-        return getattr(import_module(f"capi.policy_spaces.{_LAZY[name]}"), name)
-    raise AttributeError(f"module 'capi.policy_spaces' has no attribute {name!r}")
+    from capi.policy_spaces.classifier import Classifier as Classifier
+    from capi.policy_spaces.constrained import Constrained as Constrained
+    from capi.policy_spaces.linear.kernel import KernelPolicies as KernelPolicies
+    from capi.policy_spaces.linear.linear import Linear as Linear
+    from capi.policy_spaces.neighbors.local_averages import LocalAverages as LocalAverages
+    from capi.policy_spaces.neighbors.neighbors import Neighbors as Neighbors
+    from capi.policy_spaces.partition import Partition as Partition
+    from capi.policy_spaces.thresholds import Thresholds as Thresholds
+    from capi.policy_spaces.trees.forests import Forests as Forests
+    from capi.policy_spaces.trees.greedy import Trees as Trees
+    from capi.policy_spaces.trees.optimal import OptimalTrees as OptimalTrees
+    from capi.policy_spaces.unrestricted import Unrestricted as Unrestricted
+else:
+    __all__, __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "Classifier": "classifier",
+            "Constrained": "constrained",
+            "Forests": "trees.forests",
+            "KernelPolicies": "linear.kernel",
+            "Linear": "linear.linear",
+            "LocalAverages": "neighbors.local_averages",
+            "Neighbors": "neighbors.neighbors",
+            "OptimalTrees": "trees.optimal",
+            "Partition": "partition",
+            "Thresholds": "thresholds",
+            "Trees": "trees.greedy",
+            "Unrestricted": "unrestricted",
+        },
+    )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from capi import policy_spaces
 from capi._utils.validation import Floats, as_allowed, as_int, as_states
 from capi.errors import InvalidInput
 from capi.policies import one_hot
@@ -30,13 +31,11 @@ def imitation(policy: Any, states: ArrayLike, allowed: ArrayLike | None = None, 
 
     Every decision counts the same: it is a picture of the policy, not another policy to act on.
     """
-    from capi.policy_spaces.trees.greedy import Trees  # noqa: PLC0415  it needs the compiler, reading a policy seldom does
-
     as_int(max_depth, "max_depth", minimum=1)
     x = as_states(states)
     mask = as_allowed(allowed, "allowed", (len(x), policy.n_actions))
     actions = policy.act(x, mask)
-    tree = Trees(max_depth=max_depth).improve(x, one_hot(actions, policy.n_actions), allowed=mask)
+    tree = policy_spaces.Trees(max_depth=max_depth).improve(x, one_hot(actions, policy.n_actions), allowed=mask)
     tree = replace(tree, schema=policy.schema)
     return Imitation(tree, float(np.mean(tree.act(x, mask) == actions)), len(x))
 

@@ -5,7 +5,20 @@ run folder -> record (plain values: `report_record`) -> page (HTML with its styl
 The page asks no network for anything. Unless cases are asked for, it holds aggregates only, and none of fewer than five rows.
 """
 
-from capi.report.page import write_report
-from capi.report.record import report_record
+from __future__ import annotations
 
-__all__ = ["report_record", "write_report"]
+from typing import TYPE_CHECKING
+
+from capi._late import lazy_exports
+
+if TYPE_CHECKING:
+    from capi.report.page import write_report as write_report
+    from capi.report.record import report_record as report_record
+else:
+    __all__, __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "report_record": "record",
+            "write_report": "page",
+        },
+    )

@@ -16,17 +16,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from capi._late import gymnasium
 from capi._utils.validation import Bools, Floats, Ints, as_floats, as_int, as_integers, check_actions
 from capi.errors import InvalidInput, SimulationFailed
 from capi.simulation.engine import Step, check_domain_fits, checked_step, decide, masks_of, start_states
 from capi.types import Domain, Policy
-
-if TYPE_CHECKING:
-    import gymnasium
 
 ENVIRONMENTS = {  # id: the domain and the limit of steps
     "capi/ChainWalk-v0": ("capi.domains.chain:ChainWalk", 1000),
@@ -173,11 +171,9 @@ class _Bench:
 
 def _bench(env: Any) -> _Bench:
     """Return the environment in our words, or refuse its spaces."""
-    from gymnasium.spaces import Discrete  # noqa: PLC0415  here it is installed: somebody made an environment
-
     inner = env.unwrapped
     name = type(inner).__name__ if inner.spec is None else inner.spec.id
-    if not isinstance(env.action_space, Discrete):
+    if not isinstance(env.action_space, gymnasium.spaces.Discrete):
         raise InvalidInput(
             f"{name} must have a Discrete action space; its action space is {env.action_space}. Wrap the environment: "
             "gymnasium.wrappers.DiscretizeAction makes bins of a Box, TransformAction takes any map from a Discrete."
@@ -188,9 +184,8 @@ def _bench(env: Any) -> _Bench:
 
 def _columns(space: Any, name: str) -> tuple[tuple[str, ...], Callable[[Any], Any]]:
     """Return the names of the columns that observations have, and how to get their numbers."""
-    from gymnasium.spaces import Box, Discrete, utils  # noqa: PLC0415
-
-    if isinstance(space, Discrete):
+    utils = gymnasium.spaces.utils
+    if isinstance(space, gymnasium.spaces.Discrete):
         return ("state",), lambda observation: np.ravel(observation).astype(np.float64) - int(space.start)
     try:
         d = utils.flatdim(space)
@@ -199,7 +194,9 @@ def _columns(space: Any, name: str) -> tuple[tuple[str, ...], Callable[[Any], An
     if d == 0:
         raise _unsuitable(space, name)
     # flatten would cast to the type of the space, and hide an observation that is not of it
-    return tuple(f"obs_{i}" for i in range(d)), np.ravel if isinstance(space, Box) else partial(utils.flatten, space)
+    return tuple(f"obs_{i}" for i in range(d)), np.ravel if isinstance(space, gymnasium.spaces.Box) else partial(
+        utils.flatten, space
+    )
 
 
 def _unsuitable(space: Any, name: str) -> InvalidInput:
@@ -226,8 +223,7 @@ def register() -> None:
     >>> observation
     array([9.])
     """
-    from gymnasium.envs import registration  # noqa: PLC0415
-
+    registration = gymnasium.envs.registration
     for name, (domain, max_steps) in ENVIRONMENTS.items():
         if name not in registration.registry:
             registration.register(
@@ -253,7 +249,6 @@ def __getattr__(name: str) -> Any:
 @cache
 def _environment_class() -> Any:
     """Return ``DomainEnv``, a class that only exists once Gymnasium is imported."""
-    import gymnasium  # noqa: PLC0415
 
     class DomainEnv(gymnasium.Env[Floats, np.int64]):
         """Any `Domain` as a Gymnasium environment, without limit of steps.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from capi._late import matplotlib
 from capi.experiments.chain.settings import FIGURES, SUCCESSES, VARIANTS
 from capi.experiments.driver import Claim, Record, Row
 
@@ -59,9 +60,7 @@ def figures(rows: Sequence[Row]) -> dict[str, Figure]:
 
 
 def _figure(rows: Sequence[Row], title: str) -> Figure:
-    from matplotlib.figure import Figure  # noqa: PLC0415  only those who draw pay for it
-
-    figure = Figure(figsize=(9, 3.8), layout="constrained")
+    figure = matplotlib.figure.Figure(figsize=(9, 3.8), layout="constrained")
     figure.suptitle(title)
     panels = figure.subplots(1, len(SUCCESSES), sharey=True)
     for axes, success in zip(panels, SUCCESSES, strict=True):

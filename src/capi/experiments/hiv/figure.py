@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from capi._late import matplotlib
 from capi._utils.statistics import all_hold, is_positive, standard_error
 from capi.experiments.driver import Claim, Record, Row
 
@@ -67,10 +68,8 @@ def summary(rows: Sequence[Row]) -> tuple[str, list[str], list[list[str]]]:
 
 def figures(rows: Sequence[Row]) -> dict[str, Figure]:
     """Return the paper's figure, return against eta_pi with Tree-FQI as a band, a panel for each kind of data."""
-    from matplotlib.figure import Figure  # noqa: PLC0415  only those who draw pay for it
-
     kinds = [kind for kind in ("own", "shared") if any(row["data"] == kind for row in rows)]
-    figure = Figure(figsize=(4.6 * len(kinds) + 0.6, 4.0), layout="constrained")
+    figure = matplotlib.figure.Figure(figsize=(4.6 * len(kinds) + 0.6, 4.0), layout="constrained")
     figure.suptitle("HIV treatment: return over 5000 days")
     panels = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
     titles = {"own": "each method collects its own data", "shared": "all methods learn from one batch"}

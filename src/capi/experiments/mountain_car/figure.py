@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from capi._late import matplotlib
 from capi._utils.statistics import all_hold, is_positive, standard_error
 from capi._utils.validation import Floats
 from capi.experiments.driver import Claim, Record, Row
@@ -100,9 +101,7 @@ def _against_kappa(rows: Sequence[Row]) -> Figure:
 
 
 def _figure(title: str) -> Figure:
-    from matplotlib.figure import Figure  # noqa: PLC0415  only those who draw pay for it
-
-    figure = Figure(figsize=(9, 4.2), layout="constrained")
+    figure = matplotlib.figure.Figure(figsize=(9, 4.2), layout="constrained")
     figure.suptitle(title)
     figure.subplots(1, len(QUANTITIES))
     return figure

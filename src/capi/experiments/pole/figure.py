@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from capi._late import matplotlib
 from capi._utils.statistics import all_hold, is_positive, standard_error
 from capi.experiments.driver import Claim, Record, Row
 from capi.experiments.pole.settings import MAX_STEPS
@@ -55,13 +56,11 @@ def summary(rows: Sequence[Row]) -> tuple[str, list[str], list[list[str]]]:
 
 def figures(rows: Sequence[Row]) -> dict[str, Figure]:
     """Return, for each kind of track, steps, return and time against the number of samples."""
-    from matplotlib.figure import Figure  # noqa: PLC0415  only those who draw pay for it
-
     tracks = sorted({row["track_limit"] for row in rows}, key=str)
     quantities = {"steps": f"steps of {MAX_STEPS}", "return": "discounted return", "seconds": "seconds of learning"}
     found = {}
     for track in tracks:
-        figure = Figure(figsize=(11, 3.8), layout="constrained")
+        figure = matplotlib.figure.Figure(figsize=(11, 3.8), layout="constrained")
         figure.suptitle("Pole balancing, " + ("no track limit" if track == "" else f"track of +-{track:g} m"))
         for axes, (quantity, label) in zip(figure.subplots(1, 3), quantities.items(), strict=True):
             for (method, eta), (colour, marker, line) in STYLES.items():
