@@ -1,7 +1,11 @@
+import subprocess
+import sys
+
 import pytest
 
 from capi.errors import InvalidInput
-from capi.files import result_folder, written_together
+from capi.files.atomic import result_folder, write_text, written_together, written_whole
+from capi.files.lock import locked
 
 
 def write(folder, failing=None):
@@ -56,3 +60,60 @@ def test_a_file_in_the_way_is_named(tmp_path, place):
 def test_a_folder_without_a_name_is_refused():
     with pytest.raises(InvalidInput, match="must have a name"):
         result_folder("")
+
+
+def fail_after(_):
+    raise OSError(28, "the disk is full")
+
+
+def test_one_file_is_written_with_its_folder_and_the_same_line_ends(tmp_path):
+    write_text(tmp_path / "a" / "b.txt", "one\ntwo ü\n")
+    assert (tmp_path / "a" / "b.txt").read_bytes() == "one\ntwo ü\n".encode()
+    with pytest.raises(InvalidInput, match="full"), written_whole(tmp_path / "a" / "b.txt") as place:
+        fail_after(place.write_text("half"))
+    assert contents(tmp_path / "a") == {"b.txt": "one\ntwo ü\n"}
+
+
+def busy(holder):
+    return f"{holder} is at work"
+
+
+HOLDING = """
+import sys, time
+from pathlib import Path
+from capi.files.lock import locked
+with locked(Path(sys.argv[1]), str):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_lock_keeps_another_process_out_and_says_who_holds_it(tmp_path):
+    lock = tmp_path / ".lock"
+    holder = subprocess.Popen([sys.executable, "-c", HOLDING, str(lock)], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout.readline() == "held\n"
+    with pytest.raises(InvalidInput, match=f"{holder.pid} is at work"), locked(lock, busy):
+        pass
+    with pytest.raises(InvalidInput, match=f"{holder.pid} is at work"), locked(lock, busy):
+        pass  # the first refusal left the lock and the name of its holder alone
+    holder.kill()
+    holder.communicate()
+    with locked(lock, busy):  # the system frees it
+        assert lock.exists()
+    assert contents(tmp_path) == {}
+
+
+def test_a_lock_is_not_given_twice_in_one_process_and_is_free_after_a_failure(tmp_path):
+    with locked(tmp_path / ".lock", busy), pytest.raises(InvalidInput, match="is at work"):
+        locked(tmp_path / ".lock", busy).__enter__()
+    with pytest.raises(OSError, match="full"), locked(tmp_path / ".lock", busy):
+        fail_after(0)
+    with locked(tmp_path / ".lock", busy):
+        pass
+    assert contents(tmp_path) == {}
+
+
+def test_a_lock_that_cannot_be_made_says_why(tmp_path):
+    (tmp_path / ".lock").mkdir()
+    with pytest.raises(InvalidInput, match="cannot be written"), locked(tmp_path / ".lock", busy):
+        pass

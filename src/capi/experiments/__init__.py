@@ -5,6 +5,22 @@ hold) and ``figure.py`` (records -> table, figures, claims; pure functions). `ca
 any of them and writes the same files.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from capi._late import lazy_exports
+
+if TYPE_CHECKING:
+    from capi.experiments.driver import reproduce as reproduce
+else:
+    __all__, __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "reproduce": "driver",
+        },
+    )
+
 NAMES = {
     "chain": "1D chain walk, with and without policy approximation error",
     "hiv": "HIV treatment, Tree-CAPI against Tree-FQI",

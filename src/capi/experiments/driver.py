@@ -15,9 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, TypeAlias
 
 from capi._utils.validation import check_choice
+from capi._versions import versions
 from capi.errors import InvalidInput
 from capi.experiments import NAMES
-from capi.files import is_ours_alone, result_folder, written_together
+from capi.files import result_folder, written_together
+from capi.files.atomic import encode_text, result_folder, written_together
+from capi.files.lock import locked
 from capi.learning.learner import versions
 
 if TYPE_CHECKING:
@@ -28,6 +31,7 @@ Record: TypeAlias = dict[str, Any]
 Row: TypeAlias = dict[str, Any]
 
 JOURNAL = ".unfinished-{size}.jsonl"  # one line a finished run; gone when all are
+LOCK = ".lock"  # added to the name of the journal
 
 
 @dataclass(frozen=True)
@@ -111,7 +115,7 @@ def reproduce(
     figures = experiment.figures(rows)
     with written_together(folder, [*texts, *figures]) as places:
         for name, text in texts.items():
-            places[name].write_text(text, encoding="utf-8", newline="\n")
+            encode_text(places[name], text)
         for name, figure in figures.items():
             figure.savefig(places[name], format="png", dpi=150, metadata={"Software": None})
     journal.unlink(missing_ok=True)
@@ -141,15 +145,15 @@ def _with_journal(
 @contextmanager
 def _opened_alone(journal: Path) -> Iterator[TextIO]:
     """Open the ``journal`` to append to it; two processes in one folder would undo each other's work."""
+    alone = locked(
+        journal.with_name(journal.name + LOCK),
+        lambda _: f"another process is at work in {journal.parent}. Wait for it, or choose another folder with --out.",
+    )
     try:
         file = journal.open("a", encoding="utf-8", newline="\n")
     except OSError as error:
         raise InvalidInput(f"{journal} cannot be written: {error.strerror}. Choose another place.") from error
-    with file:
-        if not is_ours_alone(file):
-            raise InvalidInput(
-                f"another process is at work in {journal.parent}. Wait for it, or choose another folder with --out."
-            )
+    with file, alone:
         yield file
 
 

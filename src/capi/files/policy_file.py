@@ -8,14 +8,13 @@ are in the tests, and open for ever.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from capi import __version__
+from capi._versions import __version__, versions
 from capi.errors import InvalidInput
-from capi.files import result_folder, written_together
 from capi.files.archive import MOST_BYTES, read_archive, write_archive
+from capi.files.atomic import written_whole
 from capi.files.codecs import from_arrays, to_arrays
 from capi.files.packing import Packed, json_value
 from capi.types import Policy
@@ -23,7 +22,6 @@ from capi.types import Policy
 FORMAT = "capi policy"
 VERSION = 1
 KEYS = {"format", "version", "libraries", "settings", "policy"}
-LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba")
 
 
 def save_policy(policy: Policy, path: str | Path, *, settings: Mapping[str, Any] | None = None) -> None:
@@ -55,12 +53,11 @@ def save_policy(policy: Policy, path: str | Path, *, settings: Mapping[str, Any]
         raise InvalidInput(f"path must name a file; got {str(path)!r}.")
     shown, arrays = to_arrays(policy).flat()
     notes = json_value({} if settings is None else dict(settings), "settings")
-    header = {"format": FORMAT, "version": VERSION, "libraries": _libraries(), "settings": notes, "policy": shown}
-    folder = result_folder(target.parent)
-    with written_together(folder, [target.name]) as places:
-        write_archive(places[target.name], header, arrays)
+    header = {"format": FORMAT, "version": VERSION, "libraries": versions(), "settings": notes, "policy": shown}
+    with written_whole(target) as place:
+        write_archive(place, header, arrays)
         size = sum(array.nbytes for array in arrays.values())
-        _loaded(places[target.name], max(MOST_BYTES, 2 * size))  # what cannot be opened is not worth a name
+        _loaded(place, max(MOST_BYTES, 2 * size))  # what cannot be opened is not worth a name
 
 
 def load_policy(path: str | Path, *, max_bytes: int = MOST_BYTES) -> Policy:
@@ -115,7 +112,3 @@ def _checked(header: dict[str, Any]) -> dict[str, Any]:
     if set(header) != KEYS or not isinstance(header["libraries"], dict) or not isinstance(header["settings"], dict):
         raise InvalidInput(f"its header must have {', '.join(sorted(KEYS))}.")
     return header
-
-
-def _libraries() -> dict[str, str]:
-    return {"capi": __version__, **{name: metadata.version(name) for name in LIBRARIES}}

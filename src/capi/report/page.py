@@ -10,8 +10,9 @@ from os import fsencode
 from pathlib import Path
 from typing import Any
 
+from capi._late import jinja2, markupsafe
 from capi.errors import InvalidInput
-from capi.files import result_folder, written_together
+from capi.files.atomic import write_text
 from capi.report import charts, drawings
 from capi.report.record import report_record
 from capi.report.svg import colour_of
@@ -63,8 +64,7 @@ def write_report(run: str | Path, out: str | Path | None = None, *, include_case
     """
     target = _target(Path(run), out)
     html = page_of(report_record(run, include_cases))
-    with written_together(result_folder(target.parent), [target.name]) as places:
-        places[target.name].write_text(html, encoding="utf-8", newline="\n")
+    write_text(target, html)
     return target
 
 
@@ -98,13 +98,10 @@ def _apart(target: Path, run: Path) -> Path:
 
 def page_of(record: dict[str, Any]) -> str:
     """Return the page of a record."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415  only those who write pages pay for it
-    from markupsafe import Markup  # noqa: PLC0415
-
-    environment = Environment(
-        loader=PackageLoader("capi.report", "templates"),
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("capi.report", "templates"),
         autoescape=True,
-        undefined=StrictUndefined,
+        undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
@@ -113,10 +110,10 @@ def page_of(record: dict[str, Any]) -> str:
     script = _template("report.js")
     return environment.get_template("report.html").render(
         record,
-        style=Markup(_template("report.css")),  # our own file
-        script=Markup(script),  # our own file
+        style=markupsafe.Markup(_template("report.css")),  # our own file
+        script=markupsafe.Markup(script),  # our own file
         script_hash=f"sha256-{b64encode(sha256(script.encode()).digest()).decode()}",  # the only script that may run
-        panel_data=Markup(script_json({"panel": record["panel"]})),  # cannot end its element
+        panel_data=markupsafe.Markup(script_json({"panel": record["panel"]})),  # cannot end its element
     )
 
 

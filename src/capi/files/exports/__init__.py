@@ -12,6 +12,11 @@ from numpy.typing import ArrayLike
 
 from capi._utils.validation import check_choice
 from capi.errors import InvalidInput
+from capi.files.exports.onnx import onnx_model
+from capi.files.exports.program import program_of
+from capi.files.exports.python import python_code
+from capi.files.exports.sql import sql_code
+from capi.files.exports.text import shown
 from capi.policies import Described
 from capi.policy_spaces.imitation import Imitation, imitation
 
@@ -84,24 +89,14 @@ def export_policy(
 def _written(policy: Any, to: Format, note: str, table: str | None) -> str | bytes | None:
     """Return what was asked for, None if the policy can only be imitated."""
     if to in ("text", "json", "dot"):
-        from capi.files.exports.text import shown  # noqa: PLC0415  each format brings its own
-
         return shown(policy, to, note)
-    from capi.files.exports.program import program_of  # noqa: PLC0415
-
     program = program_of(policy)
     if program is None:
         return None
     if to == "python":
-        from capi.files.exports.python import python_code  # noqa: PLC0415
-
         return python_code(program, note)
     if to == "sql":
-        from capi.files.exports.sql import sql_code  # noqa: PLC0415
-
         return sql_code(program, note, table)
-    from capi.files.exports.onnx import onnx_model  # noqa: PLC0415
-
     return onnx_model(program, note)
 
 

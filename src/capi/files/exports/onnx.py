@@ -8,14 +8,15 @@ fall on the same side of them as they do in the library.
 from __future__ import annotations
 
 import json
-from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from capi import __version__
+from capi._late import onnx
 from capi._utils.validation import Floats
+from capi._versions import __version__
 from capi.errors import InvalidInput
 from capi.files.exports.program import Leaf, Node, Program, Scores, Split
 from capi.files.metadata import schema_to_json
@@ -44,13 +45,13 @@ class _Model:
     """Writes one program."""
 
     def __init__(self, program: Program) -> None:
-        self.program, self.onnx = program, import_module("onnx")
+        self.program = program
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self.columns: dict[int, str] = {}
 
     def bytes(self, note: str) -> bytes:
-        program, helper, kinds = self.program, self.onnx.helper, self.onnx.TensorProto
+        program, helper, kinds = self.program, onnx.helper, onnx.TensorProto
         barred = self._barred()
         scores = self._trees(barred) if program.scores is None else self._linear(program.scores, barred)
         self._refusing(self._add("ArgMax", [scores], axis=1, keepdims=0), barred)
@@ -70,18 +71,18 @@ class _Model:
         words["feature_names"] = json.dumps(program.schema.feature_names, ensure_ascii=False)
         words["action_labels"] = json.dumps([str(x) for x in program.schema.action_labels], ensure_ascii=False)
         helper.set_model_props(model, words)
-        self.onnx.checker.check_model(model)
+        onnx.checker.check_model(model)
         return bytes(model.SerializeToString())
 
     def _add(self, kind: str, inputs: list[str], output: str = "", **attributes: Any) -> str:
         name = output or f"v{len(self.nodes)}"
         domain = "ai.onnx.ml" if kind.startswith("Tree") else ""
-        self.nodes.append(self.onnx.helper.make_node(kind, inputs, [name], domain=domain, **attributes))
+        self.nodes.append(onnx.helper.make_node(kind, inputs, [name], domain=domain, **attributes))
         return name
 
     def _constant(self, value: Any, dtype: Any) -> str:
         name = f"c{len(self.constants)}"
-        self.constants.append(self.onnx.numpy_helper.from_array(np.asarray(value, dtype=dtype), name))
+        self.constants.append(onnx.numpy_helper.from_array(np.asarray(value, dtype=dtype), name))
         return name
 
     def _column(self, j: int) -> str:
@@ -166,7 +167,7 @@ class _Model:
 
     def _linear(self, scores: Scores, barred: str | None) -> str:
         """Return the scores (n, A), in 64 bits."""
-        x = self._add("Cast", ["states"], to=self.onnx.TensorProto.DOUBLE)
+        x = self._add("Cast", ["states"], to=onnx.TensorProto.DOUBLE)
         apart = self._add("Sub", [x, self._constant(scores.origin[None], np.float64)])
         scaled = self._add("Div", [apart, self._constant(scores.unit[None], np.float64)])
         product = self._add("MatMul", [scaled, self._constant(scores.weights[:, :-1].T, np.float64)])
@@ -183,9 +184,9 @@ class _Model:
             refused = missing if refused is None else self._add("Or", [refused, missing])
         if barred is not None:
             every = self._add(
-                "ReduceMin", [self._add("Cast", [barred], to=self.onnx.TensorProto.INT32)], axes=[1], keepdims=0
+                "ReduceMin", [self._add("Cast", [barred], to=onnx.TensorProto.INT32)], axes=[1], keepdims=0
             )
-            nothing = self._add("Cast", [every], to=self.onnx.TensorProto.BOOL)
+            nothing = self._add("Cast", [every], to=onnx.TensorProto.BOOL)
             refused = nothing if refused is None else self._add("Or", [refused, nothing])
         if refused is None:
             self._add("Identity", [action], "action")
