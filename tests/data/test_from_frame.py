@@ -585,3 +585,40 @@ def test_minari_data_sets_of_dictionaries(tmp_path, monkeypatch):
 def test_what_is_no_minari_data_set_is_refused():
     with pytest.raises(InvalidInput, match="dataset must be the id"):
         Transitions.from_minari(5)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x,drug,gain\n1,a,2\n3,b,4\n",
+        "\ufeffx,drug,gain\n1,a,2\n3,b,4\n",
+        "\n\nx,drug,gain\n1,a,2\n\n3,b,4\n",
+        "x,drug,gain\r\n1,a,2\r\n3,b,4\r\n",
+        '"x","drug",gain\n1,"a",2\n3,b,4\n',
+        'x,"two\nlines",drug,gain\n1,0,a,2\n3,0,b,4\n',
+    ],
+    ids=["plain", "byte order mark", "empty lines", "Windows", "quoted", "line end in a name"],
+)
+def test_headers_of_any_form_are_found(text, tmp_path):
+    (tmp_path / "t.csv").write_bytes(text.encode())
+    batch = Transitions.from_csv(tmp_path / "t.csv", state="x", action="drug", reward="gain", discount=0)
+    assert batch.states.ravel().tolist() == [1.0, 3.0]
+    assert batch.rewards.tolist() == [2.0, 4.0]
+    assert batch.schema.action_labels == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "cannot be read as CSV"),
+        (b"x,drug,gain\n", "at least one row"),
+        (b"x,drug,gain,x\n1,a,2,3\n", "column 'x' is there more than once"),
+        (b"\xe4,drug,gain\n1,a,2\n", "cannot be read as CSV"),
+        (b'"' + b"x" * 200_000 + b'",drug,gain\n1,a,2\n', "cannot be read as CSV"),
+    ],
+    ids=["empty", "header only", "twice", "not UTF-8", "endless name"],
+)
+def test_headers_that_cannot_be_used_are_refused(content, message, tmp_path):
+    (tmp_path / "t.csv").write_bytes(content)
+    with pytest.raises(InvalidInput, match=rf"t\.csv.*{message}"):
+        Transitions.from_csv(tmp_path / "t.csv", state="x", action="drug", reward="gain")

@@ -12,6 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from capi._utils.validation import Floats, Ints, as_names, as_states
 from capi.data.columns import Column, is_table
+from capi.data.readers.arrow import table_of
+from capi.data.readers.encode import encode
 from capi.errors import InvalidInput
 
 
@@ -96,9 +98,6 @@ class Schema:
             With the original columns, in any order; others are ignored. Missing values, and categories that were not there when
             the encodings were learned, are NaN in all features of their column.
         """
-        from capi.data.readers.arrow import table_of  # noqa: PLC0415
-        from capi.data.readers.encode import encode  # noqa: PLC0415  only those who have tables pay for Arrow
-
         return encode(self.columns, table_of(table))
 
     def states_of(self, rows: Any) -> Floats:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 
+from capi._late import pyarrow as pa
+from capi._table_files import existing
 from capi._utils.validation import Ints, is_real
 from capi.data.columns import is_table
 from capi.errors import InvalidInput
-
-NOT_ARROW = (pa.ArrowException, ValueError, TypeError, OverflowError)  # what Arrow raises for what it cannot hold
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +31,7 @@ class Table:
         """Return a column as an Arrow chunked array, NaN of Python and pandas as null."""
         try:
             array = _plain(_chunked(self._found(name)))
-        except NOT_ARROW as error:
+        except not_arrow() as error:
             row = _first_other(self.values(name))
             rule = "must hold values of one kind that tables have: numbers, booleans, dates or strings"
             raise self.rejection(name, rule, row) from error
@@ -85,6 +84,11 @@ class Table:
         return self.get(name)
 
 
+def not_arrow() -> tuple[type[Exception], ...]:
+    """Return what Arrow raises for what it cannot hold."""
+    return pa.ArrowException, ValueError, TypeError, OverflowError
+
+
 def table_of(frame: Any) -> Table:
     """Return the columns of a pandas, polars or Arrow table, of whatever speaks Arrow's protocol, or of a mapping."""
     if isinstance(frame, Mapping):
@@ -111,34 +115,60 @@ def csv_table(path: Any, names: Collection[str], delimiter: str, texts: Collecti
 
     ``texts`` are columns that are text whatever they look like.
     """
-    file = _existing(path)
-    parsing = pa.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    try:
-        with pa.csv.open_csv(file, parse_options=parsing) as stream:
-            header = tuple(stream.schema.names)
-        Table(str(path), header, 0, header.index).check_names(names)
+    return CsvFile.opened(path, delimiter).table(names, texts)
+
+
+@dataclass(frozen=True)
+class CsvFile:
+    """A CSV file of which the header has been read, once for all that is read from it."""
+
+    path: str
+    header: tuple[str, ...]
+    n_header_lines: int
+    delimiter: str = ","
+
+    @classmethod
+    def opened(cls, path: Any, delimiter: str = ",") -> CsvFile:
+        """Return the file at ``path``; compressed files are recognised by their ending."""
+        file = existing(path)
+        try:
+            with pa.input_stream(file) as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
+                lines = csv.reader(text, delimiter=delimiter)
+                header = next((line for line in lines if line), None)  # Arrow passes over empty lines, too
+                n_lines = lines.line_num
+        except (pa.ArrowException, UnicodeDecodeError, OSError, csv.Error, TypeError) as error:
+            raise InvalidInput(f"{path}: cannot be read as CSV: {error}") from error
+        if header is None:
+            raise InvalidInput(f"{path}: cannot be read as CSV: it must have a header; the file is empty.")
+        return cls(file, tuple(header), n_lines, delimiter)
+
+    def table(self, names: Collection[str], texts: Collection[str] = ()) -> Table:
+        """Return the named columns; ``texts`` are columns that are text whatever they look like."""
+        Table(self.path, self.header, 0, self.header.index).check_names(names)
         types = {name: pa.string() for name in texts}
-        wanted = pa.csv.ConvertOptions(include_columns=list(names), strings_can_be_null=True, column_types=types)
-        return _of_arrow(pa.csv.read_csv(file, parse_options=parsing, convert_options=wanted), str(path), 1)
-    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
-        raise InvalidInput(f"{path}: cannot be read as CSV: {error}") from error
+        found = self._read(include_columns=list(names), strings_can_be_null=True, column_types=types)
+        return _of_arrow(found, self.path, 1)
 
+    def as_text(self) -> Any:
+        """Return the whole file as an Arrow table of text, to be written again as it was."""
+        types = {name: pa.string() for name in self.header}
+        return self._read(column_types=types, strings_can_be_null=False, null_values=[])
 
-def csv_as_text(path: Any) -> Any:
-    """Return a whole CSV file as an Arrow table of text, to be written again as it was."""
-    parsing = pa.csv.ParseOptions(newlines_in_values=True)
-    try:
-        with pa.csv.open_csv(_existing(path), parse_options=parsing) as stream:
-            types = {name: pa.string() for name in stream.schema.names}
-        wanted = pa.csv.ConvertOptions(column_types=types, strings_can_be_null=False, null_values=[])
-        return pa.csv.read_csv(str(path), parse_options=parsing, convert_options=wanted)
-    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
-        raise InvalidInput(f"{path}: cannot be read as CSV: {error}") from error
+    def _read(self, **conversion: Any) -> Any:
+        try:
+            return pa.csv.read_csv(
+                self.path,
+                read_options=pa.csv.ReadOptions(column_names=self.header, skip_rows=self.n_header_lines),
+                parse_options=pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
+                convert_options=pa.csv.ConvertOptions(**conversion),
+            )
+        except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+            raise InvalidInput(f"{self.path}: cannot be read as CSV: {error}") from error
 
 
 def parquet_table(path: Any, names: Collection[str]) -> Table:
     """Return the named columns of a Parquet file, or of a folder of them."""
-    file = _existing(path)
+    file = existing(path)
     try:
         dataset = pa.parquet.ParquetDataset(file)
         header = tuple(dataset.schema.names)
@@ -150,14 +180,6 @@ def parquet_table(path: Any, names: Collection[str]) -> Table:
 
 def _of_arrow(table: Any, name: str, first_row: int = 0) -> Table:
     return Table(name, tuple(table.column_names), table.num_rows, table.column, first_row)
-
-
-def _existing(path: Any) -> str:
-    if not isinstance(path, str | Path):
-        raise InvalidInput(f"path must be a string or a Path; got {path!r}.")
-    if not Path(path).exists():
-        raise InvalidInput(f"{path}: there is no such file.")
-    return str(path)
 
 
 def _chunked(values: Any) -> Any:

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from numpy.typing import ArrayLike
 
 from capi._utils.validation import as_names, as_states
+from capi.data.readers.arrow import csv_table, parquet_table, table_of
+from capi.data.readers.minari import arrays_of
+from capi.data.readers.read import Read, read
 from capi.data.readers.roles import RoleNames, Roles
 from capi.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from capi.data.readers.read import Read
     from capi.data.schema import Schema
 
 COLUMN_ROLES = ("action", "reward", "episode", "time", "terminated", "truncated", "propensity", "allowed", "weight")
-
-# Arrow is imported by those who read a table, and only then: it takes a while.
 
 
 class Readers:
@@ -106,9 +106,6 @@ class Readers:
         >>> batch.terminated
         array([False,  True,  True])
         """
-        from capi.data.readers.arrow import table_of  # noqa: PLC0415
-        from capi.data.readers.read import read  # noqa: PLC0415
-
         roles = Roles(
             state=state,
             action=action,
@@ -155,9 +152,6 @@ class Readers:
           rewards     0 to 1.5, mean 0.75
           terminated  2 rows (100.0 %)
         """
-        from capi.data.readers.arrow import csv_table  # noqa: PLC0415
-        from capi.data.readers.read import read  # noqa: PLC0415
-
         checked = Roles(**roles)
         return cls._of(read(csv_table(path, checked.columns, delimiter), checked))
 
@@ -182,9 +176,6 @@ class Readers:
         >>> len(Transitions.from_parquet(file, state="age", action="arm", reward="outcome", discount=0))
         2
         """
-        from capi.data.readers.arrow import parquet_table  # noqa: PLC0415
-        from capi.data.readers.read import read  # noqa: PLC0415
-
         checked = Roles(**roles)
         return cls._of(read(parquet_table(path, checked.columns), checked))
 
@@ -256,8 +247,6 @@ class Readers:
         >>> from capi import Transitions
         >>> batch = Transitions.from_minari("D4RL/door/human-v2")  # doctest: +SKIP
         """
-        from capi.data.readers.minari import arrays_of  # noqa: PLC0415
-
         return cls(**arrays_of(dataset))
 
     if TYPE_CHECKING:  # what the batch itself brings along

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
+from capi._late import pyarrow as pa
+from capi._late import pyarrow_compute as pc
 from capi._utils.validation import Floats
 from capi.data.columns import DAY, MOST_VALUES, Column, Kind
-from capi.data.readers.arrow import NOT_ARROW, Table
+from capi.data.readers.arrow import Table, not_arrow
 
 ROWS_AT_ONCE = 16_384  # their states stay in the cache while column after column is written
 MOST_CATEGORIES = 100_000  # more are no categories but names
@@ -204,7 +204,7 @@ def _positions(array: Any, values: Sequence[Any]) -> Any:
     if array.type != known.type:
         try:
             array = array.cast(known.type)
-        except NOT_ARROW:  # another kind of values: none of them is known
+        except not_arrow():  # another kind of values: none of them is known
             return pa.chunked_array([pa.nulls(len(array), pa.int32())])
     return pc.index_in(array, value_set=known)
 

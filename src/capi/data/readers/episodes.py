@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
+from capi._late import pyarrow as pa
 from capi._utils.validation import Bools, Ints
 from capi.data.origin import Ends
 from capi.data.readers.arrow import Table

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 
+from capi._late import gymnasium, minari
 from capi._utils.validation import Floats
 from capi.errors import InvalidInput
 
@@ -18,7 +18,7 @@ def arrays_of(dataset: Any) -> dict[str, Any]:
     if not hasattr(data, "iterate_episodes") or not hasattr(data, "action_space"):
         raise InvalidInput(f"dataset must be the id of a Minari data set, or the data set itself; got {dataset!r}.")
     actions = data.action_space
-    if not isinstance(actions, spaces.Discrete):
+    if not isinstance(actions, gymnasium.spaces.Discrete):
         raise InvalidInput(f"the actions of the data set must be finitely many (Discrete); they are {actions}.")
     parts = [
         _episode(number, episode, data.observation_space) for number, episode in enumerate(data.iterate_episodes())
@@ -33,10 +33,10 @@ def arrays_of(dataset: Any) -> dict[str, Any]:
 
 def _loaded(name: str) -> Any:
     try:
-        import minari  # noqa: PLC0415  an extra
+        load_dataset = minari.load_dataset
     except ImportError as error:
         raise InvalidInput("reading Minari data sets needs the package minari: pip install 'capi[minari]'.") from error
-    return minari.load_dataset(name)
+    return load_dataset(name)
 
 
 def _episode(number: int, episode: Any, space: Any) -> dict[str, Any]:
@@ -58,12 +58,12 @@ def _episode(number: int, episode: Any, space: Any) -> dict[str, Any]:
 
 def _parts(space: Any) -> Iterator[tuple[Any, Any]]:
     """Yield the keys and spaces of a dictionary or tuple."""
-    yield from space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+    yield from space.spaces.items() if isinstance(space, gymnasium.spaces.Dict) else enumerate(space.spaces)
 
 
 def _flat(observations: Any, space: Any) -> Floats:
     """Return the observations of an episode (T + 1, d)."""
-    if isinstance(space, spaces.Dict | spaces.Tuple):
+    if isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple):
         return np.concatenate([_flat(observations[key], part) for key, part in _parts(space)], axis=1)
     array = np.asarray(observations, dtype=np.float64)
     return array.reshape(len(array), -1)
@@ -71,12 +71,12 @@ def _flat(observations: Any, space: Any) -> Floats:
 
 def _names(space: Any, prefix: str) -> Iterator[str]:
     """Yield a name for each feature of `_flat`."""
-    if isinstance(space, spaces.Dict | spaces.Tuple):
+    if isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple):
         for key, part in _parts(space):
             yield from _names(part, f"{prefix}.{key}" if prefix else str(key))
-    elif isinstance(space, spaces.Discrete):
+    elif isinstance(space, gymnasium.spaces.Discrete):
         yield prefix or "state"
-    elif isinstance(space, spaces.Box | spaces.MultiDiscrete | spaces.MultiBinary):
+    elif isinstance(space, gymnasium.spaces.Box | gymnasium.spaces.MultiDiscrete | gymnasium.spaces.MultiBinary):
         size = int(np.prod(space.shape))
         yield from (prefix,) if size == 1 and prefix else (f"{prefix or 'x'}{j}" for j in range(size))
     else:

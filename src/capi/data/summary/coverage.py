@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from capi._late import sklearn
 from capi._utils.validation import Floats, Ints
 
 if TYPE_CHECKING:
@@ -25,13 +26,13 @@ def leaf_counts(batch: Transitions) -> Floats:
 
 def counts_by_leaf(batch: Transitions) -> tuple[Ints, Floats]:
     """Return the leaf of each row in that tree (n,), and the weight of each action's rows in each of its nodes (nodes, A)."""
-    from sklearn.tree import DecisionTreeClassifier  # noqa: PLC0415  only those who describe pay for it
-
     n = len(batch)
     sample = np.arange(n) if n <= MOST_ROWS else np.random.default_rng(0).choice(n, MOST_ROWS, replace=False)
     edges = [_edges(column) for column in batch.states[sample].T]
     # bins instead of numbers, because some are too large for single precision
-    tree = DecisionTreeClassifier(max_depth=DEPTH, min_samples_leaf=max(1, len(sample) // 50), random_state=0)
+    tree = sklearn.tree.DecisionTreeClassifier(
+        max_depth=DEPTH, min_samples_leaf=max(1, len(sample) // 50), random_state=0
+    )
     tree.fit(_binned(batch.states[sample], edges), batch.actions[sample])
     leaves = _leaves(tree.tree_, edges, batch.states)
     counts = np.zeros((leaves.max() + 1, batch.n_actions))

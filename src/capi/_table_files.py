@@ -1,0 +1,36 @@
+"""Files that hold tables: which endings they may have, and whether they are there.
+
+It needs nothing that takes long to import, so that a misspelt name is told at once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from capi.errors import InvalidInput
+
+FORMATS: dict[str, Literal["csv", "parquet"]] = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
+
+
+def format_of(path: str | Path, name: str = "table") -> Literal["csv", "parquet"]:
+    """Return the format that a file's ending stands for; an error calls the file ``name``.
+
+    Examples
+    --------
+    >>> format_of("patients.PQ")
+    'parquet'
+    """
+    ending = Path(path).suffix.lower()
+    if ending not in FORMATS:
+        raise InvalidInput(f"{name} must be a .csv or .parquet file; got {str(path)!r}.")
+    return FORMATS[ending]
+
+
+def existing(path: Any) -> str:
+    """Return the path of a file or folder that is there."""
+    if not isinstance(path, str | Path):
+        raise InvalidInput(f"path must be a string or a Path; got {path!r}.")
+    if not Path(path).exists():
+        raise InvalidInput(f"{path}: there is no such file.")
+    return str(path)
