@@ -52,13 +52,58 @@ def test_a_wrong_option_is_usage_and_exit_code_2():
     assert "--output" in done.stderr
 
 
-HEAVY = {"numba", "matplotlib", "pandas", "sklearn"}
+HEAVY = {"numba", "matplotlib", "pandas", "sklearn", "pyarrow", "gymnasium", "jinja2", "rich", "threadpoolctl"}
+ROLES = ["--action=a", "--reward=r", "--state=s"]
 
 
 @pytest.mark.parametrize(
-    "statement", ["import capi", "from capi import CAPI, FiniteMDP, Transitions", "import capi.cli"]
+    "statement",
+    [
+        "import capi",
+        "import capi.evaluators, capi.policy_spaces, capi.baselines, capi.domains, capi.offline, capi.runs, capi.report, capi.files",
+        "from capi import CAPI, FiniteMDP, Transitions",
+        "from capi.runs import RunSettings",
+        "import capi.cli",
+    ],
 )
 def test_heavy_libraries_are_paid_for_only_by_those_who_use_them(statement):
     code = f"{statement}; import sys; print(*sorted(set(sys.modules) & {HEAVY!r}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
     assert done.stdout.strip() == ""
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["describe", "no.csv", *ROLES],
+        ["fit", "no.csv", *ROLES],
+        ["fit", "--settings", "no.csv"],
+        ["predict", "no.csv", "no.csv", "--out", "o.csv"],
+        ["evaluate", "run", "no.csv"],
+    ],
+)
+def test_a_file_that_is_not_there_is_told_before_anything_heavy_is_imported(arguments, tmp_path):
+    code = f"""
+import sys
+from capi.cli import app
+try:
+    app({arguments!r}, standalone_mode=False)
+except Exception as error:
+    print(error, *sorted(set(sys.modules) & {HEAVY | {"numpy"}!r}), sep="\\n")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout == "no.csv: there is no such file.\n"
+
+
+def test_help_imports_nothing_heavy_but_what_prints_it():
+    code = f"""
+import sys
+from capi.cli import app
+try:
+    app(["fit", "--help"])
+except SystemExit:
+    print(*sorted(set(sys.modules) & {HEAVY - {"rich"} | {"numpy"}!r}), file=sys.stderr)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "Example: capi fit" in done.stdout
+    assert done.stderr.strip() == ""

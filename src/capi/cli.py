@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import track
-from rich.table import Table
 
-from capi import __version__
+from capi import experiments, files, runs
+from capi import report as pages
+from capi._late import rich
+from capi._table_files import existing, format_of
+from capi._versions import __version__
 from capi.errors import CapiError, InvalidInput
 from capi.experiments import NAMES
 
@@ -62,18 +62,21 @@ def reproduce(
 
     After an interruption the same command goes on behind the runs that were finished.
     """
-    from capi.experiments.driver import reproduce as run_experiment  # noqa: PLC0415  keeps --help quick
-
     try:
         folder = f"results/{name}{'-full' * full}" if out is None else out
-        result = run_experiment(name, folder, "full" if full else "quick", _tracked)
+        result = experiments.reproduce(name, folder, "full" if full else "quick", _tracked)
     except KeyboardInterrupt:
-        Console(stderr=True).print("stopped; finished runs are kept, and the same command goes on behind them.")
+        rich.console.Console(stderr=True).print(
+            "stopped; finished runs are kept, and the same command goes on behind them."
+        )
         raise typer.Exit(130) from None
     console = _console()
     console.print(_table(result.title, result.headings, result.lines))
     verdicts = {True: "[green]true[/]", False: "[red]false[/]", None: "null"}
-    lines = [[escape(key), verdicts[c.holds], escape(_numbers(c.numbers))] for key, c in result.claims.items()]
+    lines = [
+        [rich.markup.escape(key), verdicts[c.holds], rich.markup.escape(_numbers(c.numbers))]
+        for key, c in result.claims.items()
+    ]
     console.print(_table("What the paper says", ["claim", "holds", "numbers"], lines, wrap=True))
     for picture in result.figures:
         typer.echo(f"picture  {picture}")
@@ -91,9 +94,7 @@ Weight = Annotated[str | None, typer.Option(metavar="COL", help="How much a row 
 
 def _roles(context: typer.Context) -> dict[str, Any]:
     """Return the columns that options name, by role."""
-    from capi.runs.settings import ROLES  # noqa: PLC0415  keeps --help quick
-
-    return {role: context.params[role] for role in ROLES if context.params.get(role)}
+    return {role: context.params[role] for role in runs.ROLES if context.params.get(role)}
 
 
 @app.command(
@@ -115,10 +116,8 @@ def describe(
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Say what was understood of a table: episodes, actions, missing values, coverage, and what looks wrong."""
-    from capi.data import describe as described  # noqa: PLC0415
-    from capi.runs.settings import RunSettings  # noqa: PLC0415  keeps --help quick
-
-    found = described(RunSettings(table, _roles(context), discount).batch())
+    _check_table(table)
+    found = runs.read_decisions(table, _roles(context), discount).describe()
     typer.echo(json.dumps(found.to_dict(), default=str) if as_json else str(found))
 
 
@@ -161,9 +160,7 @@ def fit(
 
     After Ctrl-C or a crash `capi fit --resume --out RUN` goes on to the same policy.
     """
-    from capi.runs import RunSettings, fit_run  # noqa: PLC0415  keeps --help quick
-
-    chosen: RunSettings | None = None
+    chosen: runs.RunSettings | None = None
     if settings is not None or resume:
         free = {"out", "settings" if not resume else "", "resume", "as_json"}
         sources = {name: context.get_parameter_source(name) for name in context.params}
@@ -172,12 +169,14 @@ def fit(
             where = "the run" if resume else settings
             raise InvalidInput(f"{others[0].replace('_', '-')} is set by {where} already; change it there.")
     if settings is not None:
-        chosen = RunSettings.from_toml(settings)
+        existing(settings)
+        chosen = runs.RunSettings.from_toml(settings)
     elif not resume:
         if table is None:
             raise InvalidInput("a TABLE must be given, or --settings, or --resume.")
+        _check_table(table)
         depth = {} if max_depth is None else {"max_depth": max_depth}
-        chosen = RunSettings(
+        chosen = runs.RunSettings(
             table,
             _roles(context),
             discount,
@@ -191,9 +190,11 @@ def fit(
             keep,
         )
     try:
-        result = fit_run(chosen, out, resume=resume, shown=_shown_rounds)
+        result = runs.fit_run(chosen, out, resume=resume, shown=_shown_rounds)
     except KeyboardInterrupt:
-        Console(stderr=True).print(f"stopped; capi fit --resume --out {escape(out)} goes on from here.")
+        rich.console.Console(stderr=True).print(
+            f"stopped; capi fit --resume --out {rich.markup.escape(out)} goes on from here."
+        )
         raise typer.Exit(130) from None
     if as_json:
         typer.echo(
@@ -235,11 +236,11 @@ def evaluate(
 
     The estimates are kept in the run's folder, for the report.
     """
-    from capi.runs import evaluate_run  # noqa: PLC0415  keeps --help quick
-
+    if table is not None:
+        _check_table(table)
     settings = {"method": method, "n_resamples": resamples, "level": level, "random_state": seed, "n_jobs": -1}
-    with Console(stderr=True).status("evaluating") if folds is None else nullcontext():
-        found = evaluate_run(run, table, folds=folds, shown=_tracked_folds, **settings)
+    with rich.console.Console(stderr=True).status("evaluating") if folds is None else nullcontext():
+        found = runs.evaluate_run(run, table, folds=folds, shown=_tracked_folds, **settings)
     if as_json:
         typer.echo(json.dumps(found.to_dict()))
         return
@@ -265,9 +266,7 @@ def report(
 
     The page needs no network and holds no row of the table unless asked to.
     """
-    from capi.report import write_report  # noqa: PLC0415  keeps --help quick
-
-    typer.echo(f"report  {write_report(run, out, include_cases=include_cases)}")
+    typer.echo(f"report  {pages.write_report(run, out, include_cases=include_cases)}")
 
 
 @app.command(epilog="Example: capi predict run new_patients.csv --out decisions.csv")
@@ -277,9 +276,9 @@ def predict(
     out: Annotated[str, typer.Option(metavar="FILE", help="Where to write the decisions: .csv or .parquet.")],
 ) -> None:
     """Decide for each row of a table, and write the table with a column `decision`."""
-    from capi.runs.predict import predict_table  # noqa: PLC0415  keeps --help quick
-
-    n = predict_table(run, table, out)
+    existing(run)
+    _check_table(table)
+    n = runs.predict_table(run, table, out)
     typer.echo(f"{n} decisions  {out}")
 
 
@@ -293,14 +292,11 @@ def export(
     imitate: Annotated[bool, typer.Option("--imitate", help="The small tree that decides most like it.")] = False,
 ) -> None:
     """Print a policy for people or for other programs."""
-    from capi.files.exports import export_policy  # noqa: PLC0415  keeps --help quick
-    from capi.runs import load_run  # noqa: PLC0415
-    from capi.runs.predict import policy_of, written  # noqa: PLC0415
-
-    states = load_run(run).settings.batch().states if imitate and Path(run).is_dir() else None
-    text = export_policy(policy_of(run), to, imitate=imitate, states=states)  # type: ignore[arg-type]  # what is unknown it refuses
+    existing(run)
+    states = runs.load_run(run).settings.batch().states if imitate and Path(run).is_dir() else None
+    text = files.export_policy(runs.policy_of(run), to, imitate=imitate, states=states)  # type: ignore[arg-type]  # what is unknown it refuses
     if out is not None:
-        written(out, text)
+        runs.write_result(out, text)
     elif isinstance(text, bytes):
         sys.stdout.buffer.write(text)
     else:
@@ -331,33 +327,48 @@ def bench(
 
 def _shown_rounds(rounds: Any, done: int, total: int) -> Any:
     """Yield the rounds under a progress bar with the time left and the loss, on standard error."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
-
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    parts = rich.progress
+    columns = (
+        parts.BarColumn(),
+        parts.MofNCompleteColumn(),
+        parts.TimeRemainingColumn(),
+        parts.TextColumn("{task.description}"),
+    )
+    with parts.Progress(*columns, console=rich.console.Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=total, completed=done)
         for iteration in rounds:
             bar.update(task, completed=iteration.k + 1, description=f"loss {iteration.loss:.4g}")
             yield iteration
 
 
-def _console() -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=max(console.width, MIN_WIDTH))
+def _check_table(table: str) -> None:
+    """Refuse a table that no reader takes or that is not there, before anything that takes long to import."""
+    format_of(table)
+    existing(table)
+
+
+def _console() -> rich.console.Console:
+    console = rich.console.Console()
+    return console if console.is_terminal else rich.console.Console(width=max(console.width, MIN_WIDTH))
 
 
 def _tracked(items: Sequence[Any]) -> Iterable[Any]:
-    return track(items, description=f"{len(items)} runs", console=Console(stderr=True), transient=True)
-
-
-def _tracked_folds(items: Sequence[Any]) -> Iterable[Any]:
-    return track(
-        items, description=f"learning without each of {len(items)} parts", console=Console(stderr=True), transient=True
+    return rich.progress.track(
+        items, description=f"{len(items)} runs", console=rich.console.Console(stderr=True), transient=True
     )
 
 
-def _table(title: str, headings: Sequence[str], lines: Sequence[Sequence[str]], wrap: bool = False) -> Table:
-    table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+def _tracked_folds(items: Sequence[Any]) -> Iterable[Any]:
+    return rich.progress.track(
+        items,
+        description=f"learning without each of {len(items)} parts",
+        console=rich.console.Console(stderr=True),
+        transient=True,
+    )
+
+
+def _table(title: str, headings: Sequence[str], lines: Sequence[Sequence[str]], wrap: bool = False) -> rich.table.Table:
+    table = rich.table.Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
     for i, heading in enumerate(headings):
         numeric = not wrap and i >= 3
         table.add_column(heading, justify="right" if numeric else "left", overflow="fold", no_wrap=not wrap)
@@ -383,7 +394,7 @@ def main() -> None:
     try:
         app()
     except CapiError as error:
-        Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(str(error))}", highlight=False)
+        typer.echo(f"{typer.style('error:', fg='red', bold=True)} {error}", err=True)
         sys.exit(1)
 
 

@@ -1,5 +1,6 @@
 """From a table to a policy file: settings, runs that survive, and the command line around them."""
 
+import hashlib
 import json
 import os
 import signal
@@ -10,13 +11,17 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow.csv
 import pytest
 from typer.testing import CliRunner
 
+from capi._utils.parameters import at_least
 from capi.cli import app
+from capi.data import frames
 from capi.errors import InvalidInput
 from capi.files.archive import read_archive, write_archive
 from capi.files.policy_file import load_policy
+from capi.policy_spaces import Trees
 from capi.runs import RunSettings, fit_run, load_run
 from capi.runs import fit as running
 from small_runs import OPTIONS, ROLES, interrupted, settings_for
@@ -29,6 +34,126 @@ def test_settings_survive_their_file(table, tmp_path):
     assert again.to_toml() == settings.to_toml()
     assert "refresh_every = 25" in settings.to_toml()  # today's defaults are written down
     assert repr(again.learner()) == repr(settings.learner())
+
+
+OLD_LAYOUT = """[data]
+table = {table}
+episode = "id"
+state = ["age", "dose"]
+action = "drug"
+reward = "gain"
+terminated = "dead"
+
+[learning]
+discount = 0.8
+iterations = 6
+seed = 0
+hold_out = 0.0
+keep = "last"
+
+[evaluator]
+kind = "fitted-q"
+n_trees = 4
+min_samples_split = 5
+min_samples_leaf = 1
+actions = "separate"
+sweeps = 2
+refresh_every = 25
+n_jobs = -1
+
+[space]
+kind = "trees"
+max_depth = 2
+min_samples_split = 2
+min_samples_leaf = 1
+"""
+
+
+def test_a_run_that_was_begun_with_the_old_layout_of_its_settings_goes_on(table, tmp_path, monkeypatch):
+    """Settings were once written by hand, lists on one line; checkpoints hold a fingerprint of that text."""
+    monkeypatch.setattr(running, "SHARE", np.inf)
+    settings, old = settings_for(table), OLD_LAYOUT.format(table=json.dumps(table))
+    whole, run = fit_run(settings, tmp_path / "whole"), tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt):
+        fit_run(settings, run, shown=interrupted(2))
+    assert RunSettings.from_toml(run / "settings.toml").to_toml() != old
+    (run / "settings.toml").write_text(old, encoding="utf-8")
+    assert RunSettings.from_toml(run / "settings.toml").to_toml() == settings.to_toml()
+    header, arrays = read_archive(run / "checkpoint.zip")
+    header["origin"] = hashlib.sha256(old.encode() + running.digest(table).encode()).hexdigest()
+    (run / "checkpoint.zip").unlink()
+    write_archive(run / "checkpoint.zip", header, arrays)
+    fit_run(None, run, resume=True)
+    assert (run / "policy.capi").read_bytes() == (whole.folder / "policy.capi").read_bytes()
+    assert (run / "settings.toml").read_text(encoding="utf-8") == old  # what was written by hand stays as it is
+
+
+def test_settings_build_their_parts_once_and_check_options_before(table, monkeypatch):
+    made = []
+    real = Trees.__post_init__ if hasattr(Trees, "__post_init__") else None
+
+    def counted(self):
+        made.append(self)
+        if real is not None:
+            real(self)
+
+    monkeypatch.setattr(Trees, "__post_init__", counted, raising=False)
+    settings = settings_for(table)
+    settings.to_toml()
+    settings.to_toml()
+    assert settings.learner() is not settings.learner()
+    assert len(made) == 1
+    monkeypatch.setattr(Trees, "_constraints", {"max_depth": at_least(2)}, raising=False)
+    made.clear()
+    with pytest.raises(InvalidInput, match="max_depth must be an integer, at least 2; got 1"):
+        RunSettings("t.csv", ROLES, space="trees", space_options={"max_depth": 1})
+    assert not made  # the table of rules is enough
+
+
+@pytest.mark.parametrize(
+    ("section", "message"),
+    [
+        ("[space]\nkind = 'trees'\nmax_depth = 0", "max_depth must be"),
+        ("[space]\nkind = 'trees'\ndepth = 1", "Trees has no option 'depth' in a file; the space takes max_depth"),
+        ("[evaluator]\nkind = 'magic'", "evaluator must be one of"),
+        ("[learning]\niterations = 0", "iterations must be an integer, at least 1; got 0"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_said_with_its_name(section, message, tmp_path):
+    text = f"[data]\ntable = 't.csv'\nstate = ['s']\naction = 'a'\nreward = 'r'\n{section}\n"
+    (tmp_path / "mine.toml").write_text(text)
+    with pytest.raises(InvalidInput, match=rf"mine\.toml: {message}"):
+        RunSettings.from_toml(tmp_path / "mine.toml")
+
+
+def test_numbers_and_lists_survive_their_file(tmp_path):
+    settings = RunSettings(
+        "t.csv", ROLES, discount=1e-300, evaluator="kernel-fitted-q", evaluator_options={"ridge": 0.1 + 0.2}
+    )
+    (tmp_path / "s.toml").write_text(settings.to_toml(), encoding="utf-8")
+    again = RunSettings.from_toml(tmp_path / "s.toml")
+    assert (again.discount, again.evaluator_options["ridge"]) == (1e-300, 0.1 + 0.2)
+    assert again.learner().evaluator == settings.learner().evaluator
+
+
+@pytest.mark.parametrize("command", ["describe", "fit", "predict"])
+def test_the_header_of_a_table_is_read_once(table, tmp_path, monkeypatch, command):
+    run, opened = str(tmp_path / "run"), []
+    if command == "predict":
+        fit_run(settings_for(table, iterations=1), run)
+    real = frames.CsvFile.opened.__func__
+    monkeypatch.setattr(
+        frames.CsvFile, "opened", classmethod(lambda cls, *given: (opened.append(given), real(cls, *given))[1])
+    )
+    monkeypatch.setattr(pyarrow.csv, "open_csv", None)  # the other way to read a header
+    arguments = {
+        "describe": [table, *OPTIONS],
+        "fit": [table, *OPTIONS, "--out", run, "--iterations=1", "--space=trees"],
+        "predict": [run, table, "--out", str(tmp_path / "out.csv")],
+    }
+    done = CliRunner().invoke(app, [command, *arguments[command]])
+    assert done.exit_code == 0, done.output
+    assert len(opened) == 1
 
 
 def test_hostile_names_survive_their_file(tmp_path):
@@ -199,7 +324,10 @@ def test_bad_settings_are_named(make, message, tmp_path, monkeypatch):
 def test_benchmarks_are_listed_and_unknown_ones_refused():
     runner = CliRunner()
     listed = runner.invoke(app, ["bench", "--list"])
-    assert {"trees", "optimal_trees", "least_squares"} <= set(listed.stdout.split())
+    files = {path.stem for path in (Path(__file__).parents[2] / "benchmarks").glob("*.py")} - {"timing"}
+    assert {"tables", "intervals", "trees"} <= files
+    assert set(listed.stdout.split()) == files
+    assert "\n\t$(BIN)/capi bench\n" in (Path(__file__).parents[2] / "Makefile").read_text()  # all of them
     refused = runner.invoke(app, ["bench", "magic"])
     assert isinstance(refused.exception, InvalidInput)
     assert "there is no benchmark 'magic'" in str(refused.exception)

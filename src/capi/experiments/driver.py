@@ -18,10 +18,8 @@ from capi._utils.validation import check_choice
 from capi._versions import versions
 from capi.errors import InvalidInput
 from capi.experiments import NAMES
-from capi.files import result_folder, written_together
 from capi.files.atomic import encode_text, result_folder, written_together
 from capi.files.lock import locked
-from capi.learning.learner import versions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -8,8 +8,36 @@ evaluation.json    what it is worth, by the last `capi evaluate`
 checkpoint.zip     while it is not: the last iteration that was kept, from which the run goes on to the same bytes
 """
 
-from capi.runs.evaluate import evaluate_run
-from capi.runs.fit import RunResult, fit_run, load_run
-from capi.runs.settings import RunSettings
+from __future__ import annotations
 
-__all__ = ["RunResult", "RunSettings", "evaluate_run", "fit_run", "load_run"]
+from typing import TYPE_CHECKING
+
+from capi._late import lazy_exports
+
+if TYPE_CHECKING:
+    from capi.runs.evaluate import evaluate_run as evaluate_run
+    from capi.runs.fit import RunResult as RunResult
+    from capi.runs.fit import fit_run as fit_run
+    from capi.runs.fit import load_run as load_run
+    from capi.runs.predict import policy_of as policy_of
+    from capi.runs.predict import predict_table as predict_table
+    from capi.runs.predict import write_result as write_result
+    from capi.runs.reading import ROLES as ROLES
+    from capi.runs.reading import read_decisions as read_decisions
+    from capi.runs.settings import RunSettings as RunSettings
+else:
+    __all__, __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "ROLES": "reading",
+            "RunResult": "fit",
+            "RunSettings": "settings",
+            "evaluate_run": "evaluate",
+            "fit_run": "fit",
+            "load_run": "fit",
+            "policy_of": "predict",
+            "predict_table": "predict",
+            "read_decisions": "reading",
+            "write_result": "predict",
+        },
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capi._utils.randomness import seed_sequence
+from capi._versions import versions
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
 from capi.evaluators.fitted_q import FittedQ, FittedValues
-from capi.files import written_together
 from capi.files.archive import read_archive, write_archive
+from capi.files.atomic import written_whole
 from capi.files.codecs import from_arrays, to_arrays
 from capi.files.packing import Packed
 from capi.learning.iteration import Iteration
-from capi.learning.learner import versions
 from capi.types import Policy
 
 FORMAT = "capi checkpoint"
@@ -60,23 +61,26 @@ def write_checkpoint(
         "q": q,
         "best": best,
     }
-    with written_together(path.parent, [path.name]) as places:
-        write_archive(places[path.name], header, {**policy_arrays, **q_arrays, **best_arrays}, compressed=False)
+    with written_whole(path) as place:
+        write_archive(place, header, {**policy_arrays, **q_arrays, **best_arrays}, compressed=False)
 
 
 def read_checkpoint(
-    path: Path, origin: str, batch: Transitions, evaluator: Any, seed: int
+    path: Path, origins: Collection[str], batch: Transitions, evaluator: Any, seed: int
 ) -> tuple[Iteration, list[dict[str, float]], Kept | None]:
-    """Return iteration, history and best policy of a checkpoint, if it comes from the same settings, table and versions."""
+    """Return iteration, history and best policy of a checkpoint, if it comes from the same settings, table and versions.
+
+    ``origins`` are the fingerprints that settings and table may have: as they are written now, and as they were written then.
+    """
     try:
         header, arrays = read_archive(path, MOST_BYTES)
         if header.get("format") != FORMAT:
             raise InvalidInput("it is no checkpoint.")
         for what, found, wanted in (
-            ("settings or table", header["origin"], origin),
-            ("versions of libraries", header["versions"], versions()),
+            ("settings or table", header["origin"], origins),
+            ("versions of libraries", header["versions"], [versions()]),
         ):
-            if found != wanted:
+            if found not in wanted:
                 raise InvalidInput(f"it comes from other {what}. Start a new run.")
         policy = from_arrays(Packed.from_flat(header["policy"], arrays, "policy."))
         q = from_arrays(Packed.from_flat(header["q"], arrays, "q."), decides=False)

@@ -9,9 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from capi._table_files import format_of
+from capi.data.readers.arrow import csv_table, parquet_table
+from capi.data.readers.encode import unknown_shares
 from capi.data.schema import Schema
 from capi.errors import Caveat, EvidenceWarning, InvalidInput
-from capi.files import written_together
+from capi.files.atomic import write_text
 from capi.offline import Evidence, cross_evaluate, evaluate
 from capi.runs.fit import EVALUATION, POLICY, digest, load_run
 
@@ -61,10 +64,9 @@ def evaluate_run(
                 "or --folds 5 to learn again without each fifth, or hold episodes out when you fit (--hold-out 0.3)."
             )
     assert isinstance(found, Evidence)  # noqa: S101  one learner, one evidence
-    with written_together(result.folder, [EVALUATION]) as places:
-        record = {**found.to_dict(), "policy": digest(result.folder / POLICY)}
-        text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
-        places[EVALUATION].write_text(text + "\n", encoding="utf-8", newline="\n")
+    record = {**found.to_dict(), "policy": digest(result.folder / POLICY)}
+    text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
+    write_text(result.folder / EVALUATION, text + "\n")
     return found
 
 
@@ -73,11 +75,8 @@ def _unknown(table: Path, schema: Schema | None) -> list[Caveat]:
     categories = [column for column in schema.columns if column.values] if schema is not None else []
     if not categories:
         return []
-    from capi.data.readers.arrow import csv_table, parquet_table  # noqa: PLC0415
-    from capi.data.readers.encode import unknown_shares  # noqa: PLC0415  only those who have tables pay for Arrow
-
     names = [column.name for column in categories]
-    found = csv_table(table, names, ",") if table.suffix.lower() == ".csv" else parquet_table(table, names)
+    found = csv_table(table, names, ",") if format_of(table) == "csv" else parquet_table(table, names)
     rest = "of the values are unknown to the policy, which takes them for missing. Check the spelling, or learn from such cases."
     return [
         Caveat(

@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -17,8 +15,9 @@ import numpy as np
 
 from capi.data.transitions import Transitions
 from capi.errors import CapiError, InvalidInput
-from capi.files import is_ours_alone, result_folder, written_together
 from capi.files.archive import write_archive
+from capi.files.atomic import encode_text, result_folder, write_text, written_together
+from capi.files.lock import locked
 from capi.files.policy_file import load_policy, save_policy
 from capi.learning.iteration import Iteration
 from capi.learning.learner import training_of
@@ -91,7 +90,7 @@ def fit_run(
     if resume and not (Path(out) / SETTINGS).is_file():
         raise InvalidInput(f"{out} has no run: {SETTINGS} is missing.")
     folder = result_folder(out)
-    with _alone(folder):
+    with locked(folder / LOCK, lambda holder: f"another process (id {holder}) is at work in {folder}. Wait for it."):
         if resume:
             settings = _settings_of(folder)
         elif settings is None:
@@ -103,8 +102,7 @@ def fit_run(
         batch = settings.batch()  # before anything is written: a table that cannot be read makes no run
         batch.schema.to_dict()  # nor do words that no file can hold
         if not resume:
-            with written_together(folder, [SETTINGS]) as places:
-                places[SETTINGS].write_text(settings.to_toml(), encoding="utf-8", newline="\n")
+            write_text(folder / SETTINGS, settings.to_toml())
         try:
             return _run(settings, batch, folder, shown)
         except CapiError:
@@ -131,12 +129,14 @@ def load_run(folder: str | Path) -> RunResult:
 def _run(settings: RunSettings, batch: Transitions, folder: Path, shown: Any) -> RunResult:
     learner = settings.learner()
     table = digest(settings.table)
-    origin = hashlib.sha256(settings.to_toml().encode() + table.encode()).hexdigest()
+    origin = _origin(settings.to_toml(), table)
     after: Iteration | None = None
     kept: Kept | None = None  # the best so far, if that is asked for
     history: list[dict[str, float]] = []
     if (folder / CHECKPOINT).is_file():
-        after, history, kept = read_checkpoint(folder / CHECKPOINT, origin, batch, learner.evaluator, settings.seed)
+        written_then = _origin((folder / SETTINGS).read_text(encoding="utf-8"), table)  # maybe in an older layout
+        origins = (origin, written_then)
+        after, history, kept = read_checkpoint(folder / CHECKPOINT, origins, batch, learner.evaluator, settings.seed)
     done, written, cost = 0 if after is None else after.k + 1, perf_counter(), 0.0
     for iteration in shown(learner.iterate(batch, after=after), done, settings.iterations):
         after = iteration
@@ -154,12 +154,17 @@ def _run(settings: RunSettings, batch: Transitions, folder: Path, shown: Any) ->
     kept = _kept(after, batch, 0.0) if kept is None else kept
     policy = described(kept.policy, batch.schema, training_of(batch, settings.discount, kept.k + 1))
     with written_together(folder, [HISTORY, VALUES]) as places:
-        places[HISTORY].write_text(_csv(history), encoding="utf-8", newline="\n")
+        encode_text(places[HISTORY], _csv(history))
         write_archive(places[VALUES], {"format": VALUES_FORMAT, "table": table}, {"values": kept.values})
     (folder / EVALUATION).unlink(missing_ok=True)  # of an earlier policy
     save_policy(policy, folder / POLICY)
     (folder / CHECKPOINT).unlink(missing_ok=True)
     return RunResult(folder, settings, policy, history)
+
+
+def _origin(settings: str, table: str) -> str:
+    """Return a fingerprint of what a run comes from: the text of its settings, and the digest of its table."""
+    return hashlib.sha256(settings.encode() + table.encode()).hexdigest()
 
 
 def _kept(iteration: Iteration, batch: Transitions, score: float) -> Kept:
@@ -190,19 +195,3 @@ def digest(path: str | Path) -> str:
                 while block := file.read(READ_AT_ONCE):
                     found.update(block)
     return found.hexdigest()
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Keep other processes out of the folder; the lock goes with the process, however it ends."""
-    with (folder / LOCK).open("a") as file:
-        if not is_ours_alone(file):
-            raise InvalidInput(f"another process (id {_holder(folder)}) is at work in {folder}. Wait for it.")
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
-
-
-def _holder(folder: Path) -> str:
-    return (folder / LOCK).read_text().strip() or "unknown"

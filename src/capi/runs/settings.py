@@ -5,35 +5,44 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from importlib import import_module
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+import tomli_w
 
-from capi._utils.validation import as_discount, as_int, check_choice, is_real
+from capi import evaluators, offline, policy_spaces
+from capi._table_files import format_of
+from capi._utils.parameters import at_least, check_options, check_parameters, one_of
+from capi._utils.validation import as_discount, is_real
 from capi.data.schema import Schema
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
 from capi.learning.iteration import Iteration
 from capi.learning.learner import CAPI
-from capi.offline import fitted_value
-from capi.types import Policy
+from capi.runs.reading import check_roles, read_decisions
+from capi.types import Policy, PolicyEvaluator, PolicySpace
 
-EVALUATORS = {"fitted-q": ("fitted", "FittedQ"), "kernel-fitted-q": ("kernel", "KernelFittedQ")}
+EVALUATORS = {"fitted-q": "FittedQ", "kernel-fitted-q": "KernelFittedQ"}
 SPACES = {
-    "optimal-trees": ("optimal_trees", "OptimalTrees"),
-    "trees": ("trees", "Trees"),
-    "forests": ("forests", "Forests"),
-    "thresholds": ("thresholds", "Thresholds"),
-    "linear": ("linear", "Linear"),
-    "neighbors": ("neighbors", "Neighbors"),
+    "optimal-trees": "OptimalTrees",
+    "trees": "Trees",
+    "forests": "Forests",
+    "thresholds": "Thresholds",
+    "linear": "Linear",
+    "neighbors": "Neighbors",
 }
 NOT_IN_FILES = {"regressor", "kernel", "features", "metric_params", "monotone"}
-ROLES = ("episode", "time", "state", "action", "reward", "terminated", "truncated", "propensity", "weight")
 CANDIDATES = 10  # last rounds among which the best is sought
 LEARNING = ("discount", "iterations", "seed", "hold_out", "keep")
-READERS = {".csv": "from_csv", ".parquet": "from_parquet", ".pq": "from_parquet"}
+
+
+class Parts(NamedTuple):
+    """What the loop evaluates and improves with."""
+
+    evaluator: PolicyEvaluator
+    space: PolicySpace
 
 
 class KeepsBest(CAPI):
@@ -55,7 +64,12 @@ class KeepsBest(CAPI):
 
 def score_of(policy: Policy, batch: Transitions, discount: float, seed: Any) -> float:
     """Return the number by which runs compare the policies of their last rounds."""
-    return fitted_value(policy, batch, discount=discount, random_state=seed, n_jobs=-1)
+    return offline.fitted_value(policy, batch, discount=discount, random_state=seed, n_jobs=-1)
+
+
+def _share(value: Any, name: str) -> None:
+    if not is_real(value) or not 0 <= value < 1:
+        raise InvalidInput(f"{name} must lie in [0, 1); got {value!r}.")
 
 
 @dataclass(frozen=True)
@@ -94,30 +108,42 @@ class RunSettings:
     hold_out: float = 0.0
     keep: str = "last"
 
+    _constraints = {  # noqa: RUF012  frozen settings
+        "discount": lambda value, _: as_discount(value),
+        "iterations": at_least(1),
+        "seed": at_least(0),
+        "hold_out": _share,
+        "keep": one_of("last", "best"),
+        "evaluator": one_of(*EVALUATORS),
+        "space": one_of(*SPACES),
+    }
+
     def __post_init__(self) -> None:
-        as_discount(self.discount)
-        as_int(self.iterations, "iterations", minimum=1)
-        as_int(self.seed, "seed", minimum=0)
-        if not is_real(self.hold_out) or not 0 <= self.hold_out < 1:
-            raise InvalidInput(f"hold_out must lie in [0, 1); got {self.hold_out!r}.")
-        check_choice(self.keep, "keep", ("last", "best"))
-        check_choice(self.evaluator, "evaluator", EVALUATORS)
-        check_choice(self.space, "space", SPACES)
-        for role in self.roles:
-            check_choice(role, "a role", ROLES)
-        for role in ("state", "action", "reward"):
-            if not self.roles.get(role):
-                raise InvalidInput(f"the {role} column{'s' if role == 'state' else ''} must be named: --{role} COL.")
-        if Path(self.table).suffix.lower() not in READERS:
-            raise InvalidInput(f"table must be a .csv or .parquet file; got {self.table!r}.")
-        self.learner()
+        check_parameters(self)
+        check_roles(self.roles)
+        format_of(self.table)
+        _check_options(self._kinds.evaluator, self.evaluator_options, "evaluator")
+        _check_options(self._kinds.space, self.space_options, "space")
+        _ = self.parts  # which refuse what they cannot combine
+
+    @property
+    def _kinds(self) -> Any:
+        return Parts(
+            getattr(evaluators, EVALUATORS[self.evaluator]),
+            getattr(policy_spaces, SPACES[self.space]),
+        )
+
+    @cached_property
+    def parts(self) -> Parts:
+        """The evaluator and the space that these settings describe."""
+        kinds = self._kinds
+        return Parts(_made(kinds.evaluator, self.evaluator_options), _made(kinds.space, self.space_options))
 
     def learner(self) -> CAPI:
-        """Return the learner that these settings describe."""
+        """Return a learner as these settings describe it."""
         kind = KeepsBest if self.keep == "best" else CAPI
         return kind(
-            evaluator=_made("capi.evaluators", EVALUATORS[self.evaluator], self.evaluator_options, "evaluator"),
-            space=_made("capi.policy_spaces", SPACES[self.space], self.space_options, "space"),
+            *self.parts,
             discount=self.discount,
             n_iterations=self.iterations,
             random_state=self.seed,
@@ -136,26 +162,20 @@ class RunSettings:
 
     def read(self, table: str | Path, schema: Schema | None = None) -> Transitions:
         """Return a table as transitions, its columns in the same roles; ``schema`` has encodings and actions of an earlier one."""
-        if Path(table).suffix.lower() not in READERS:
-            raise InvalidInput(f"table must be a .csv or .parquet file; got {str(table)!r}.")
-        reader = getattr(Transitions, READERS[Path(table).suffix.lower()])
-        roles = {role: list(name) if role == "state" else name for role, name in self.roles.items()}
-        batch: Transitions = reader(table, **roles, discount=self.discount, schema=schema)
-        return batch
+        return read_decisions(table, self.roles, self.discount, schema)
 
     def _split(self, whole: Transitions) -> tuple[Transitions, Transitions]:
         return whole.split(1 - self.hold_out, random_state=self.seed)
 
     def to_toml(self) -> str:
         """Return the settings as text, complete: defaults of today are written down, so that tomorrow's change nothing."""
-        learner = self.learner()
-        parts = {
-            "data": {"table": self.table, **self.roles},
+        sections = {
+            "data": {"table": self.table, **{role: name for role, name in self.roles.items() if name is not None}},
             "learning": {name: getattr(self, name) for name in LEARNING},
-            "evaluator": {"kind": self.evaluator, **_options(learner.evaluator)},
-            "space": {"kind": self.space, **_options(learner.space)},
+            "evaluator": {"kind": self.evaluator, **_options(self.parts.evaluator)},
+            "space": {"kind": self.space, **_options(self.parts.space)},
         }
-        return "\n".join(line for name, values in parts.items() for line in _section(name, values)).strip() + "\n"
+        return tomli_w.dumps(sections)
 
     @classmethod
     def from_toml(cls, path: str | Path) -> RunSettings:
@@ -178,42 +198,39 @@ class RunSettings:
             kinds |= {"space": space.pop("kind"), "space_options": space}
         if set(learning) - set(LEARNING):
             raise InvalidInput(f"{path}: learning has {', '.join(LEARNING)}; got {sorted(learning)}.")
-        return cls(str(data.pop("table", "")), data, **learning, **kinds)
+        try:
+            return cls(str(data.pop("table", "")), data, **learning, **kinds)
+        except InvalidInput as error:
+            raise InvalidInput(f"{path}: {error}") from error
 
 
-def _made(package: str, home: tuple[str, str], options: Mapping[str, Any], what: str) -> Any:
-    """Return an evaluator or a space with ``options``."""
-    made = getattr(import_module(f"{package}.{home[0]}"), home[1])
-    known = {f.name for f in fields(made)} - NOT_IN_FILES
-    unknown = set(options) - known
-    if unknown:
+def _check_options(kind: Any, options: Mapping[str, Any], part: str) -> None:
+    """Refuse options that ``kind`` does not have, or whose values break the rules of their own, without building one."""
+    known = _known(kind)
+    if unknown := set(options) - known:
         raise InvalidInput(
-            f"{home[1]} has no option {min(unknown)!r} in a file; the {what} takes {', '.join(sorted(known))}."
+            f"{kind.__name__} has no option {min(unknown)!r} in a file; the {part} takes {', '.join(sorted(known))}."
         )
-    threads = {"n_jobs": -1} if "n_jobs" in known else {}  # all cores; the result does not depend on it
-    given = {name: tuple(map(tuple, v)) if isinstance(v, list) else v for name, v in options.items()}
-    return made(**{**threads, **given})
+    if hasattr(kind, "_constraints"):
+        check_options(kind, _given(options))
+
+
+def _made(kind: Any, options: Mapping[str, Any]) -> Any:
+    """Return an evaluator or a space with ``options``."""
+    threads = {"n_jobs": -1} if "n_jobs" in _known(kind) else {}  # all cores; the result does not depend on it
+    return kind(**{**threads, **_given(options)})
+
+
+def _known(kind: Any) -> set[str]:
+    return {f.name for f in fields(kind)} - NOT_IN_FILES
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options as settings hold them: tuples, where a file has lists."""
+    return {name: tuple(map(tuple, value)) if isinstance(value, list) else value for name, value in options.items()}
 
 
 def _options(part: Any) -> dict[str, Any]:
     """Return the settings of an evaluator or space that a file can hold; None is left out, it is the default."""
     values = {f.name: getattr(part, f.name) for f in fields(part) if f.name not in NOT_IN_FILES}
     return {name: value for name, value in values.items() if isinstance(value, bool | int | float | str | tuple)}
-
-
-def _section(name: str, values: Mapping[str, Any]) -> list[str]:
-    return [f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in values.items() if value is not None), ""]
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml, value))}]"
-    escaped = "".join(
-        c if c.isprintable() and c not in '"\\' else f"\\u{ord(c):04x}" if ord(c) < 2**16 else f"\\U{ord(c):08x}"
-        for c in str(value)
-    )
-    return f'"{escaped}"'

@@ -8,8 +8,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
 from capi._late import pyarrow as pa
 from capi._table_files import existing
 from capi._utils.validation import Ints, is_real

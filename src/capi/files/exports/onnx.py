@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from capi import __version__
 from capi._late import onnx
 from capi._utils.validation import Floats
 from capi._versions import __version__

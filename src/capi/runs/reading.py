@@ -1,0 +1,43 @@
+"""The table of a run: which columns play which part, and its rows as a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from capi._table_files import format_of
+from capi._utils.validation import check_choice
+from capi.data.schema import Schema
+from capi.data.transitions import Transitions
+from capi.errors import InvalidInput
+
+ROLES = ("episode", "time", "state", "action", "reward", "terminated", "truncated", "propensity", "weight")
+
+
+def check_roles(roles: Mapping[str, Any]) -> None:
+    """Refuse roles that tables do not have, and roles without which there is nothing to learn."""
+    for role in roles:
+        check_choice(role, "a role", ROLES)
+    for role in ("state", "action", "reward"):
+        if not roles.get(role):
+            raise InvalidInput(f"the {role} column{'s' if role == 'state' else ''} must be named: --{role} COL.")
+
+
+def read_decisions(
+    table: str | Path, roles: Mapping[str, Any], discount: float, schema: Schema | None = None
+) -> Transitions:
+    """Return the decisions of a CSV or Parquet file.
+
+    Parameters
+    ----------
+    table : str or Path
+    roles : mapping
+        From some of `ROLES` to names of columns; state has a list of them.
+    discount : float in [0, 1)
+    schema : Schema, optional
+        Encodings and actions of an earlier table.
+    """
+    reader = Transitions.from_csv if format_of(table) == "csv" else Transitions.from_parquet
+    names: dict[str, Any] = {role: list(name) if role == "state" else name for role, name in roles.items()}
+    return reader(table, **names, discount=discount, schema=schema)
