@@ -10,19 +10,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from capi._late import lazy_exports
-from capi._versions import __version__ as __version__
+from capi._utils.late import lazy_exports
+from capi._utils.versions import __version__ as __version__
 
 if TYPE_CHECKING:
     from capi import baselines as baselines
+    from capi import data as data
+    from capi import datasets as datasets
     from capi import domains as domains
     from capi import errors as errors
     from capi import evaluators as evaluators
     from capi import experiments as experiments
+    from capi import features as features
     from capi import files as files
+    from capi import finite as finite
+    from capi import learning as learning
     from capi import loss as loss
+    from capi import offline as offline
+    from capi import plotting as plotting
     from capi import policies as policies
     from capi import policy_spaces as policy_spaces
+    from capi import report as report
+    from capi import runs as runs
+    from capi import simulation as simulation
     from capi import testing as testing
     from capi import trees as trees
     from capi import types as types
@@ -43,14 +53,24 @@ else:
         },
         parts=(
             "baselines",
+            "data",
+            "datasets",
             "domains",
             "errors",
             "evaluators",
             "experiments",
+            "features",
             "files",
+            "finite",
+            "learning",
             "loss",
+            "offline",
+            "plotting",
             "policies",
             "policy_spaces",
+            "report",
+            "runs",
+            "simulation",
             "testing",
             "trees",
             "types",

@@ -14,9 +14,9 @@ import typer
 
 from capi import experiments, files, runs
 from capi import report as pages
-from capi._late import rich
-from capi._table_files import existing, format_of
-from capi._versions import __version__
+from capi._utils.late import rich
+from capi._utils.versions import __version__
+from capi.data.table_files import existing, format_of
 from capi.errors import CapiError, InvalidInput
 from capi.experiments import NAMES
 

@@ -9,7 +9,7 @@ import pytest
 
 from capi.errors import Caveat, InvalidInput
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SEVERITIES = ("note", "warning", "severe")
 FULL = Caveat("some-kind", "3 rows are odd", "severe", "age", 3, 0.25, "some rows are odd")
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from capi._late import threadpoolctl
+from capi._utils.late import threadpoolctl
 from capi.errors import InvalidInput
 
 Item = TypeVar("Item")

@@ -1,9 +1,29 @@
 """The batch and its tables: `Transitions`, their schema, the readers, and `describe`."""
 
-from capi.data.columns import Column
-from capi.data.origin import Origin
-from capi.data.schema import Schema
-from capi.data.summary.describe import Coverage, Description, describe
-from capi.data.transitions import Transitions
+from __future__ import annotations
 
-__all__ = ["Column", "Coverage", "Description", "Origin", "Schema", "Transitions", "describe"]
+from typing import TYPE_CHECKING
+
+from capi._utils.late import lazy_exports
+
+if TYPE_CHECKING:
+    from capi.data.columns import Column as Column
+    from capi.data.origin import Origin as Origin
+    from capi.data.schema import Schema as Schema
+    from capi.data.summary.describe import Coverage as Coverage
+    from capi.data.summary.describe import Description as Description
+    from capi.data.summary.describe import describe as describe
+    from capi.data.transitions import Transitions as Transitions
+else:
+    __all__, __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "Column": "columns",
+            "Coverage": "summary.describe",
+            "Description": "summary.describe",
+            "Origin": "origin",
+            "Schema": "schema",
+            "Transitions": "transitions",
+            "describe": "summary.describe",
+        },
+    )

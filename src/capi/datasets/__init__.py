@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from capi._late import pandas as pd
+from capi._utils.late import pandas as pd
 from capi._utils.validation import check_choice
 from capi.data.transitions import Transitions
 from capi.domains.hiv import HIV

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from capi._late import late
+from capi._utils.late import late
 from capi._utils.threads import in_threads, n_threads
 from capi._utils.validation import (
     Bools,

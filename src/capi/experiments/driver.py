@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, TypeAlias
 
 from capi._utils.validation import check_choice
-from capi._versions import versions
+from capi._utils.versions import versions
 from capi.errors import InvalidInput
 from capi.experiments import NAMES
 from capi.files.atomic import encode_text, result_folder, written_together

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from capi._utils.late import lazy_exports
 
 if TYPE_CHECKING:
-    from capi.features.bases import RKHS, Fourier, OneHot, Polynomial, RadialCentres, RadialGrid, Tiles
-    from capi.features.dictionary import KernelDictionary
-
-__all__ = [
-    "RKHS",
-    "Fourier",
-    "KernelDictionary",
-    "OneHot",
-    "Polynomial",
-    "RadialCentres",
-    "RadialGrid",
-    "Tiles",
-]
-
-
-def __getattr__(name: str) -> Any:
-    """Import what needs scikit-learn when it is first used."""
-    if name in __all__:
-        home = "dictionary" if name == "KernelDictionary" else "bases"
-        return getattr(import_module(f"capi.features.{home}"), name)
-    raise AttributeError(f"module 'capi.features' has no attribute {name!r}")
+    from capi.features.bases import RKHS as RKHS
+    from capi.features.bases import Fourier as Fourier
+    from capi.features.bases import OneHot as OneHot
+    from capi.features.bases import Polynomial as Polynomial
+    from capi.features.bases import RadialCentres as RadialCentres
+    from capi.features.bases import RadialGrid as RadialGrid
+    from capi.features.bases import Tiles as Tiles
+    from capi.features.dictionary import KernelDictionary as KernelDictionary
+else:
+    __all__, __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "Fourier": "bases",
+            "KernelDictionary": "dictionary",
+            "OneHot": "bases",
+            "Polynomial": "bases",
+            "RKHS": "bases",
+            "RadialCentres": "bases",
+            "RadialGrid": "bases",
+            "Tiles": "bases",
+        },
+    )

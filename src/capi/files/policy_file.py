@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from capi._versions import __version__, versions
+from capi._utils.versions import __version__, versions
 from capi.errors import InvalidInput
 from capi.files.archive import MOST_BYTES, read_archive, write_archive
 from capi.files.atomic import written_whole

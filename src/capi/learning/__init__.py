@@ -1,6 +1,21 @@
 """The loop: evaluate the policy, improve it, repeat."""
 
-from capi.learning.iteration import Iteration
-from capi.learning.learner import CAPI, Learner
+from __future__ import annotations
 
-__all__ = ["CAPI", "Iteration", "Learner"]
+from typing import TYPE_CHECKING
+
+from capi._utils.late import lazy_exports
+
+if TYPE_CHECKING:
+    from capi.learning.iteration import Iteration as Iteration
+    from capi.learning.learner import CAPI as CAPI
+    from capi.learning.learner import Learner as Learner
+else:
+    __all__, __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "CAPI": "learner",
+            "Iteration": "iteration",
+            "Learner": "learner",
+        },
+    )

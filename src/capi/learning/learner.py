@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 from numpy.typing import ArrayLike, NDArray
 
-from capi._late import rich
+from capi._utils.late import rich
 from capi._utils.randomness import RandomState, numbered_rng, seed_sequence
 from capi._utils.validation import as_allowed, as_states, check_choice
-from capi._versions import versions
+from capi._utils.versions import versions
 from capi.data.schema import Schema
 from capi.data.sketch import sketch
 from capi.data.transitions import Transitions

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from capi._late import lazy_exports
-from capi.offline.evaluation import compare, cross_evaluate, evaluate
-from capi.offline.evidence import METHODS, Comparison, Estimate, Evidence
-from capi.offline.score import fitted_value
+from capi._utils.late import lazy_exports
 
 if TYPE_CHECKING:
     from capi.offline.evaluation import compare as compare

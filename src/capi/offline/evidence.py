@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy import stats
 
-from capi._late import pandas as pd
+from capi._utils.late import pandas as pd
 from capi._utils.validation import Floats, check_choice
 from capi.errors import Caveat, InvalidInput
 from capi.offline.behaviour import Behaviour

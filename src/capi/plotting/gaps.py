@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from capi._late import matplotlib
+from capi._utils.late import matplotlib
 from capi._utils.validation import Floats, as_integers, as_names, as_q_values, check_actions, check_shape
 from capi.errors import InvalidInput
 from capi.loss import greedy, negligible_gap, second_best_gap

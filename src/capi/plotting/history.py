@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from capi._late import matplotlib
+from capi._utils.late import matplotlib
 from capi._utils.validation import Floats
 from capi.errors import InvalidInput
 from capi.plotting.style import INK, SMALL_TEXT_SIZE, colour_of, name_axes, new_figure

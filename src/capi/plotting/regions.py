@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from capi._late import matplotlib
+from capi._utils.late import matplotlib
 from capi._utils.validation import Floats, Ints
 from capi.data.schema import Schema
 from capi.errors import InvalidInput

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from capi._late import matplotlib
+from capi._utils.late import matplotlib
 from capi._utils.validation import Floats
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from capi._late import lazy_exports
+from capi._utils.late import lazy_exports
 
 if TYPE_CHECKING:
     from capi.policy_spaces.classifier import Classifier as Classifier

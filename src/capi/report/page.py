@@ -10,7 +10,7 @@ from os import fsencode
 from pathlib import Path
 from typing import Any
 
-from capi._late import jinja2, markupsafe
+from capi._utils.late import jinja2, markupsafe
 from capi.errors import InvalidInput
 from capi.files.atomic import write_text
 from capi.report import charts, drawings

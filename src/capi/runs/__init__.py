@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from capi._late import lazy_exports
+from capi._utils.late import lazy_exports
 
 if TYPE_CHECKING:
     from capi.runs.evaluate import evaluate_run as evaluate_run
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from capi.runs.predict import policy_of as policy_of
     from capi.runs.predict import predict_table as predict_table
     from capi.runs.predict import write_result as write_result
-    from capi.runs.reading import ROLES as ROLES
-    from capi.runs.reading import read_decisions as read_decisions
     from capi.runs.settings import RunSettings as RunSettings
+    from capi.runs.table import ROLES as ROLES
+    from capi.runs.table import read_decisions as read_decisions
 else:
     __all__, __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "ROLES": "reading",
+            "ROLES": "table",
             "RunResult": "fit",
             "RunSettings": "settings",
             "evaluate_run": "evaluate",
@@ -37,7 +37,7 @@ else:
             "load_run": "fit",
             "policy_of": "predict",
             "predict_table": "predict",
-            "read_decisions": "reading",
+            "read_decisions": "table",
             "write_result": "predict",
         },
     )

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capi._utils.randomness import seed_sequence
-from capi._versions import versions
+from capi._utils.versions import versions
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
 from capi.evaluators.fitted_q import FittedQ, FittedValues

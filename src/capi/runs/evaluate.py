@@ -9,10 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from capi._table_files import format_of
 from capi.data.readers.arrow import csv_table, parquet_table
 from capi.data.readers.encode import unknown_shares
 from capi.data.schema import Schema
+from capi.data.table_files import format_of
 from capi.errors import Caveat, EvidenceWarning, InvalidInput
 from capi.files.atomic import write_text
 from capi.offline import Evidence, cross_evaluate, evaluate

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from capi._late import pyarrow as pa
-from capi._table_files import format_of
+from capi._utils.late import pyarrow as pa
 from capi._utils.validation import Floats
 from capi.data.readers.arrow import CsvFile, parquet_table
 from capi.data.readers.encode import encode
 from capi.data.schema import Schema
+from capi.data.table_files import format_of
 from capi.errors import InvalidInput
 from capi.files.atomic import encode_text, written_whole
 from capi.files.policy_file import load_policy

@@ -13,15 +13,15 @@ import numpy as np
 import tomli_w
 
 from capi import evaluators, offline, policy_spaces
-from capi._table_files import format_of
 from capi._utils.parameters import at_least, check_options, check_parameters, one_of
 from capi._utils.validation import as_discount, is_real
 from capi.data.schema import Schema
+from capi.data.table_files import format_of
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
 from capi.learning.iteration import Iteration
 from capi.learning.learner import CAPI
-from capi.runs.reading import check_roles, read_decisions
+from capi.runs.table import check_roles, read_decisions
 from capi.types import Policy, PolicyEvaluator, PolicySpace
 
 EVALUATORS = {"fitted-q": "FittedQ", "kernel-fitted-q": "KernelFittedQ"}

@@ -1,7 +1,27 @@
 """Policies in simulators: episodes, samples of transitions, and performance."""
 
-from capi.simulation.engine import outcome, steps
-from capi.simulation.returns import Performance, performance
-from capi.simulation.sampling import sample_episodes, sample_steps
+from __future__ import annotations
 
-__all__ = ["Performance", "outcome", "performance", "sample_episodes", "sample_steps", "steps"]
+from typing import TYPE_CHECKING
+
+from capi._utils.late import lazy_exports
+
+if TYPE_CHECKING:
+    from capi.simulation.engine import outcome as outcome
+    from capi.simulation.engine import steps as steps
+    from capi.simulation.returns import Performance as Performance
+    from capi.simulation.returns import performance as performance
+    from capi.simulation.sampling import sample_episodes as sample_episodes
+    from capi.simulation.sampling import sample_steps as sample_steps
+else:
+    __all__, __getattr__, __dir__ = lazy_exports(
+        __name__,
+        {
+            "Performance": "returns",
+            "outcome": "engine",
+            "performance": "returns",
+            "sample_episodes": "sampling",
+            "sample_steps": "sampling",
+            "steps": "engine",
+        },
+    )

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from capi._late import gymnasium
+from capi._utils.late import gymnasium
 from capi._utils.validation import Bools, Floats, Ints, as_floats, as_int, as_integers, check_actions
 from capi.errors import InvalidInput, SimulationFailed
 from capi.simulation.engine import Step, check_domain_fits, checked_step, decide, masks_of, start_states

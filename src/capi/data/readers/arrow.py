@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from capi._late import pyarrow as pa
-from capi._table_files import existing
+from capi._utils.late import pyarrow as pa
 from capi._utils.validation import Ints, is_real
 from capi.data.columns import is_table
+from capi.data.table_files import existing
 from capi.errors import InvalidInput
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from capi._late import pyarrow as pa
-from capi._late import pyarrow_compute as pc
+from capi._utils.late import pyarrow as pa
+from capi._utils.late import pyarrow_compute as pc
 from capi._utils.validation import LARGEST_INTEGER, Ints
 from capi.data.readers.arrow import Table
 from capi.data.readers.encode import nan_as_null

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from capi._late import pyarrow as pa
-from capi._late import pyarrow_compute as pc
+from capi._utils.late import pyarrow as pa
+from capi._utils.late import pyarrow_compute as pc
 from capi._utils.validation import Floats
 from capi.data.columns import DAY, MOST_VALUES, Column, Kind
 from capi.data.readers.arrow import Table, not_arrow

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from capi._late import pyarrow as pa
+from capi._utils.late import pyarrow as pa
 from capi._utils.validation import Bools, Ints
 from capi.data.origin import Ends
 from capi.data.readers.arrow import Table

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from capi._late import gymnasium, minari
+from capi._utils.late import gymnasium, minari
 from capi._utils.validation import Floats
 from capi.errors import InvalidInput
 

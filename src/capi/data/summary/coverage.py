@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from capi._late import sklearn
+from capi._utils.late import sklearn
 from capi._utils.validation import Floats, Ints
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from capi._late import matplotlib
+from capi._utils.late import matplotlib
 from capi._utils.statistics import all_hold, is_positive, standard_error
 from capi.experiments.driver import Claim, Record, Row
 

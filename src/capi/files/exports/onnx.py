@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from capi._late import onnx
+from capi._utils.late import onnx
 from capi._utils.validation import Floats
-from capi._versions import __version__
+from capi._utils.versions import __version__
 from capi.errors import InvalidInput
 from capi.files.exports.program import Leaf, Node, Program, Scores, Split
 from capi.files.metadata import schema_to_json

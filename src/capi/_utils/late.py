@@ -1,7 +1,7 @@
 """The one way to import late, so that ``import capi`` and the command line are quick.
 
 Packages name what they export, and import it when it is first asked for (`lazy_exports`). Libraries that take long to import,
-or that may not be installed, are taken from here: ``from capi._late import pandas as pd`` imports pandas when the first
+or that may not be installed, are taken from here: ``from capi._utils.late import pandas as pd`` imports pandas when the first
 attribute of ``pd`` is asked for. Our own modules that need the compiler are stood for by `late`.
 
 What is imported late is also imported under ``TYPE_CHECKING``, where type checkers and the import linter see it.

@@ -4,7 +4,7 @@ import numpy as np
 
 import capi
 from capi import save_policy
-from capi._versions import versions
+from capi._utils.versions import versions
 from capi.files.policy_file import read_header
 from capi.learning.learner import training_of
 from capi.policies import Constant

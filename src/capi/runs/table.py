@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from capi._table_files import format_of
 from capi._utils.validation import check_choice
 from capi.data.schema import Schema
+from capi.data.table_files import format_of
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
 

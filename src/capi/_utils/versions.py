@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from capi._late import late
+from capi._utils.late import late
 
 if TYPE_CHECKING:
     from importlib import metadata

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import capi
-from capi._late import late, lazy_exports
+from capi._utils.late import late, lazy_exports
 
 ROOT = Path(capi.__file__).parent
 NOTHING = "nothing"
