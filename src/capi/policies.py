@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 import capi
 from capi._utils.array_cache import Remembered
+from capi._utils.parameters import Constraints, at_least, check_parameters, instance_of
 from capi._utils.row_ops import chosen_entries, row_sum
 from capi._utils.validation import (
     Bools,
@@ -122,9 +123,11 @@ class Constant(Deterministic):
     action: int
     n_actions: int
 
+    _constraints: ClassVar[Constraints] = {"n_actions": at_least(1), "action": at_least(0)}
+
     def __post_init__(self) -> None:
-        as_int(self.n_actions, "n_actions", minimum=1)
-        check_actions(np.array([as_int(self.action, "action", minimum=0)]), self.n_actions, "action")
+        check_parameters(self)
+        check_actions(np.array([self.action]), self.n_actions, "action")
 
     def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
         """Return the action, or the lowest allowed one where it is not allowed (n,)."""
@@ -143,8 +146,10 @@ class Uniform:
 
     n_actions: int
 
+    _constraints: ClassVar[Constraints] = {"n_actions": at_least(1)}
+
     def __post_init__(self) -> None:
-        as_int(self.n_actions, "n_actions", minimum=1)
+        check_parameters(self)
 
     def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
         """Return the lowest (allowed) action (n,)."""
@@ -171,10 +176,13 @@ class EpsilonGreedy:
     policy: Policy
     epsilon: float
 
+    _constraints: ClassVar[Constraints] = {
+        "policy": instance_of(Policy, "a Policy (act, probabilities, n_actions)"),
+        "epsilon": as_share,
+    }
+
     def __post_init__(self) -> None:
-        as_share(self.epsilon, "epsilon")
-        if isinstance(self.policy, type) or not isinstance(self.policy, Policy):
-            raise InvalidInput(f"policy must be a Policy (act, probabilities, n_actions); got {self.policy!r}.")
+        check_parameters(self)
 
     def at(self, t: int) -> EpsilonGreedy:
         """Return who decides at step ``t``: the policy may change with time."""
@@ -208,11 +216,14 @@ class Tabular(Deterministic):
     actions: Ints  # (S,)
     n_actions: int
 
+    _constraints: ClassVar[Constraints] = {"n_actions": at_least(1)}
+
     def __post_init__(self) -> None:
+        check_parameters(self)
         actions = as_integers(self.actions, "actions").copy()
         if not len(actions):
             raise InvalidInput("actions must have at least one state; got none.")
-        check_actions(actions, as_int(self.n_actions, "n_actions", minimum=1))
+        check_actions(actions, self.n_actions)
         actions.flags.writeable = False
         object.__setattr__(self, "actions", actions)
 
@@ -275,7 +286,10 @@ class Mixture(Described):
     weights: Floats  # (m,)
     min_weight: float = 0.0
 
+    _constraints: ClassVar[Constraints] = {"min_weight": as_share}
+
     def __post_init__(self) -> None:
+        check_parameters(self)
         given = _members(self.policies, "policies")
         outer = as_distribution(self.weights, "weights", len(given))
         members: list[Policy] = []
@@ -284,7 +298,7 @@ class Mixture(Described):
             nested = policy if isinstance(policy, Mixture) else None
             members += [policy] if nested is None else nested.policies
             shares += [weight] if nested is None else list(weight * nested.weights)
-        kept = np.array(shares) >= as_share(self.min_weight, "min_weight")
+        kept = np.array(shares) >= self.min_weight
         if not kept.any():
             raise InvalidInput(f"min_weight must leave a member; the largest weight is {max(shares):.4g}.")
         weights = np.array(shares)[kept]

@@ -19,7 +19,8 @@ capi.errors.InvalidInput: max_depth must be an integer, at least 1; got 0.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from inspect import signature
 from typing import Any, TypeAlias
 
 from capi._utils.validation import as_int, check_choice, is_real
@@ -36,10 +37,17 @@ def check_parameters(settings: Any) -> None:
 
 
 def check_options(kind: type, options: Mapping[str, Any]) -> None:
-    """Refuse ``options`` that ``kind`` does not have or whose values break their constraint, without building one."""
+    """Refuse ``options`` that ``kind`` does not have or whose values break their constraint, without building one.
+
+    Rules that relate several parameters are not looked at: they are checked when settings are built.
+    """
+    known = tuple(signature(kind).parameters)
+    constraints: Constraints = getattr(kind, "_constraints", {})
     for name, value in options.items():
-        if name in kind._constraints:  # type: ignore[attr-defined]
-            kind._constraints[name](value, name)  # type: ignore[attr-defined]
+        if name not in known:
+            raise InvalidInput(f"{kind.__name__} has no parameter {name!r}; it has {', '.join(known) or 'none'}.")
+        if name in constraints:
+            constraints[name](value, name)
 
 
 def at_least(minimum: int, *, at_most: int | None = None, otherwise: str = "") -> Constraint:
@@ -85,6 +93,31 @@ def instance_of(kind: type | tuple[type, ...], description: str) -> Constraint:
             raise InvalidInput(f"{name} must be {description}; got {value!r}.")
 
     return check
+
+
+def satisfying(holds: Callable[[Any], bool], rule: str, *, advice: str = "") -> Constraint:
+    """Accept what ``holds`` for; an error says that it must ``rule``, such as "be a function of a state", and what to do."""
+
+    def check(value: Any, name: str) -> None:
+        if not holds(value):
+            raise InvalidInput(f"{name} must {rule}; got {value!r}.{advice and ' ' + advice}")
+
+    return check
+
+
+def all_of(*constraints: Constraint) -> Constraint:
+    """Accept what each of ``constraints`` accepts; the first that does not says so."""
+
+    def check(value: Any, name: str) -> None:
+        for constraint in constraints:
+            constraint(value, name)
+
+    return check
+
+
+def word_or(words: Collection[str], constraint: Constraint) -> Constraint:
+    """Accept ``words`` and no other strings, and of the rest what ``constraint`` accepts."""
+    return lambda value, name: check_choice(value, name, words) if isinstance(value, str) else constraint(value, name)
 
 
 def callable_or(constraint: Constraint) -> Constraint:

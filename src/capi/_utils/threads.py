@@ -15,12 +15,12 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def n_threads(n_jobs: int | None) -> int:
+def n_threads(n_jobs: int | None, name: str = "n_jobs") -> int:
     """Return how many threads ``n_jobs`` means: None and 1 are one, -1 is all cores."""
     if n_jobs is None:
         return 1
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0 or n_jobs < -1:
-        raise InvalidInput(f"n_jobs must be a positive integer, -1 for all cores, or None for one; got {n_jobs!r}.")
+        raise InvalidInput(f"{name} must be a positive integer, -1 for all cores, or None for one; got {n_jobs!r}.")
     return available_cores() if n_jobs == -1 else n_jobs
 
 

@@ -133,11 +133,11 @@ def as_not_negative(value: Any, name: str) -> float:
     return float(value)
 
 
-def as_discount(value: Any) -> float:
+def as_discount(value: Any, name: str = "discount") -> float:
     """Return ``value`` as a discount in [0, 1)."""
     if not is_real(value) or not 0 <= value < 1:
         raise InvalidInput(
-            f"discount must lie in [0, 1); got {value!r}. For an undiscounted problem with long episodes take 0.99 or more."
+            f"{name} must lie in [0, 1); got {value!r}. For an undiscounted problem with long episodes take 0.99 or more."
         )
     return float(value)
 

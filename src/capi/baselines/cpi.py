@@ -28,22 +28,14 @@ from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from capi._utils.parameters import Constraints, all_of, at_least, check_parameters, optional, satisfying
 from capi._utils.randomness import RandomState
 from capi._utils.row_ops import row_sum
-from capi._utils.validation import (
-    Bools,
-    Floats,
-    as_discount,
-    as_int,
-    as_not_negative,
-    as_positive,
-    as_share,
-    as_weights,
-)
+from capi._utils.validation import Bools, Floats, as_discount, as_not_negative, as_positive, as_share, as_weights
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
 from capi.finite.mdp import FiniteMDP
@@ -119,6 +111,8 @@ class CPI(Learner):
     True
     """
 
+    _constraints: ClassVar[Constraints] = {"n_states": at_least(1)}  # the others are checked by what they are passed to
+
     def __init__(
         self,
         evaluator: PolicyEvaluator,
@@ -152,7 +146,7 @@ class CPI(Learner):
 
     def loop(self) -> Loop:
         """Return the evaluator, and the space that takes small steps only; a round without a step ends it."""
-        as_int(self.n_states, "n_states", minimum=1)
+        check_parameters(self)
         careful = _SmallSteps(
             self.space,
             as_discount(self.discount),
@@ -231,15 +225,18 @@ class _SmallSteps:
     min_weight: float = 0.0
     model: Any = None
 
+    _constraints: ClassVar[Constraints] = {
+        "space": satisfying(
+            lambda space: isinstance(space, PolicySpace) and not isinstance(space, type), "have the method improve"
+        ),
+        "epsilon": as_not_negative,
+        "step_size": optional(all_of(as_positive, as_share)),
+        "reward_range": optional(as_not_negative),
+        "min_weight": as_share,
+    }
+
     def __post_init__(self) -> None:
-        if isinstance(self.space, type) or not isinstance(self.space, PolicySpace):
-            raise InvalidInput(f"space must have the method improve; got {self.space!r}.")
-        as_not_negative(self.epsilon, "epsilon")
-        as_share(self.min_weight, "min_weight")
-        if self.step_size is not None:
-            as_share(as_positive(self.step_size, "step_size"), "step_size")
-        if self.reward_range is not None:
-            as_not_negative(self.reward_range, "reward_range")
+        check_parameters(self)
 
     def improve(
         self,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from capi._utils.parameters import Constraints, at_least, check_parameters
 from capi._utils.randomness import RandomState
-from capi._utils.validation import as_discount, as_int
+from capi._utils.validation import as_discount
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
 from capi.evaluators.rollouts import Rollouts, RolloutsWithCritic
@@ -49,6 +50,8 @@ class DPI(Learner):
     (5, 80000)
     """
 
+    _constraints: ClassVar[Constraints] = {"n_states": at_least(1)}
+
     def __init__(
         self,
         domain: Domain,
@@ -78,7 +81,7 @@ class DPI(Learner):
 
     def loop(self) -> Loop:
         """Return rollouts and the space."""
-        as_int(self.n_states, "n_states", minimum=1)
+        check_parameters(self)
         discount = _discount_of(self.domain) if self.discount is None else self.discount
         return Loop(
             self.evaluator(),

@@ -15,12 +15,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
+from capi._utils.parameters import Constraints, at_least, check_parameters, optional, satisfying
 from capi._utils.randomness import RandomState
-from capi._utils.validation import Floats, as_int
+from capi._utils.validation import Floats
 from capi.data.schema import Schema
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
@@ -81,6 +82,11 @@ class PSDP(Learner):
     always left
     """
 
+    _constraints: ClassVar[Constraints] = {
+        "horizon": at_least(1),
+        "base": optional(satisfying(callable, "be a function (t, rng)", advice="Pass fixed states to fit.")),
+    }
+
     def __init__(
         self,
         evaluator: PolicyEvaluator,
@@ -100,9 +106,7 @@ class PSDP(Learner):
 
     def loop(self) -> Loop:
         """Return one sweep a round, and an update that puts each policy before those of later steps."""
-        as_int(self.horizon, "horizon", minimum=1)
-        if self.base is not None and not callable(self.base):
-            raise InvalidInput(f"base must be a function (t, rng); got {self.base!r}. Pass fixed states to fit.")
+        check_parameters(self)
         return Loop(
             _one_step(self.evaluator),
             self.space,

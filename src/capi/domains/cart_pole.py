@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
+from capi._utils.parameters import Constraints, check_parameters, one_of, optional
 from capi._utils.threads import in_threads, n_threads
 from capi._utils.validation import (
     Bools,
@@ -31,7 +32,6 @@ from capi._utils.validation import (
     as_positive,
     as_share,
     as_states,
-    check_choice,
     check_rows,
 )
 from capi.domains import _cart_pole
@@ -113,23 +113,28 @@ class CartPole:
     feature_names = ("position", "velocity", "angle", "angular_velocity")
     action_labels = ("left", "right")
 
+    _constraints: ClassVar[Constraints] = {
+        "integrator": one_of(*INTEGRATORS),
+        "reward": one_of("failure", "survival"),
+        "starts": one_of(*STARTS),
+        "angle_limit": as_positive,
+        "track_limit": optional(as_positive),
+        "force": as_positive,
+        "discount": as_discount,
+        "pole_friction": as_share,
+        "cart_friction": as_share,
+        "n_jobs": n_threads,
+    }
+
     def __post_init__(self) -> None:
-        check_choice(self.integrator, "integrator", INTEGRATORS)
-        check_choice(self.reward, "reward", ("failure", "survival"))
-        check_choice(self.starts, "starts", STARTS)
-        as_positive(self.angle_limit, "angle_limit")
-        as_positive(self.force, "force")
-        as_discount(self.discount)
-        as_share(self.pole_friction, "pole_friction")
-        as_share(self.cart_friction, "cart_friction")
-        n_threads(self.n_jobs)
+        check_parameters(self)
         reach = STARTS[self.starts]
         if np.radians(self.angle_limit) < reach[ANGLE]:
             raise InvalidInput(
                 f"angle_limit must not be below the start states' {np.degrees(reach[ANGLE]):.3g} degrees "
                 f"(starts={self.starts!r}); got {self.angle_limit!r}. It is in degrees."
             )
-        if self.track_limit is not None and as_positive(self.track_limit, "track_limit") < reach[POSITION]:
+        if self.track_limit is not None and self.track_limit < reach[POSITION]:
             raise InvalidInput(
                 f"track_limit must not be below the start states' {reach[POSITION]} m (starts={self.starts!r}); "
                 f"got {self.track_limit!r}. For an endless track pass None."

@@ -14,26 +14,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from capi._utils.validation import (
-    Bools,
-    Floats,
-    Ints,
-    as_discount,
-    as_finite_step,
-    as_floats,
-    as_int,
-    as_share,
-    check_choice,
-)
+from capi._utils.parameters import Constraints, check_parameters, one_of, optional, word_or
+from capi._utils.validation import Bools, Floats, Ints, as_discount, as_finite_step, as_floats, as_int, as_share
 from capi.errors import InvalidInput
 from capi.finite.mdp import FiniteMDP
 
 LEFT, RIGHT = 0, 1
 N_STATES = 200
+
+
+def _check_rewards(rewards: Any, name: str) -> None:
+    if len(as_floats(rewards, name, ndim=1)) < 2:
+        raise InvalidInput(f"{name} must have at least two states.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,17 +79,17 @@ class ChainWalk:
     feature_names = ("state",)
     action_labels = ("left", "right")
 
+    _constraints: ClassVar[Constraints] = {
+        "variant": one_of(1, 2),
+        "reward_on": one_of("state", "next_state"),
+        "success": as_share,
+        "discount": as_discount,
+        "slip": word_or(("opposite", "stay"), as_share),
+        "state_rewards": optional(_check_rewards),
+    }
+
     def __post_init__(self) -> None:
-        check_choice(self.variant, "variant", (1, 2))
-        check_choice(self.reward_on, "reward_on", ("state", "next_state"))
-        as_share(self.success, "success")
-        as_discount(self.discount)
-        if isinstance(self.slip, str):
-            check_choice(self.slip, "slip", ("opposite", "stay"))
-        else:
-            as_share(self.slip, "slip")
-        if self.state_rewards is not None and len(as_floats(self.state_rewards, "state_rewards", ndim=1)) < 2:
-            raise InvalidInput("state_rewards must have at least two states.")
+        check_parameters(self)
 
     @cached_property
     def rewards(self) -> Floats:

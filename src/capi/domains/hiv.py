@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from capi._utils.late import late
+from capi._utils.parameters import Constraints, check_parameters, instance_of, one_of, satisfying
 from capi._utils.threads import in_threads, n_threads
 from capi._utils.validation import (
     Bools,
@@ -79,9 +80,24 @@ class Patient:
     k_d: float = 500.0  # infected cells at which that is half
     delta_e: float = 0.1  # defence dying
 
+    _constraints: ClassVar[Constraints]
+
     def __post_init__(self) -> None:
-        for name, value in asdict(self).items():
-            as_positive(value, name)
+        check_parameters(self)
+
+
+Patient._constraints = dict.fromkeys((parameter.name for parameter in fields(Patient)), as_positive)
+
+
+def _start_counts(start: Any, name: str = "start") -> Floats:
+    """Return a steady state by its name, or the counts (6,) as given."""
+    if isinstance(start, str):
+        check_choice(start, name, STEADY_STATES)
+        return np.array(STEADY_STATES[start])
+    counts = as_floats(start, name, ndim=1)
+    if counts.shape != (6,) or not (counts >= 0).all():
+        raise InvalidInput(f"{name} must be a name or six counts that are not negative; got {start!r}.")
+    return counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,18 +155,20 @@ class HIV:
     n_actions = 4
     action_labels = ("none", "RTI", "PI", "RTI+PI")
 
+    _constraints: ClassVar[Constraints] = {
+        "reward_on": one_of("state", "next_state"),
+        "pi_cost": satisfying(lambda cost: is_real(cost) and 0 <= cost < np.inf, "be a number that is not negative"),
+        "observe": one_of("log10", "counts"),
+        "start": _start_counts,
+        "start_spread": as_share,
+        "patient": instance_of(Patient, "a Patient"),
+        "discount": as_discount,
+        "days": as_positive,
+        "n_jobs": n_threads,
+    }
+
     def __post_init__(self) -> None:
-        check_choice(self.reward_on, "reward_on", ("state", "next_state"))
-        check_choice(self.observe, "observe", ("log10", "counts"))
-        if not is_real(self.pi_cost) or not 0 <= self.pi_cost < np.inf:
-            raise InvalidInput(f"pi_cost must be a number that is not negative; got {self.pi_cost!r}.")
-        as_share(self.start_spread, "start_spread")
-        as_discount(self.discount)
-        as_positive(self.days, "days")
-        n_threads(self.n_jobs)
-        if not isinstance(self.patient, Patient):
-            raise InvalidInput(f"patient must be a Patient; got {self.patient!r}.")
-        _ = self.start_state  # what is wrong with it is said now
+        check_parameters(self)
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -161,14 +179,7 @@ class HIV:
     @cached_property
     def start_state(self) -> Floats:
         """The start state (6,), as it is observed."""
-        if isinstance(self.start, str):
-            check_choice(self.start, "start", STEADY_STATES)
-            counts = np.array(STEADY_STATES[self.start])
-        else:
-            counts = as_floats(self.start, "start", ndim=1)
-        if counts.shape != (6,) or not (np.isfinite(counts).all() and (counts >= 0).all()):
-            raise InvalidInput(f"start must be a name or six counts that are not negative; got {self.start!r}.")
-        return self.observed(counts)
+        return self.observed(_start_counts(self.start))
 
     def perturbed(self, rng: np.random.Generator, spread: float = 0.1) -> HIV:
         """Return the same problem with another patient: each parameter times a number between 1 - spread and 1 + spread."""

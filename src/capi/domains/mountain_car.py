@@ -17,11 +17,12 @@ From uniform starts, with episodes cut off at 200 steps, uniformly random action
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
-from capi._utils.validation import Bools, Floats, Ints, as_discount, as_domain_step, as_int, as_states, check_choice
+from capi._utils.parameters import Constraints, check_parameters, one_of
+from capi._utils.validation import Bools, Floats, Ints, as_discount, as_domain_step, as_int, as_states
 from capi.policies import Deterministic, permitted
 
 BACK, COAST, FORWARD = 0, 1, 2
@@ -77,9 +78,10 @@ class MountainCar:
     feature_names = ("position", "velocity")
     action_labels = ("back", "coast", "forward")
 
+    _constraints: ClassVar[Constraints] = {"starts": one_of(*STARTS), "discount": as_discount}
+
     def __post_init__(self) -> None:
-        check_choice(self.starts, "starts", STARTS)
-        as_discount(self.discount)
+        check_parameters(self)
 
     @property
     def box(self) -> Floats:

@@ -16,9 +16,11 @@ the space of Q and nothing is penalised, both are equal.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
+from capi._utils.parameters import Constraints, check_parameters, literal_or, optional
 from capi._utils.validation import Floats, as_discount, as_not_negative
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
@@ -35,7 +37,7 @@ from capi.evaluators._linear_model import (
     with_ridge,
 )
 from capi.evaluators._rkhs import KernelSpanValues
-from capi.features.bases import RKHS, Features, check_features, fitted_features, kept_settings
+from capi.features.bases import RKHS, Features, check_features, check_features_or_rkhs, fitted_features, kept_settings
 from capi.types import Policy, QFunction
 
 RIDGES = 1e-12, 1e-9  # of the mean square of the features, if none is chosen: of Q, of the auxiliary function
@@ -75,17 +77,18 @@ class BellmanResidual:
     ridge: float | None = None
     projection_ridge: float | None = None
 
+    _constraints: ClassVar[Constraints] = {
+        "features": check_features_or_rkhs,
+        "auxiliary": optional(literal_or("same", check_features)),
+        "ridge": optional(as_not_negative),
+        "projection_ridge": optional(as_not_negative),
+    }
+
     def __post_init__(self) -> None:
-        for name in ("ridge", "projection_ridge"):
-            if getattr(self, name) is not None:
-                as_not_negative(getattr(self, name), name)
+        check_parameters(self)
         if isinstance(self.features, RKHS):
             rkhs.check_ridges(self.ridge, self.projection_ridge)
             rkhs.check_auxiliary(self.auxiliary)
-            return
-        check_features(self.features)
-        if self.auxiliary is not None and not self._is_same():
-            check_features(self.auxiliary, "auxiliary")
 
     def evaluate(
         self,

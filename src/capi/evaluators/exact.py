@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
-from capi._utils.validation import Floats, as_int, check_shape
+from capi._utils.parameters import Constraints, at_least, check_parameters, optional
+from capi._utils.validation import Floats, check_shape
 from capi.data.schema import Schema
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
 from capi.finite.mdp import FiniteMDP, TabularQ
 from capi.types import Policy, QFunction
+
+
+def _check_mdp(mdp: Any, name: str) -> None:
+    if not isinstance(mdp, FiniteMDP):
+        raise InvalidInput(f"{name} must be a FiniteMDP; got a {type(mdp).__name__}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,11 +48,10 @@ class Exact:
     mdp: FiniteMDP
     sweeps: int | None = None
 
+    _constraints: ClassVar[Constraints] = {"mdp": _check_mdp, "sweeps": optional(at_least(1))}
+
     def __post_init__(self) -> None:
-        if not isinstance(self.mdp, FiniteMDP):
-            raise InvalidInput(f"mdp must be a FiniteMDP; got a {type(self.mdp).__name__}.")
-        if self.sweeps is not None:
-            as_int(self.sweeps, "sweeps", minimum=1)
+        check_parameters(self)
 
     @property
     def n_actions(self) -> int:

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from sklearn.base import clone
 
 from capi._utils.array_cache import Remembered
+from capi._utils.parameters import Constraints, at_least, check_parameters, literal_or, one_of, optional, satisfying
 from capi._utils.randomness import as_generator
 from capi._utils.row_ops import chosen_entries
 from capi._utils.threads import n_threads
-from capi._utils.validation import Floats, Ints, as_discount, as_int, as_states, check_choice, is_fixed
+from capi._utils.validation import Floats, Ints, as_discount, as_states, is_fixed
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
 from capi.evaluators._batches import batch_for
@@ -198,22 +199,25 @@ class FittedQ:
     regressor: Any = None
     n_jobs: int | None = None
 
+    _constraints: ClassVar[Constraints] = {
+        "n_trees": at_least(1),
+        "min_samples_split": at_least(2),
+        "min_samples_leaf": at_least(1),
+        "actions": one_of("separate", "input"),
+        "sweeps": optional(at_least(1)),
+        "refresh_every": literal_or("never", at_least(1)),
+        "regressor": optional(
+            satisfying(lambda r: hasattr(r, "fit") and hasattr(r, "predict"), "have the methods fit and predict")
+        ),
+        "n_jobs": n_threads,
+    }
+
     def __post_init__(self) -> None:
-        as_int(self.n_trees, "n_trees", minimum=1)
-        as_int(self.min_samples_split, "min_samples_split", minimum=2)
-        as_int(self.min_samples_leaf, "min_samples_leaf", minimum=1)
-        if self.sweeps is not None:
-            as_int(self.sweeps, "sweeps", minimum=1)
-        elif self.refresh_every != "never" or self.regressor is not None:
+        check_parameters(self)
+        if self.sweeps is None and (self.refresh_every != "never" or self.regressor is not None):
             raise InvalidInput(
                 'sweeps=None needs refresh_every="never" and our trees: else there is no fixed point to reach.'
             )
-        check_choice(self.actions, "actions", ("separate", "input"))
-        if self.refresh_every != "never":
-            as_int(self.refresh_every, "refresh_every", minimum=1)
-        if self.regressor is not None and not (hasattr(self.regressor, "fit") and hasattr(self.regressor, "predict")):
-            raise InvalidInput(f"regressor must have the methods fit and predict; got {self.regressor!r}.")
-        n_threads(self.n_jobs)
 
     def evaluate(
         self,

@@ -15,23 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from capi._utils.array_cache import Remembered
+from capi._utils.parameters import Constraints, at_least, check_parameters, optional
 from capi._utils.row_ops import row_sum
-from capi._utils.validation import (
-    Floats,
-    Ints,
-    as_discount,
-    as_floats,
-    as_int,
-    as_positive,
-    as_states,
-    check_rows,
-    is_fixed,
-)
+from capi._utils.validation import Floats, Ints, as_discount, as_floats, as_positive, as_states, check_rows, is_fixed
 from capi.data.transitions import Transitions
 from capi.errors import Diverged
 from capi.evaluators._batches import batch_for
@@ -183,19 +174,20 @@ class KernelFittedQ:
     scale: Scale = "range"
     sweeps: int | None = 1
 
+    _constraints: ClassVar[Constraints] = {
+        "kernel": check_kernel,
+        "ridge": as_positive,
+        "threshold": optional(as_positive),
+        "max_size": optional(at_least(1)),
+        "scale": check_scale,
+        "sweeps": optional(at_least(1)),
+    }
+
     def __post_init__(self) -> None:
-        check_kernel(self.kernel)
-        as_positive(self.ridge, "ridge")
-        if self.threshold is not None:
-            as_positive(self.threshold, "threshold")
-        if self.max_size is not None:
-            as_int(self.max_size, "max_size", minimum=1)
-        check_scale(self.scale)
+        check_parameters(self)
         if self.scale is not None and not isinstance(self.scale, str):
             box = as_floats(self.scale, "scale", ndim=2).tolist()
             object.__setattr__(self, "scale", tuple(map(tuple, box)))  # unlike arrays, tuples stay and can be compared
-        if self.sweeps is not None:
-            as_int(self.sweeps, "sweeps", minimum=1)
 
     def evaluate(
         self,

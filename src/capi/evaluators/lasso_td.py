@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from sklearn.linear_model import lars_path_gram
 
-from capi._utils.validation import Bools, Floats, as_discount, as_not_negative, check_choice, is_real
+from capi._utils.parameters import Constraints, check_parameters, one_of, optional
+from capi._utils.validation import Bools, Floats, as_discount, as_not_negative, is_real
 from capi.data.transitions import Transitions
 from capi.errors import Diverged, InvalidInput, PathEnded
 from capi.evaluators._linear_model import (
@@ -92,12 +93,15 @@ class LassoTD:
     ridge: float | None = None
     solver: Literal["path", "fixed-point"] = "path"
 
+    _constraints: ClassVar[Constraints] = {
+        "features": check_features,
+        "penalty": as_not_negative,
+        "ridge": optional(as_not_negative),
+        "solver": one_of("path", "fixed-point"),
+    }
+
     def __post_init__(self) -> None:
-        check_features(self.features)
-        as_not_negative(self.penalty, "penalty")
-        if self.ridge is not None:
-            as_not_negative(self.ridge, "ridge")
-        check_choice(self.solver, "solver", ("path", "fixed-point"))
+        check_parameters(self)
 
     def evaluate(
         self,

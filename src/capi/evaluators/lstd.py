@@ -12,9 +12,11 @@ Regularised (Farahmand, Ghavamzadeh, Szepesvari and Mannor 2008): the projection
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
+from capi._utils.parameters import Constraints, check_parameters, optional
 from capi._utils.validation import Floats, as_discount, as_not_negative
 from capi.data.transitions import Transitions
 from capi.evaluators import _rkhs as rkhs
@@ -29,7 +31,7 @@ from capi.evaluators._linear_model import (
     with_ridge,
 )
 from capi.evaluators._rkhs import KernelSpanValues
-from capi.features.bases import RKHS, Features, check_features, kept_settings
+from capi.features.bases import RKHS, Features, check_features_or_rkhs, kept_settings
 from capi.types import Policy, QFunction
 
 RIDGE = 1e-9  # of the mean square of the features, if none is chosen
@@ -67,15 +69,16 @@ class LSTDQ:
     ridge: float | None = None
     projection_ridge: float | None = None
 
+    _constraints: ClassVar[Constraints] = {
+        "features": check_features_or_rkhs,
+        "ridge": optional(as_not_negative),
+        "projection_ridge": optional(as_not_negative),
+    }
+
     def __post_init__(self) -> None:
-        if self.ridge is not None:
-            as_not_negative(self.ridge, "ridge")
-        if self.projection_ridge is not None:
-            as_not_negative(self.projection_ridge, "projection_ridge")
+        check_parameters(self)
         if isinstance(self.features, RKHS):
             rkhs.check_ridges(self.ridge, self.projection_ridge)
-        else:
-            check_features(self.features)
 
     def evaluate(
         self,

@@ -12,15 +12,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
+from capi._utils.parameters import (
+    Constraints,
+    all_of,
+    at_least,
+    check_parameters,
+    instance_of,
+    one_of,
+    strictly_between,
+)
 from capi._utils.row_ops import row_sum
-from capi._utils.validation import Floats, Ints, as_discount, as_int, as_q_values, as_share, as_states, check_choice
+from capi._utils.validation import Floats, Ints, as_discount, as_q_values, as_share, as_states
 from capi.data.schema import Schema
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
-from capi.simulation.engine import Outcome, check_domain_fits, masks_of, outcome, steps
+from capi.simulation.engine import Outcome, check_domain, masks_of, outcome, steps
 from capi.types import Domain, Policy, PolicyEvaluator, QFunction
 
 ROLLOUTS_AT_ONCE = 200_000  # so that a million states need no gigabytes
@@ -66,6 +76,8 @@ class _InDomain:
     """What both evaluators know from their domain."""
 
     domain: Domain
+
+    _constraints: ClassVar[Constraints] = {"domain": check_domain}
 
     @property
     def n_actions(self) -> int:
@@ -119,12 +131,17 @@ class Rollouts(_InDomain):
     delta: float = 0.1
     inertia: float = 1e-9
 
+    _constraints: ClassVar[Constraints] = {
+        **_InDomain._constraints,
+        "n_rollouts": at_least(1),
+        "horizon": at_least(1),
+        "allocation": one_of("equal", "gap"),
+        "delta": all_of(as_share, strictly_between(0, 1)),
+        "inertia": as_share,
+    }
+
     def __post_init__(self) -> None:
-        _check(self)
-        check_choice(self.allocation, "allocation", ("equal", "gap"))
-        as_share(self.delta, "delta")
-        if self.delta in (0, 1):
-            raise InvalidInput(f"delta must lie strictly between 0 and 1; got {self.delta!r}.")
+        check_parameters(self)
         if self.allocation == "gap" and self.n_rollouts < 2:
             raise InvalidInput('allocation="gap" needs n_rollouts of at least 2: it spends the rest where it helps.')
 
@@ -180,10 +197,16 @@ class RolloutsWithCritic(_InDomain):
     horizon: int = 10
     inertia: float = 1e-9
 
+    _constraints: ClassVar[Constraints] = {
+        **_InDomain._constraints,
+        "critic": instance_of(PolicyEvaluator, "an evaluator, with the method evaluate"),
+        "n_rollouts": at_least(1),
+        "horizon": at_least(1),
+        "inertia": as_share,
+    }
+
     def __post_init__(self) -> None:
-        _check(self)
-        if isinstance(self.critic, type) or not isinstance(self.critic, PolicyEvaluator):
-            raise InvalidInput(f"critic must be an evaluator, with the method evaluate; got {self.critic!r}.")
+        check_parameters(self)
 
     def evaluate(
         self,
@@ -300,13 +323,6 @@ def _spend(tally: _Tally, budget: int, delta: float) -> None:
         chosen = np.sort(doubtful[np.argsort(-utility, kind="stable")[:left]])
         # As many at once as are there already, at most: few states would else take one call a rollout.
         tally.add(chosen, max(1, min(left // len(chosen), int(tally.counts[chosen].min()))))
-
-
-def _check(evaluator: Rollouts | RolloutsWithCritic) -> None:
-    check_domain_fits(evaluator.domain)
-    as_int(evaluator.n_rollouts, "n_rollouts", minimum=1)
-    as_int(evaluator.horizon, "horizon", minimum=1)
-    as_share(evaluator.inertia, "inertia")
 
 
 def _starts(domain: Domain, states: Floats | None) -> Floats:

@@ -33,19 +33,9 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import scipy.sparse as sp
 
+from capi._utils.parameters import Constraints, at_least, callable_or, check_parameters, one_of
 from capi._utils.randomness import as_generator
-from capi._utils.validation import (
-    Floats,
-    Ints,
-    as_array,
-    as_discount,
-    as_floats,
-    as_int,
-    as_positive,
-    as_share,
-    check_choice,
-    check_rows,
-)
+from capi._utils.validation import Floats, Ints, as_array, as_discount, as_floats, as_positive, as_share, check_rows
 from capi.data.transitions import Transitions
 from capi.errors import Diverged, InvalidInput
 from capi.evaluators import _td_kernels as _td
@@ -79,16 +69,19 @@ class _Stepwise:
     passes: int = 20
     average: bool = True
 
+    _constraints: ClassVar[Constraints] = {
+        "features": check_features,
+        "trace": as_share,
+        "correction": one_of("tree-backup", "importance", "none"),
+        "step_size": as_positive,
+        "schedule": callable_or(one_of("constant", "decreasing")),
+        "power": as_positive,
+        "passes": at_least(1),
+        "average": one_of(True, False),
+    }
+
     def __post_init__(self) -> None:
-        check_features(self.features)
-        as_share(self.trace, "trace")
-        check_choice(self.correction, "correction", ("tree-backup", "importance", "none"))
-        as_positive(self.step_size, "step_size")
-        if not callable(self.schedule):
-            check_choice(self.schedule, "schedule", ("constant", "decreasing"))
-        as_positive(self.power, "power")
-        as_int(self.passes, "passes", minimum=1)
-        check_choice(self.average, "average", (True, False))
+        check_parameters(self)
 
     def evaluate(
         self,
@@ -199,9 +192,7 @@ class _Gradient(_Stepwise):
     second_step_size: float = 0.05
     passes: int = 40
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        as_positive(self.second_step_size, "second_step_size")
+    _constraints: ClassVar[Constraints] = {**_Stepwise._constraints, "second_step_size": as_positive}
 
     def _step_sizes(self, unit: float) -> tuple[float, float]:
         return self.step_size / unit, self.second_step_size / unit

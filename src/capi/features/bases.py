@@ -13,7 +13,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import product
 from math import comb
-from typing import Any, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import scipy.sparse as sp
@@ -24,11 +24,12 @@ from sklearn.cluster import KMeans, MiniBatchKMeans
 from sklearn.preprocessing import PolynomialFeatures
 
 from capi._utils.array_cache import Remembered
-from capi._utils.validation import Floats, Ints, as_array, as_int, as_positive, as_state_index, as_states, check_choice
+from capi._utils.parameters import Constraints, at_least, check_parameters, optional
+from capi._utils.validation import Floats, Ints, as_array, as_positive, as_state_index, as_states
 from capi.errors import InvalidInput, NotFitted
 from capi.features.dictionary import KernelDictionary
 from capi.features.kernels import Gaussian, Kernel, check_kernel
-from capi.features.scaling import Scale, check_scale, learned_scaling
+from capi.features.scaling import Scale, check_box_scale, check_scale, learned_scaling
 
 __all__ = [
     "RKHS",
@@ -67,19 +68,20 @@ class OneHot(TransformerMixin, BaseEstimator):  # type: ignore[misc]
            [1., 0., 0.]])
     """
 
+    _constraints: ClassVar[Constraints] = {"n_values": optional(at_least(1, at_most=MOST_VALUES))}
+
     def __init__(self, n_values: int | None = None) -> None:
         self.n_values = n_values
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: ARG002
         """Learn the distinct states of ``X`` (n, d)."""
+        check_parameters(self)
         x = as_states(X, allow_nan=False)
         if self.n_values is None:
             self.values_ = np.unique(x, axis=0)
         else:
             if x.shape[1] != 1:
                 raise InvalidInput(f"OneHot(n_values) needs states with one column, an index; got {x.shape[1]}.")
-            if as_int(self.n_values, "n_values", minimum=1) > MOST_VALUES:
-                raise InvalidInput(f"n_values must be at most {MOST_VALUES}; got {self.n_values}.")
             self.values_ = np.arange(self.n_values, dtype=np.float64)[:, None]
         return self
 
@@ -103,15 +105,14 @@ class OneHot(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class _Scaled(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """What features of scaled states share: ``scale`` is learned in `fit`."""
+    """What features of scaled states share: ``scale`` is learned in `fit`, after all parameters were checked."""
 
+    _constraints: ClassVar[Constraints]
     scale: Scale
 
-    def _learn_scale(self, X: ArrayLike, *, boxed: bool = False) -> Floats:
-        """Learn the scale of ``X`` (n, d) and return it scaled; what is ``boxed`` lives between 0 and 1."""
-        check_scale(self.scale)
-        if boxed and isinstance(self.scale, str):
-            check_choice(self.scale, "scale", ("range",))
+    def _learn_scale(self, X: ArrayLike) -> Floats:
+        """Learn the scale of ``X`` (n, d) and return it scaled."""
+        check_parameters(self)
         x = as_states(X, allow_nan=False)
         self.scaling_ = learned_scaling(x, self.scale)
         return self.scaling_(x)
@@ -132,14 +133,15 @@ class Polynomial(_Scaled):
     array([[1., 2., 3., 4., 6., 9.]])
     """
 
+    _constraints: ClassVar[Constraints] = {"degree": at_least(1), "scale": check_scale}
+
     def __init__(self, degree: int = 2, scale: Scale = "deviation") -> None:
         self.degree = degree
         self.scale = scale
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: ARG002
         """Learn the scale of ``X`` (n, d)."""
-        degree = as_int(self.degree, "degree", minimum=1)
-        x = self._learn_scale(X)
+        x, degree = self._learn_scale(X), int(self.degree)
         _check_size(comb(x.shape[1] + degree, degree), "degree")
         self.powers_ = PolynomialFeatures(degree).fit(x[:1])
         return self
@@ -167,14 +169,15 @@ class Fourier(_Scaled):
            [ 1.,  0., -1.]])
     """
 
+    _constraints: ClassVar[Constraints] = {"order": at_least(0), "scale": check_box_scale}
+
     def __init__(self, order: int = 3, scale: Scale = "range") -> None:
         self.order = order
         self.scale = scale
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: ARG002
         """Learn the scale of ``X`` (n, d)."""
-        order = as_int(self.order, "order", minimum=0)
-        d = self._learn_scale(X, boxed=True).shape[1]
+        d, order = self._learn_scale(X).shape[1], int(self.order)
         _check_size(_power(order + 1, d), "order")
         self.frequencies_ = np.array(list(product(range(order + 1), repeat=d)), dtype=np.float64)  # (p, d)
         return self
@@ -199,8 +202,7 @@ class _Radial(_Scaled):
         return np.hstack([self.kernel_(x, self.centres_), np.ones((len(x), 1))])
 
     def _set_bandwidth(self, default: float) -> None:
-        width = default if self.bandwidth is None else as_positive(self.bandwidth, "bandwidth")
-        self.kernel_ = Gaussian(width)
+        self.kernel_ = Gaussian(default if self.bandwidth is None else float(self.bandwidth))
 
 
 class RadialGrid(_Radial):
@@ -221,6 +223,12 @@ class RadialGrid(_Radial):
     array([[0.61, 1.  , 0.61, 1.  ]])
     """
 
+    _constraints: ClassVar[Constraints] = {
+        "n_centres": at_least(2),
+        "bandwidth": optional(as_positive),
+        "scale": check_box_scale,
+    }
+
     def __init__(self, n_centres: int = 5, bandwidth: float | None = None, scale: Scale = "range") -> None:
         self.n_centres = n_centres
         self.bandwidth = bandwidth
@@ -228,8 +236,7 @@ class RadialGrid(_Radial):
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: ARG002
         """Learn the scale of ``X`` (n, d)."""
-        m = as_int(self.n_centres, "n_centres", minimum=2)
-        d = self._learn_scale(X, boxed=True).shape[1]
+        d, m = self._learn_scale(X).shape[1], int(self.n_centres)
         _check_size(_power(m, d), "n_centres")
         self.centres_ = np.array(list(product(np.linspace(0, 1, m), repeat=d)))
         self._set_bandwidth(1 / (m - 1))
@@ -257,6 +264,13 @@ class RadialCentres(_Radial):
     (200, 11)
     """
 
+    _constraints: ClassVar[Constraints] = {
+        "n_centres": at_least(1),
+        "bandwidth": optional(as_positive),
+        "scale": check_scale,
+        "random_state": optional(at_least(0)),
+    }
+
     def __init__(
         self,
         n_centres: int = 50,
@@ -271,10 +285,7 @@ class RadialCentres(_Radial):
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: ARG002
         """Learn scale and centres of ``X`` (n, d)."""
-        m = as_int(self.n_centres, "n_centres", minimum=1)
-        if self.random_state is not None:
-            as_int(self.random_state, "random_state", minimum=0)
-        x = self._learn_scale(X)
+        x, m = self._learn_scale(X), int(self.n_centres)
         distinct = np.unique(x, axis=0)
         if len(distinct) <= m:
             self.centres_ = distinct
@@ -304,6 +315,12 @@ class Tiles(_Scaled):
            [0., 1., 0., 0., 0., 1.]])
     """
 
+    _constraints: ClassVar[Constraints] = {
+        "n_tilings": at_least(1),
+        "n_tiles": at_least(1),
+        "scale": check_box_scale,
+    }
+
     def __init__(self, n_tilings: int = 8, n_tiles: int = 8, scale: Scale = "range") -> None:
         self.n_tilings = n_tilings
         self.n_tiles = n_tiles
@@ -311,8 +328,7 @@ class Tiles(_Scaled):
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: ARG002
         """Learn the scale of ``X`` (n, d)."""
-        tilings, tiles = as_int(self.n_tilings, "n_tilings", minimum=1), as_int(self.n_tiles, "n_tiles", minimum=1)
-        d = self._learn_scale(X, boxed=True).shape[1]
+        d, tilings, tiles = self._learn_scale(X).shape[1], int(self.n_tilings), int(self.n_tiles)
         _check_size(tilings * _power(tiles + 1, d), "n_tiles")
         odd = 2 * np.arange(d) + 1  # displacements by 1, 3, 5, ... spread the tilings evenly (Miller and Glanz 1996)
         self.shifts_ = np.arange(tilings)[:, None] * odd / tilings % 1.0  # (tilings, d) in tiles
@@ -354,9 +370,10 @@ class RKHS:
     kernel: Kernel = field(default_factory=Gaussian)
     scale: Scale = "range"
 
+    _constraints: ClassVar[Constraints] = {"kernel": check_kernel, "scale": check_scale}
+
     def __post_init__(self) -> None:
-        check_kernel(self.kernel)
-        check_scale(self.scale)
+        check_parameters(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -413,6 +430,12 @@ def check_features(features: Any, name: str = "features") -> None:
         raise InvalidInput(
             f"{name} must be a function from states (n, d) to (n, p), or have fit and transform; got {features!r}.{hint}"
         )
+
+
+def check_features_or_rkhs(features: Any, name: str = "features") -> None:
+    """Refuse what is neither features nor `RKHS`."""
+    if not isinstance(features, RKHS):
+        check_features(features, name)
 
 
 def fitted_features(features: Features, states: Floats) -> FittedFeatures:

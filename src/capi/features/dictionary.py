@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,10 +22,11 @@ from scipy.linalg import solve_triangular
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from capi._utils.validation import Floats, Ints, as_int, as_positive
+from capi._utils.parameters import Constraints, at_least, check_parameters, optional
+from capi._utils.validation import Floats, Ints, as_positive
 from capi.errors import DictionarySaturated, InvalidInput
 from capi.features.kernels import Gaussian, Kernel, check_kernel, likeness, own_likeness
-from capi.features.scaling import Scale, Scaling, learned_scaling
+from capi.features.scaling import Scale, Scaling, check_scale, learned_scaling
 
 BLOCK = 256  # states that are compared with the dictionary at once while it grows
 NUMBERS_AT_ONCE = 2**20  # entries of the tables that `transform` works on: 8 MB
@@ -78,6 +79,13 @@ class KernelDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
     True
     """
 
+    _constraints: ClassVar[Constraints] = {
+        "kernel": check_kernel,
+        "threshold": as_positive,
+        "max_size": optional(at_least(1)),
+        "scale": check_scale,
+    }
+
     def __init__(
         self,
         kernel: Kernel = DEFAULT_KERNEL,
@@ -93,13 +101,12 @@ class KernelDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: ARG002  scikit-learn passes targets to everybody
         """Learn units and dictionary from the states ``X`` (n, d), which enter in the order of their rows."""
-        check_kernel(self.kernel)
-        nu = as_positive(self.threshold, "threshold")
-        limit = None if self.max_size is None else as_int(self.max_size, "max_size", minimum=1)
+        check_parameters(self)
         states: Floats = _validated(self, X)
         self.scaling_: Scaling = learned_scaling(states, self.scale)
         scaled = self.scaling_(states)
-        growing = _Growing(self.kernel, scaled, nu, len(scaled) if limit is None else min(limit, len(scaled)))
+        most = len(scaled) if self.max_size is None else min(int(self.max_size), len(scaled))
+        growing = _Growing(self.kernel, scaled, float(self.threshold), most)
         growing.take_all()
         self.rows_: Ints = np.array(growing.rows)
         self.centres_: Floats = scaled[self.rows_]

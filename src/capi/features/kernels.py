@@ -7,11 +7,12 @@ A kernel is any callable from states (n, d) and (m, d) to a positive semi-defini
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from capi._utils.parameters import Constraints, all_of, check_parameters, satisfying
 from capi._utils.validation import Floats, as_floats, as_positive, check_shape
 from capi.errors import InvalidInput
 
@@ -43,11 +44,19 @@ class Gaussian:
 
     bandwidth: float = 0.1
 
+    _constraints: ClassVar[Constraints] = {
+        "bandwidth": all_of(
+            as_positive,
+            satisfying(
+                lambda width: SMALLEST < width < 1 / SMALLEST,
+                "be such that it can be squared",
+                advice="Scale the states.",
+            ),
+        ),
+    }
+
     def __post_init__(self) -> None:
-        if not SMALLEST < as_positive(self.bandwidth, "bandwidth") < 1 / SMALLEST:
-            raise InvalidInput(
-                f"bandwidth must be such that it can be squared; got {self.bandwidth!r}. Scale the states."
-            )
+        check_parameters(self)
 
     def __call__(self, first: Floats, second: Floats) -> Floats:
         """Return the likeness of each pair; (n, d), (m, d) -> (n, m)."""
@@ -79,11 +88,11 @@ class Linear:
         return np.einsum("ij,ij->i", states, states)
 
 
-def check_kernel(kernel: Any) -> None:
+def check_kernel(kernel: Any, name: str = "kernel") -> None:
     """Refuse what cannot be called."""
     if isinstance(kernel, type) or not callable(kernel):
         raise InvalidInput(
-            f"kernel must be a function of states (n, d) and (m, d), such as Gaussian(0.1); got {kernel!r}."
+            f"{name} must be a function of states (n, d) and (m, d), such as Gaussian(0.1); got {kernel!r}."
         )
 
 

@@ -29,18 +29,25 @@ class Scaling:
         return (as_states(states, n_features=len(self.unit), allow_nan=False) - self.origin) / self.unit
 
 
-def check_scale(scale: Any) -> None:
+def check_scale(scale: Any, name: str = "scale") -> None:
     """Refuse what is not "range", "deviation", a box (2, d) or None."""
     if scale is None:
         return
     if isinstance(scale, str):
-        check_choice(scale, "scale", ("range", "deviation"))
+        check_choice(scale, name, ("range", "deviation"))
         return
-    box = as_floats(scale, "scale", ndim=2)
+    box = as_floats(scale, name, ndim=2)
     if len(box) != 2 or not (box[0] < box[1]).all():
         raise InvalidInput(
-            f"scale must be 'range', 'deviation', None, or the lowest and the highest state as an array (2, d); got {scale!r}."
+            f"{name} must be 'range', 'deviation', None, or the lowest and the highest state as an array (2, d); got {scale!r}."
         )
+
+
+def check_box_scale(scale: Any, name: str = "scale") -> None:
+    """Refuse what is not "range", a box (2, d) or None: scales that bring the batch to between 0 and 1."""
+    check_scale(scale, name)
+    if isinstance(scale, str):
+        check_choice(scale, name, ("range",))
 
 
 def learned_scaling(states: Floats, scale: Scale) -> Scaling:

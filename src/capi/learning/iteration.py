@@ -5,24 +5,15 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from capi._utils.parameters import Constraint, Constraints, at_least, check_parameters, one_of, optional, satisfying
 from capi._utils.randomness import RandomState
 from capi._utils.row_ops import row_sum
-from capi._utils.validation import (
-    Bools,
-    Floats,
-    as_allowed,
-    as_discount,
-    as_int,
-    as_q_values,
-    as_states,
-    as_weights,
-    check_choice,
-)
+from capi._utils.validation import Bools, Floats, as_allowed, as_discount, as_q_values, as_states, as_weights
 from capi.data.schema import Schema
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
@@ -82,6 +73,19 @@ def next_states(batch: Transitions) -> StateSample:
     return StateSample(batch.next_states, batch.weight, batch.next_masks())
 
 
+def _part_with(verb: str) -> Constraint:
+    """Accept what has the method ``verb``, and functions that make such a part for each round."""
+
+    def check(part: Any, name: str) -> None:
+        if isinstance(part, type) or not (callable(part) or hasattr(part, verb)):
+            hint = f" Did you mean {part.__name__}()?" if isinstance(part, type) else ""
+            raise InvalidInput(
+                f"{name} must have the method {verb}, or be a function (k, policy, rng); got {part!r}.{hint}"
+            )
+
+    return check
+
+
 @dataclass(frozen=True, eq=False)
 class Loop:
     """Everything that the loop runs with; `CAPI` explains all but ``stop``."""
@@ -99,25 +103,30 @@ class Loop:
     stop: Callable[[Iteration], bool] | None = None  # asked after each round, besides patience
     sample_of: Callable[[Transitions], StateSample] = own_states  # the points of a batch if none are given
 
+    _constraints: ClassVar[Constraints] = {
+        "evaluator": _part_with("evaluate"),
+        "space": _part_with("improve"),
+        "discount": as_discount,
+        "n_iterations": at_least(1),
+        "initial_policy": optional(
+            satisfying(
+                lambda policy: isinstance(policy, Policy),
+                "be a Policy (act, probabilities, n_actions)",
+                advice="For one action everywhere pass capi.policies.Constant(action, n_actions).",
+            )
+        ),
+        "loss": one_of("gap", "zero-one"),
+        "update": optional(satisfying(callable, "be a function (old, new, *, q, states, k)")),
+        "patience": optional(at_least(1)),
+        "keep": satisfying(
+            lambda keep: callable(keep) or (isinstance(keep, str) and keep == "last"),
+            "be 'last' or a function of an Iteration (larger is better)",
+        ),
+    }
+
     def __post_init__(self) -> None:
-        _check_part(self.evaluator, "evaluator", "evaluate")
-        _check_part(self.space, "space", "improve")
+        check_parameters(self)
         object.__setattr__(self, "discount", as_discount(self.discount))
-        as_int(self.n_iterations, "n_iterations", minimum=1)
-        if self.initial_policy is not None and not isinstance(self.initial_policy, Policy):
-            raise InvalidInput(
-                f"initial_policy must be a Policy (act, probabilities, n_actions); got {self.initial_policy!r}. "
-                "For one action everywhere pass capi.policies.Constant(action, n_actions)."
-            )
-        check_choice(self.loss, "loss", ("gap", "zero-one"))
-        if self.update is not None and not callable(self.update):
-            raise InvalidInput(f"update must be a function (old, new, *, q, states, k); got {self.update!r}.")
-        if self.patience is not None:
-            as_int(self.patience, "patience", minimum=1)
-        if not callable(self.keep) and not (isinstance(self.keep, str) and self.keep == "last"):
-            raise InvalidInput(
-                f"keep must be 'last' or a function of an Iteration (larger is better); got {self.keep!r}."
-            )
 
     def ends_with(self, iteration: Iteration) -> bool:
         """Whether the loop is over after ``iteration``."""
@@ -176,14 +185,6 @@ def n_actions(evaluator: Any, transitions: Any) -> int:
         "transitions or an initial_policy must be given: neither a fixed batch nor the evaluator says how many actions "
         "there are. Pass the batch to fit, or initial_policy=capi.policies.Constant(0, n_actions)."
     )
-
-
-def _check_part(part: Any, name: str, verb: str) -> None:
-    if isinstance(part, type) or not (callable(part) or hasattr(part, verb)):
-        hint = f" Did you mean {part.__name__}()?" if isinstance(part, type) else ""
-        raise InvalidInput(
-            f"{name} must have the method {verb}, or be a function (k, policy, rng); got {part!r}.{hint}"
-        )
 
 
 def check_batch(transitions: Any) -> None:

@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from capi._utils.parameters import (
+    Constraints,
+    at_least,
+    check_parameters,
+    one_of,
+    optional,
+    satisfying,
+    strictly_between,
+)
 from capi._utils.randomness import RandomState, numbered_rng, seed_sequence
-from capi._utils.validation import Floats, Ints
+from capi._utils.threads import n_threads
+from capi._utils.validation import Floats, Ints, as_discount
 from capi.data.summary.coverage import counts_by_leaf
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
@@ -37,6 +47,19 @@ class Settings:
     random_state: RandomState = 0
     n_jobs: int | None = None
     regression: Regression = field(default_factory=Regression)
+
+    _constraints: ClassVar[Constraints] = {
+        "discount": as_discount,
+        "method": one_of("auto", *METHODS),
+        "evaluator": optional(satisfying(lambda e: isinstance(e, PolicyEvaluator), "be a PolicyEvaluator")),
+        "n_folds": at_least(2),
+        "n_resamples": at_least(1),
+        "level": strictly_between(0, 1),
+        "n_jobs": n_threads,
+    }
+
+    def __post_init__(self) -> None:
+        check_parameters(self)
 
 
 @dataclass(frozen=True, eq=False)

@@ -165,11 +165,11 @@ def checked_step(
     return following.astype(np.float64), rewards.astype(np.float64), terminated.astype(np.bool_)
 
 
-def check_domain_fits(domain: Any, policy: Policy | None = None) -> None:
-    """Refuse what cannot be restarted from any state, and a policy over other actions."""
+def check_domain(domain: Any, name: str = "domain") -> None:
+    """Refuse what cannot be restarted from any state."""
     if isinstance(domain, type):
         raise InvalidInput(
-            f"domain must be an instance; got the class {domain.__name__}. Did you mean {domain.__name__}()?"
+            f"{name} must be an instance; got the class {domain.__name__}. Did you mean {domain.__name__}()?"
         )
     if not isinstance(domain, Domain):
         hint = ""
@@ -179,8 +179,13 @@ def check_domain_fits(domain: Any, policy: Policy | None = None) -> None:
                 "of data (capi.simulation.sampling) and a test bench (capi.simulation.returns) only."
             )
         raise InvalidInput(
-            f"domain must have initial, step, n_actions, feature_names and action_labels; got {domain!r}.{hint}"
+            f"{name} must have initial, step, n_actions, feature_names and action_labels; got {domain!r}.{hint}"
         )
+
+
+def check_domain_fits(domain: Any, policy: Policy | None = None) -> None:
+    """Refuse what cannot be restarted from any state, and a policy over other actions."""
+    check_domain(domain)
     if policy is not None:
         check_is_policy(policy)
     if policy is not None and policy.n_actions != domain.n_actions:
