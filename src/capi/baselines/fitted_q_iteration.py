@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar, Generic, TypeVar
 
 from capi._utils.randomness import RandomState
 from capi.errors import InvalidInput
+from capi.evaluators._sweeps import with_one_sweep
 from capi.evaluators.fitted_q import FittedQ
 from capi.evaluators.kernel_fitted_q import KernelFittedQ
 from capi.learning.iteration import Loop, next_states
@@ -33,9 +33,8 @@ class _SweptIteration(Learner, Generic[Evaluator]):
         """Return one sweep a round, all policies."""
         if not isinstance(self.evaluator, self._kind):
             raise InvalidInput(f"evaluator must be a {self._kind.__name__}; got {self.evaluator!r}.")
-        one_sweep = replace(self.evaluator, sweeps=1)
         return Loop(
-            one_sweep,
+            with_one_sweep(self.evaluator),
             Unrestricted(),
             self.discount,
             self.n_iterations,

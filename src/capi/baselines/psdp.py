@@ -13,7 +13,7 @@ which is one sweep of evaluation and one improvement on a sample of :math:`\mu_t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, TypeAlias
 
@@ -25,6 +25,7 @@ from capi._utils.validation import Floats
 from capi.data.schema import Schema
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
+from capi.evaluators._sweeps import makes_sweeps, with_one_sweep
 from capi.evaluators.rollouts import Rollouts, RolloutValues
 from capi.learning.iteration import Iteration, Loop, States
 from capi.learning.learner import Learner
@@ -144,17 +145,13 @@ def _one_step(evaluator: Any) -> PolicyEvaluator:
     """Return the evaluator of Q_t from the policies of later steps."""
     if isinstance(evaluator, Rollouts):
         return _ToTheEnd(evaluator)
-    if _makes_sweeps(evaluator):
-        return replace(evaluator, sweeps=1)
+    if makes_sweeps(evaluator):
+        one_sweep: PolicyEvaluator = with_one_sweep(evaluator)
+        return one_sweep
     raise InvalidInput(
         f"evaluator must make sweeps of the Bellman operator (Exact, FittedQ, KernelFittedQ) or be Rollouts; got {evaluator!r}. "
         "The value of a step is one sweep from that of the next, not a fixed point."
     )
-
-
-def _makes_sweeps(evaluator: Any) -> bool:
-    known = is_dataclass(evaluator) and not isinstance(evaluator, type)
-    return known and "sweeps" in [field.name for field in fields(evaluator)]
 
 
 @dataclass(frozen=True, eq=False)

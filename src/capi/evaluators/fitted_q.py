@@ -23,14 +23,13 @@ from capi._utils.validation import Floats, Ints, as_discount, as_states, is_fixe
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
 from capi.evaluators._batches import batch_for
-from capi.policies import Decisions, decided, value_of
+from capi.evaluators._sweeps import after_sweeps, bellman_targets, following_values, movements, stands_still
+from capi.policies import Decisions, decided
 from capi.trees.forest import Forest, Growth, grow, means_of_leaves, sums_of_targets
 from capi.trees.predictor import Leaves
 from capi.trees.ranks import EncodedStates, encode
 from capi.trees.regressor import n_candidates
 from capi.types import Policy, QFunction
-
-SETTLED = 1e-9  # how close to its fixed point Q is when it counts as settled, relative to its largest value
 
 
 class _Model(Protocol):
@@ -237,16 +236,10 @@ class FittedQ:
         decisions = decided(policy, t.next_states, t.next_masks())
 
         def swept(q: QFunction | None) -> FittedValues:
-            following = np.zeros(len(t)) if q is None else _expected(q, t.next_states, decisions)
-            targets = t.rewards + discount * np.where(t.terminated, 0.0, following)
+            targets = bellman_targets(t, discount, following_values(q, FittedValues, t, decisions))
             return self._fitted(t, targets, q, generator)
 
-        q = swept(previous)
-        if self.sweeps is None:
-            return _settled(q, swept, discount)
-        for _ in range(self.sweeps - 1):
-            q = swept(q)
-        return q
+        return after_sweeps(swept(previous), swept, self.sweeps, lambda first: _settled(first, swept, discount))
 
     def restored(self, q: FittedValues, transitions: Transitions, age: int, n_sweeps: int) -> FittedValues:
         """Return ``q``, which came out of a file, with what later sweeps on the same batch use of it: its trees and their rows.
@@ -334,23 +327,21 @@ class FittedQ:
         return fitted
 
 
-def _expected(q: QFunction, states: Floats, decisions: Decisions) -> Floats:
-    if isinstance(q, FittedValues):
-        return q.expected(states, decisions)
-    return value_of(decisions, q.values(states))
-
-
-def _settled(q: FittedValues, swept: Callable[[QFunction], FittedValues], discount: float) -> FittedValues:
+def _settled(first: FittedValues, swept: Callable[[FittedValues], FittedValues], discount: float) -> FittedValues:
     """Sweep on kept trees until Q stands still: averages of leaves do not expand, so each sweep contracts by the discount."""
-    while True:
-        new = swept(q)
-        old_leaves, new_leaves = (np.concatenate([m.forest.means for m in v.models]) for v in (q, new))
-        moved = np.abs(new_leaves - old_leaves).max()
-        if not np.isfinite(moved):
-            raise InvalidInput("Q must stay finite; rewards or weights are too large or too small to be averaged.")
-        q = new
-        if discount * moved <= (1 - discount) * SETTLED * max(np.abs(new_leaves).max(), np.finfo(float).tiny):
-            return q
+    tiny = np.finfo(float).tiny
+    rounds = movements(first, swept, _leaf_means)
+    return next(q for q, moved, largest in rounds if stands_still(_finite(moved), max(largest, tiny), discount))
+
+
+def _finite(moved: float) -> float:
+    if not np.isfinite(moved):
+        raise InvalidInput("Q must stay finite; rewards or weights are too large or too small to be averaged.")
+    return moved
+
+
+def _leaf_means(q: FittedValues) -> Floats:
+    return np.concatenate([model.forest.means for model in q.models])
 
 
 def _of(weights: Floats | None, rows: Ints) -> Floats | None:

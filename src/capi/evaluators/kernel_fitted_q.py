@@ -14,7 +14,7 @@ right-hand sides change from sweep to sweep, so each action's matrix is factoris
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -24,7 +24,6 @@ from capi._utils.parameters import Constraints, at_least, check_parameters, opti
 from capi._utils.row_ops import row_sum
 from capi._utils.validation import Floats, Ints, as_discount, as_floats, as_positive, as_states, check_rows, is_fixed
 from capi.data.transitions import Transitions
-from capi.errors import Diverged
 from capi.evaluators._batches import batch_for
 from capi.evaluators._ridge import (
     Coefficients,
@@ -37,14 +36,27 @@ from capi.evaluators._ridge import (
     Tables,
     factorised,
 )
+from capi.evaluators._sweeps import (
+    after_sweeps,
+    bellman_targets,
+    finite_targets,
+    following_values,
+    settled_targets,
+    with_one_sweep,
+)
 from capi.features.dictionary import DEFAULT_KERNEL, KernelDictionary
 from capi.features.kernels import Kernel, check_kernel, likeness
 from capi.features.scaling import Scale, check_scale, learned_scaling
 from capi.types import Policy, QFunction
 
-SETTLED = 1e-9  # how close to its fixed point Q is when it counts as settled, relative to its largest value
-PATIENCE = 3  # times as many sweeps as a contraction by the discount needs, and Q must have settled
-HOPELESS = 1e3  # times as large as a contraction by the discount could make Q: it will not settle
+WHAT_EXPANDS = (
+    "Rewards are too large, or kernel ridge regression expands from sweep to sweep: "
+    "take a larger ridge, a smaller discount, or fewer sweeps."
+)
+WHAT_MAY_NOT_SETTLE = (
+    "Kernel ridge regression may expand, and then sweeps have no limit. "
+    "Take a larger ridge, a smaller discount, or a number of sweeps."
+)
 WORTH_GATHERING = 3  # sweeps from which it pays to collect the features of the decisions of one policy
 
 
@@ -203,22 +215,20 @@ class KernelFittedQ:
         t, discount = batch_for(transitions, policy, "KernelFittedQ"), as_discount(discount)
         prepared = self._prepared(t, previous)
         pi = policy.probabilities(t.next_states, t.next_masks())  # (n, A)
-        following = np.zeros(len(t)) if previous is None else _expected(previous, t.next_states, pi)
         ahead = self._ahead(prepared, pi)
 
         def targets_of(following: Floats) -> Floats:
-            return t.rewards + discount * np.where(t.terminated, 0.0, following)
+            return finite_targets(bellman_targets(t, discount, following), WHAT_EXPANDS)
 
         def swept(targets: Floats) -> Floats:
             return targets_of(ahead(prepared.ridge.coefficients(targets)))
 
-        with np.errstate(over="ignore", invalid="ignore"):  # checked below, with advice
-            targets = _checked(targets_of(following))
-            if self.sweeps is None:
-                targets = _settled(targets, swept, discount, np.abs(t.rewards).max())
-            else:
-                for _ in range(self.sweeps - 1):
-                    targets = _checked(swept(targets))
+        def settled(targets: Floats) -> Floats:
+            return settled_targets(targets, swept, discount, np.abs(t.rewards).max(), WHAT_MAY_NOT_SETTLE)
+
+        following = following_values(previous, KernelValues, t, pi)
+        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused with advice
+            targets = after_sweeps(targets_of(following), swept, self.sweeps, settled)
             coefficients = prepared.ridge.coefficients(targets)
         return KernelValues(prepared.features, coefficients, t.n_features, prepared)
 
@@ -233,7 +243,7 @@ class KernelFittedQ:
         return lambda coefficients: KernelValues(features, coefficients, t.n_features).expected(t.next_states, pi)
 
     def _prepared(self, t: Transitions, old: QFunction | None) -> _Prepared:
-        settings = replace(self, sweeps=1)
+        settings = with_one_sweep(self)
         known = old.prepared if isinstance(old, KernelValues) else None
         if known is not None and known.batch is t and known.settings == settings:
             return known
@@ -291,45 +301,6 @@ def _gathered(tables: Tables, pi: Floats) -> Callable[[Coefficients], Floats]:
         return following
 
     return ahead
-
-
-def _expected(q: QFunction, states: Floats, probabilities: Floats) -> Floats:
-    if isinstance(q, KernelValues):
-        return q.expected(states, probabilities)
-    return row_sum(probabilities, q.values(states))
-
-
-def _settled(targets: Floats, swept: Callable[[Floats], Floats], discount: float, reward: float) -> Floats:
-    """Sweep until the targets stand still, to the accuracy that a contraction by the discount would then have.
-
-    ``reward`` is the largest one: a contraction stays below it, or the first targets, over ``1 - discount``.
-    """
-    needed = 1 if discount == 0 else np.log(SETTLED * (1 - discount)) / np.log(discount)
-    largest = np.abs(targets).max()
-    hopeless = HOPELESS * max(largest, reward) / (1 - discount)
-    n_sweeps, most = 0, PATIENCE * int(np.ceil(needed)) + 1
-    while n_sweeps < most and largest <= hopeless:
-        n_sweeps += 1
-        new = _checked(swept(targets))
-        moved, largest = np.abs(new - targets).max(), max(largest, np.abs(new).max())
-        targets = new
-        if discount * moved <= (1 - discount) * SETTLED * largest:
-            return targets
-    if moved <= SETTLED * largest:  # only its last digits move
-        return targets
-    raise Diverged(
-        f"Q must settle; after {n_sweeps} sweeps it has reached {largest:.3g} and still moves by {moved / largest:.2g} of that. "
-        "Kernel ridge regression may expand, and then sweeps have no limit. Take a larger ridge, a smaller discount, or a number of sweeps."
-    )
-
-
-def _checked(targets: Floats) -> Floats:
-    if not np.isfinite(targets).all():
-        raise Diverged(
-            "Q must stay finite; it grew beyond all numbers. Rewards are too large, or kernel ridge regression expands from sweep "
-            "to sweep: take a larger ridge, a smaller discount, or fewer sweeps."
-        )
-    return targets
 
 
 def _normalised_weights(t: Transitions) -> Floats:
