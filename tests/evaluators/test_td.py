@@ -7,7 +7,7 @@ import scipy.sparse as sp
 
 from capi import CAPI, FiniteMDP, Transitions
 from capi.errors import Diverged, InvalidInput
-from capi.evaluators import GTD, GTD2, LSTDQ, TD, TDC, td
+from capi.evaluators import GTD, GTD2, LSTDQ, TD, TDC, _td_batch
 from capi.features import Fourier, OneHot, RadialGrid, Tiles
 from capi.policies import Constant, Tabular, Uniform
 from capi.policy_spaces import Unrestricted
@@ -331,10 +331,10 @@ def test_blocks_do_not_change_the_result(monkeypatch, features, trace):
     batch = random_batch(n_episodes=100)
     evaluator = TDC(features, trace=trace, passes=3)
     whole = evaluator.evaluate(Leaning(), batch, discount=0.9)
-    monkeypatch.setattr(td, "ENTRIES_IN_CACHE", 1)
+    monkeypatch.setattr(_td_batch, "ENTRIES_IN_CACHE", 1)
     np.testing.assert_allclose(evaluator.evaluate(Leaning(), batch, discount=0.9).weights, whole.weights, rtol=1e-9)
-    monkeypatch.setattr(td, "MOST_HELD", 0)
-    monkeypatch.setattr(td, "ENTRIES_AT_ONCE", 1)
+    monkeypatch.setattr(_td_batch, "MOST_HELD", 0)
+    monkeypatch.setattr(_td_batch, "ENTRIES_AT_ONCE", 1)
     np.testing.assert_allclose(evaluator.evaluate(Leaning(), batch, discount=0.9).weights, whole.weights, rtol=1e-9)
 
 

@@ -26,12 +26,11 @@ episode its mean is :math:`\gamma \lambda \phi'_t (e \cdot w)`, and what is left
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-import scipy.sparse as sp
 
 from capi._utils.parameters import Constraints, at_least, callable_or, check_parameters, one_of
 from capi._utils.randomness import as_generator
@@ -39,23 +38,48 @@ from capi._utils.validation import Floats, Ints, as_array, as_discount, as_float
 from capi.data.transitions import Transitions
 from capi.errors import Diverged, InvalidInput
 from capi.evaluators import _td_kernels as _td
-from capi.evaluators._linear_model import ENTRIES_AT_ONCE, LinearValues, features_on, needs_batch
+from capi.evaluators._inherited_docs import with_inherited_parameters
+from capi.evaluators._linear_model import LinearValues, features_on, needs_batch
+from capi.evaluators._td_batch import Batch, Tables, memory_from
 from capi.features.bases import Features, FittedFeatures, check_features, kept_settings
 from capi.types import Policy, QFunction
 
 Correction = Literal["importance", "tree-backup", "none"]
 Schedule = Literal["constant", "decreasing"] | Callable[[Ints], Any]
 
-MOST_HELD = 2**24  # entries of a table of features that stays for all passes of an evaluation: 128 MiB
-ENTRIES_IN_CACHE = 2**17  # of a block of such a table
-MOST_ROWS = 2**13  # of a block
-ROWS_LOOKED_AT = 1000  # to know how many entries a row of a sparse table has
 FAR_OFF = 1e6  # times the largest value that a policy can have: Q has diverged
 
 
 @dataclass(frozen=True)
 class _Stepwise:
-    """What the four methods share: `TD` explains the parameters."""
+    r"""What the four methods share.
+
+    Parameters
+    ----------
+    features : callable or transformer
+        States (n, d) -> (n, p), dense or sparse, see `capi.features.bases`.
+    trace : float in [0, 1]
+        :math:`\lambda`: how far back a temporal difference counts within an episode. Without episode numbers every row is an
+        episode, and nothing changes.
+    correction : "tree-backup", "importance" or "none"
+        What a trace is multiplied with in each row, because the logged action need not be the policy's: its probability
+        under the policy, :math:`\pi(A_t | X_t)`, which needs no propensities; that divided by the propensity of the batch, which
+        forgets less and varies more (both Precup, Sutton and Singh 2000); or one, for the policy's own data. Without traces it does not matter.
+    step_size : float
+        In units of 1 / (mean squared length of the features on the batch), so that their scale does not matter.
+    schedule : "constant", "decreasing" or callable
+        What the step size is multiplied with at step t = 0, 1, ...: one; :math:`(1 + t / n)^{-\text{power}}`, where n steps are a
+        pass; or what a function returns for an array of step numbers (m,).
+        With traces the rows of an episode depend on each other, and steps that stay as large leave a small bias.
+    power : float
+        Of the decreasing schedule; between 1/2 and 1 the classical conditions on step sizes hold.
+    passes : int
+        How often all rows are used. Each time rows, or with traces whole episodes, come in a new random order. What is
+        left to learn shrinks with rows times passes times ``step_size``: small batches need more passes.
+    average : bool
+        Return the mean of the weights over the second half of all steps (Polyak and Ruppert) rather than the last ones.
+        With it a constant step size settles, too.
+    """
 
     method: ClassVar[int]
 
@@ -107,14 +131,14 @@ class _Stepwise:
 
     def _batch(
         self, policy: Policy, t: Transitions, next_states: Floats, fitted: FittedFeatures, discount: float
-    ) -> _Batch:
+    ) -> Batch:
         ahead = discount * np.where(t.terminated[:, None], 0.0, policy.probabilities(next_states, t.next_masks()))
         weight = np.ones(len(t)) if t.weight is None else t.weight * (np.count_nonzero(t.weight) / t.weight.sum())
         starts, lengths = self._pieces(t, weight)
         carry = self._carry(policy, t, starts, discount)
         rows = _td.Rows(t.actions.astype(np.uint64), t.rewards, ahead, carry, weight)
-        tables = _Tables.of(fitted, t.states, next_states)
-        return _Batch(rows, tables, starts, lengths, tables.mean_square(weight))
+        tables = Tables.of(fitted, t.states, next_states)
+        return Batch(rows, tables, starts, lengths, tables.mean_square(weight))
 
     def _pieces(self, t: Transitions, weight: Floats) -> tuple[Ints, Ints]:
         """Return first row and length of what is put in random order: rows that count, or episodes that have such a row."""
@@ -132,9 +156,9 @@ class _Stepwise:
         carry[starts] = 0.0
         return carry
 
-    def _learned(self, start: Floats, batch: _Batch, limit: float, rng: np.random.Generator) -> Floats:
+    def _learned(self, start: Floats, batch: Batch, limit: float, rng: np.random.Generator) -> Floats:
         """Return the weights (A, p) after all passes from ``start`` on."""
-        memory = _memory(start.ravel())
+        memory = memory_from(start.ravel())
         sizes, n = self._step_sizes(batch.unit), batch.n_steps
         width = batch.tables.width if self.trace > 0 else np.uint64(0)
         for number in range(self.passes):
@@ -186,7 +210,17 @@ class _Stepwise:
 
 @dataclass(frozen=True)
 class _Gradient(_Stepwise):
-    """What the methods with second weights share."""
+    r"""What the methods with second weights share.
+
+    Parameters
+    ----------
+    second_step_size : float
+        Of the second weights, in the same units.
+    schedule : "constant", "decreasing" or callable
+        What the step sizes are multiplied with at step t = 0, 1, ...: one; :math:`(1 + t / n)^{-\text{power}}`, where n steps are a
+        pass; or what a function returns for an array of step numbers (m,).
+        With traces the rows of an episode depend on each other, and steps that stay as large leave a small bias.
+    """
 
     step_size: float = 0.2
     second_step_size: float = 0.05
@@ -198,38 +232,13 @@ class _Gradient(_Stepwise):
         return self.step_size / unit, self.second_step_size / unit
 
 
+@with_inherited_parameters
 @dataclass(frozen=True)
 class TD(_Stepwise):
     r"""Temporal differences, TD(:math:`\lambda`) (Sutton 1988), for action values.
 
     The cheapest of the four, and the fastest to learn. It settles if the rows are distributed as the policy visits them;
     with other data and features that are not a table it may diverge, which raises `Diverged`.
-
-    Parameters
-    ----------
-    features : callable or transformer
-        States (n, d) -> (n, p), dense or sparse, see `capi.features.bases`.
-    trace : float in [0, 1]
-        :math:`\lambda`: how far back a temporal difference counts within an episode. Without episode numbers every row is an
-        episode, and nothing changes.
-    correction : "tree-backup", "importance" or "none"
-        What a trace is multiplied with in each row, because the logged action need not be the policy's: its probability
-        under the policy, :math:`\pi(A_t | X_t)`, which needs no propensities; that divided by the propensity of the batch, which
-        forgets less and varies more (both Precup, Sutton and Singh 2000); or one, for the policy's own data. Without traces it does not matter.
-    step_size : float
-        In units of 1 / (mean squared length of the features on the batch), so that their scale does not matter.
-    schedule : "constant", "decreasing" or callable
-        What the step size is multiplied with at step t = 0, 1, ...: one; :math:`(1 + t / n)^{-\text{power}}`, where n steps are a
-        pass; or what a function returns for an array of step numbers (m,).
-        With traces the rows of an episode depend on each other, and steps that stay as large leave a small bias.
-    power : float
-        Of the decreasing schedule; between 1/2 and 1 the classical conditions on step sizes hold.
-    passes : int
-        How often all rows are used. Each time rows, or with traces whole episodes, come in a new random order. What is
-        left to learn shrinks with rows times passes times ``step_size``: small batches need more passes.
-    average : bool
-        Return the mean of the weights over the second half of all steps (Polyak and Ruppert) rather than the last ones.
-        With it a constant step size settles, too.
 
     Examples
     --------
@@ -245,6 +254,7 @@ class TD(_Stepwise):
     method = _td.TD
 
 
+@with_inherited_parameters
 @dataclass(frozen=True)
 class GTD(_Gradient):
     r"""Gradient temporal differences (Sutton, Szepesvari and Maei 2008): descends the norm of the expected update.
@@ -254,31 +264,10 @@ class GTD(_Gradient):
 
     Parameters
     ----------
-    features : callable or transformer
-        States (n, d) -> (n, p), dense or sparse, see `capi.features.bases`.
-    trace : float in [0, 1]
-        :math:`\lambda`: how far back a temporal difference counts within an episode. Without episode numbers every row is an
-        episode, and nothing changes.
-    correction : "tree-backup", "importance" or "none"
-        What a trace is multiplied with in each row, because the logged action need not be the policy's: its probability
-        under the policy, :math:`\pi(A_t | X_t)`, which needs no propensities; that divided by the propensity of the batch, which
-        forgets less and varies more (both Precup, Sutton and Singh 2000); or one, for the policy's own data. Without traces it does not matter.
     step_size : float
         In units of 1 / (mean squared length of the features on the batch) squared: the second weights have units, too.
     second_step_size : float
         Of the second weights, a share of the way to the newest value.
-    schedule : "constant", "decreasing" or callable
-        What the step sizes are multiplied with at step t = 0, 1, ...: one; :math:`(1 + t / n)^{-\text{power}}`, where n steps are a
-        pass; or what a function returns for an array of step numbers (m,).
-        With traces the rows of an episode depend on each other, and steps that stay as large leave a small bias.
-    power : float
-        Of the decreasing schedule; between 1/2 and 1 the classical conditions on step sizes hold.
-    passes : int
-        How often all rows are used. Each time rows, or with traces whole episodes, come in a new random order. What is
-        left to learn shrinks with rows times passes times ``step_size``: small batches need more passes.
-    average : bool
-        Return the mean of the weights over the second half of all steps (Polyak and Ruppert) rather than the last ones.
-        With it a constant step size settles, too.
 
     Examples
     --------
@@ -299,6 +288,7 @@ class GTD(_Gradient):
         return self.step_size / unit**2, self.second_step_size
 
 
+@with_inherited_parameters
 @dataclass(frozen=True)
 class GTD2(_Gradient):
     r"""The second gradient method (Sutton et al. 2009): descends the projected Bellman error.
@@ -308,34 +298,6 @@ class GTD2(_Gradient):
 
     Its speed goes with the square of 1 - discount. Near one, let it go on from the Q of `TD` on the same batch with the same
     features, ``previous=``, if that has settled.
-
-    Parameters
-    ----------
-    features : callable or transformer
-        States (n, d) -> (n, p), dense or sparse, see `capi.features.bases`.
-    trace : float in [0, 1]
-        :math:`\lambda`: how far back a temporal difference counts within an episode. Without episode numbers every row is an
-        episode, and nothing changes.
-    correction : "tree-backup", "importance" or "none"
-        What a trace is multiplied with in each row, because the logged action need not be the policy's: its probability
-        under the policy, :math:`\pi(A_t | X_t)`, which needs no propensities; that divided by the propensity of the batch, which
-        forgets less and varies more (both Precup, Sutton and Singh 2000); or one, for the policy's own data. Without traces it does not matter.
-    step_size : float
-        In units of 1 / (mean squared length of the features on the batch), so that their scale does not matter.
-    second_step_size : float
-        Of the second weights, in the same units.
-    schedule : "constant", "decreasing" or callable
-        What the step sizes are multiplied with at step t = 0, 1, ...: one; :math:`(1 + t / n)^{-\text{power}}`, where n steps are a
-        pass; or what a function returns for an array of step numbers (m,).
-        With traces the rows of an episode depend on each other, and steps that stay as large leave a small bias.
-    power : float
-        Of the decreasing schedule; between 1/2 and 1 the classical conditions on step sizes hold.
-    passes : int
-        How often all rows are used. Each time rows, or with traces whole episodes, come in a new random order. What is
-        left to learn shrinks with rows times passes times ``step_size``: small batches need more passes.
-    average : bool
-        Return the mean of the weights over the second half of all steps (Polyak and Ruppert) rather than the last ones.
-        With it a constant step size settles, too.
 
     Examples
     --------
@@ -351,6 +313,7 @@ class GTD2(_Gradient):
     method = _td.GTD2
 
 
+@with_inherited_parameters
 @dataclass(frozen=True)
 class TDC(_Gradient):
     r"""Temporal differences with gradient correction (Sutton et al. 2009); with traces GQ(:math:`\lambda`) (Maei and Sutton 2010).
@@ -360,34 +323,6 @@ class TDC(_Gradient):
 
     Its speed goes with the square of 1 - discount. Near one, let it go on from the Q of `TD` on the same batch with the same
     features, ``previous=``, if that has settled.
-
-    Parameters
-    ----------
-    features : callable or transformer
-        States (n, d) -> (n, p), dense or sparse, see `capi.features.bases`.
-    trace : float in [0, 1]
-        :math:`\lambda`: how far back a temporal difference counts within an episode. Without episode numbers every row is an
-        episode, and nothing changes.
-    correction : "tree-backup", "importance" or "none"
-        What a trace is multiplied with in each row, because the logged action need not be the policy's: its probability
-        under the policy, :math:`\pi(A_t | X_t)`, which needs no propensities; that divided by the propensity of the batch, which
-        forgets less and varies more (both Precup, Sutton and Singh 2000); or one, for the policy's own data. Without traces it does not matter.
-    step_size : float
-        In units of 1 / (mean squared length of the features on the batch), so that their scale does not matter.
-    second_step_size : float
-        Of the second weights, in the same units.
-    schedule : "constant", "decreasing" or callable
-        What the step sizes are multiplied with at step t = 0, 1, ...: one; :math:`(1 + t / n)^{-\text{power}}`, where n steps are a
-        pass; or what a function returns for an array of step numbers (m,).
-        With traces the rows of an episode depend on each other, and steps that stay as large leave a small bias.
-    power : float
-        Of the decreasing schedule; between 1/2 and 1 the classical conditions on step sizes hold.
-    passes : int
-        How often all rows are used. Each time rows, or with traces whole episodes, come in a new random order. What is
-        left to learn shrinks with rows times passes times ``step_size``: small batches need more passes.
-    average : bool
-        Return the mean of the weights over the second half of all steps (Polyak and Ruppert) rather than the last ones.
-        With it a constant step size settles, too.
 
     Examples
     --------
@@ -401,124 +336,6 @@ class TDC(_Gradient):
     """
 
     method = _td.TDC
-
-
-@dataclass(frozen=True, eq=False)
-class _Tables:
-    """The features of a batch: held for all passes if there is room, else computed block by block in each."""
-
-    fitted: FittedFeatures
-    states: Floats  # (n, d)
-    next_states: Floats  # (n, d)
-    held: tuple[_td.Table, _td.Table] | None
-    rows_at_once: int
-
-    @classmethod
-    def of(cls, fitted: FittedFeatures, states: Floats, next_states: Floats) -> _Tables:
-        """Return the features of ``states`` and ``next_states`` (n, d)."""
-        looked_at: Any = fitted(states[:ROWS_LOOKED_AT])
-        a_row = max(1, looked_at.nnz // looked_at.shape[0] if fitted.sparse else fitted.n_columns)  # entries
-        held = (_as_table(fitted(states)), _as_table(fitted(next_states))) if a_row * len(states) <= MOST_HELD else None
-        at_once = (ENTRIES_AT_ONCE if held is None else ENTRIES_IN_CACHE) // a_row
-        return cls(fitted, states, next_states, held, min(max(at_once, 64), MOST_ROWS))
-
-    @property
-    def width(self) -> np.uint64:
-        """How many entries of a row stand together: all of a dense one."""
-        return np.uint64(1 if self.fitted.sparse else self.fitted.n_columns)
-
-    def of_rows(self, rows: Ints) -> tuple[_td.Table, _td.Table]:
-        """Return the features of the states and of the next states of some rows."""
-        if self.held is not None:
-            return _chosen(self.held[0], rows), _chosen(self.held[1], rows)
-        now, following = (self.fitted.of_rows(x, rows) for x in (self.states, self.next_states))
-        return _as_table(now), _as_table(following)
-
-    def mean_square(self, weight: Floats) -> float:
-        """Return the mean squared length of the features of the states, by ``weight`` (n,); one if all are zero."""
-        squares = np.empty(len(weight))
-        if self.held is not None:
-            _td.squared_lengths(self.held[0].data, self.held[0].starts, squares)
-        else:
-            for rows in _blocks(np.arange(len(weight)), self.rows_at_once):
-                table = _as_table(self.fitted.of_rows(self.states, rows))
-                _td.squared_lengths(table.data, table.starts, squares[rows[0] : rows[-1] + 1])
-        mean = float(weight @ squares) / float(weight.sum())
-        if not np.isfinite(mean):
-            raise InvalidInput("features(states) must have finite squares. Scale them down.")
-        return mean or 1.0
-
-
-@dataclass(frozen=True, eq=False)
-class _Batch:
-    """The batch as the kernel takes it."""
-
-    rows: _td.Rows  # of all rows
-    tables: _Tables
-    starts: Ints  # (m,) first rows of the pieces whose order is random
-    lengths: Ints  # (m,)
-    unit: float  # mean squared length of the features
-
-    @property
-    def n_steps(self) -> int:
-        """Steps of a pass."""
-        return int(self.lengths.sum())
-
-    def blocks(self, rng: np.random.Generator) -> Iterator[tuple[slice, tuple[_td.Table, _td.Table, _td.Rows]]]:
-        """Yield the steps of a pass, some at a time, and their rows side by side: jumping about is slow."""
-        start = 0
-        for chosen in _blocks(self._order(rng), self.tables.rows_at_once):
-            rows = _td.Rows._make(column.take(chosen, axis=0) for column in self.rows)
-            yield slice(start, start + len(chosen)), (*self.tables.of_rows(chosen), rows)
-            start += len(chosen)
-
-    def _order(self, rng: np.random.Generator) -> Ints:
-        """Return the rows with the pieces in random order; within a piece time goes on."""
-        chosen = rng.permutation(len(self.starts))
-        lengths = self.lengths[chosen]
-        first = np.cumsum(lengths) - lengths  # where each piece comes to stand
-        return np.repeat(self.starts[chosen] - first, lengths) + np.arange(self.n_steps)
-
-
-def _blocks(order: Ints, size: int) -> Iterator[Ints]:
-    for start in range(0, len(order), size):
-        yield order[start : start + size]
-
-
-def _memory(weights: Floats) -> _td.Memory:
-    """Return what the kernel writes to, with ``weights`` (A p,) as the start."""
-    size = len(weights)
-    return _td.Memory(
-        theta=weights.copy(),
-        drift=np.zeros(size),
-        second=np.zeros(size),
-        factor=np.ones(1),
-        trace=np.zeros(size),
-        listed=np.zeros(size, dtype=bool),
-        active=np.zeros(size, dtype=np.uint64),
-        n_active=np.zeros(1, dtype=np.uint64),
-    )
-
-
-def _as_table(table: Any) -> _td.Table:
-    """Return features (n, p) as the kernel takes them; none of the arrays is the feature's own."""
-    if sp.issparse(table):
-        if not table.has_canonical_format:
-            table = table.copy()
-            table.sum_duplicates()
-        return _td.Table(table.data.copy(), table.indices.astype(np.uint64), table.indptr.astype(np.uint64))
-    n, p = table.shape
-    starts = np.arange(n + 1, dtype=np.uint64) * np.uint64(p)
-    return _td.Table(table.flatten(), np.zeros(0, dtype=np.uint64), starts)
-
-
-def _chosen(table: _td.Table, rows: Ints) -> _td.Table:
-    """Return the features of some rows, side by side."""
-    size = int((table.starts[rows + 1] - table.starts[rows]).sum())
-    columns = np.empty(size if len(table.columns) else 0, dtype=np.uint64)
-    found = _td.Table(np.empty(size), columns, np.zeros(len(rows) + 1, dtype=np.uint64))
-    _td.gather(*table, rows, *found)
-    return found
 
 
 def _complete_next_states(t: Transitions) -> Floats:

@@ -1,0 +1,45 @@
+"""The explanation of a parameter stands where the parameter is declared; classes that inherit it show it, too."""
+
+from __future__ import annotations
+
+import re
+from inspect import cleandoc
+from typing import Any, TypeVar
+
+Kind = TypeVar("Kind", bound=type[Any])
+
+HEADING = "Parameters\n----------\n"
+ENTRY = re.compile(r"^(?=\w+ : )", re.MULTILINE)  # where the explanation of a parameter starts
+SECTION = re.compile(r"^\w+\n-+$", re.MULTILINE)
+
+
+def with_inherited_parameters(kind: Kind) -> Kind:
+    """Complete the docstring of a class with what its bases say about parameters that it does not explain itself."""
+    if kind.__doc__ is None:  # python -OO
+        return kind
+    explained: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        explained |= _explanations(base.__doc__)
+    before, _, after = _apart(kind.__doc__)
+    kind.__doc__ = f"{before}{HEADING}{''.join(explained.values())}\n{after}"
+    return kind
+
+
+def _explanations(doc: str | None) -> dict[str, str]:
+    """Return the entries of the section on parameters, by their names."""
+    entries = ENTRY.split(_apart(doc)[1]) if doc else []
+    return {entry.split(" : ")[0]: entry.rstrip() + "\n" for entry in entries if " : " in entry}
+
+
+def _apart(doc: str) -> tuple[str, str, str]:
+    """Return a docstring in three parts: before the parameters, the parameters, and the sections after them."""
+    text = cleandoc(doc) + "\n"
+    start = text.find(HEADING)
+    if start >= 0:
+        before, rest = text[:start], text[start + len(HEADING) :]
+        following = SECTION.search(rest)
+        end = following.start() if following else len(rest)
+        return before, rest[:end], rest[end:]
+    first = SECTION.search(text)
+    end = first.start() if first else len(text)
+    return text[:end] if first else text + "\n", "", text[end:]
