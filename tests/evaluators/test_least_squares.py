@@ -15,8 +15,7 @@ import naive
 from capi import CAPI, FiniteMDP, Transitions
 from capi.baselines import LSPI
 from capi.errors import Diverged, InvalidInput, PathEnded
-from capi.evaluators import GTD2, LSTDQ, TD, BellmanResidual, FittedQ, KernelFittedQ, LassoTD
-from capi.evaluators import _linear_model as linear
+from capi.evaluators import GTD2, LSTDQ, TD, BellmanResidual, FittedQ, KernelFittedQ, LassoTD, _means
 from capi.features import RKHS, Fourier, OneHot, Polynomial, RadialCentres, RadialGrid, Tiles
 from capi.features.kernels import Gaussian, Linear
 from capi.policies import Constant, EpsilonGreedy, Tabular, Uniform
@@ -233,7 +232,7 @@ def test_weights_are_repetitions(evaluator):
 def test_blocks_of_rows_give_what_the_whole_batch_gives(monkeypatch, evaluator, policy):
     batch = random_batch(8, n_episodes=400)
     whole = evaluator.evaluate(policy, batch, discount=GAMMA)
-    monkeypatch.setattr(linear, "ENTRIES_AT_ONCE", 1)  # 256 rows at once
+    monkeypatch.setattr(_means, "ENTRIES_AT_ONCE", 1)  # 256 rows at once
     monkeypatch.setattr("capi.features.MOST_KEPT", 0)
     monkeypatch.setattr("capi.features.ROWS_AT_ONCE", 100)
     blocks = evaluator.evaluate(policy, batch, discount=GAMMA)
@@ -256,8 +255,8 @@ def test_memory_does_not_grow_with_the_rows():
 
 def test_what_does_not_depend_on_the_policy_is_computed_once(monkeypatch):
     batch, known = random_batch(9), []
-    plain = linear.means_of
-    monkeypatch.setattr(linear, "means_of", lambda *args: known.append(args[-1] is not None) or plain(*args))
+    plain = _means.means_of
+    monkeypatch.setattr(_means, "means_of", lambda *args: known.append(args[-1] is not None) or plain(*args))
     evaluator = LSTDQ(quadratic)
     first = evaluator.evaluate(Constant(0, 3), batch, discount=GAMMA)
     second = evaluator.evaluate(Constant(1, 3), batch, discount=GAMMA, previous=first)

@@ -77,7 +77,7 @@ def test_sweeps_that_expand_are_given_up_with_advice():
         settled_targets(np.array([1.0]), lambda x: 2 * x, 0.9, 1.0, "Take less.")
     with pytest.raises(Diverged, match="after 94 sweeps"):  # three times the 31 of a contraction, and one more
         settled_targets(np.array([1.0]), lambda x: -x, 0.5, 1.0, "")
-    with pytest.raises(Diverged, match="^Q must stay finite; it grew beyond all numbers"):
+    with pytest.raises(Diverged, match=r"^Q must stay finite; it grew beyond all numbers"):
         finite_targets(np.array([1.0, np.inf]), "Take less.")
 
 

@@ -17,7 +17,8 @@ import numpy as np
 from capi._utils.validation import Floats, as_states
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
-from capi.evaluators._linear_model import next_shares, solved
+from capi.evaluators._batches import next_shares, normalised_weights
+from capi.evaluators._solving import solved
 from capi.features.bases import RKHS
 from capi.features.kernels import Kernel, likeness
 from capi.features.scaling import Scaling, learned_scaling
@@ -72,8 +73,7 @@ class _Pairs:
         scaling = learned_scaling(t.states[rows], space.scale)
         points = scaling(np.vstack([t.states[rows], t.next_states[rows]]))
         shares = np.vstack([one_hot(t.actions[rows], t.n_actions), next_shares(t, policy)[rows]])
-        weight = np.ones(len(rows)) if t.weight is None else t.weight[rows] / t.weight[rows].mean()
-        return cls(space, scaling, points, shares, t.rewards[rows], weight)
+        return cls(space, scaling, points, shares, t.rewards[rows], normalised_weights(t)[rows])
 
     @property
     def gram(self) -> Floats:

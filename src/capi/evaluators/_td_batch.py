@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from capi._utils.validation import Floats, Ints
 from capi.errors import InvalidInput
 from capi.evaluators import _td
-from capi.evaluators._linear_model import ENTRIES_AT_ONCE
+from capi.evaluators._means import ENTRIES_AT_ONCE
 from capi.features import FittedFeatures
 
 MOST_HELD = 2**24  # entries of a table of features that stays for all passes of an evaluation: 128 MiB

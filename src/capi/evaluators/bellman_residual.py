@@ -25,18 +25,11 @@ from capi._utils.validation import Floats, as_discount, as_not_negative
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
 from capi.evaluators import _rkhs as rkhs
-from capi.evaluators._linear_model import (
-    LinearValues,
-    as_dense,
-    means,
-    means_of,
-    needs_batch,
-    next_means,
-    solved,
-    typical_square,
-    with_ridge,
-)
+from capi.evaluators._batches import needs_batch
+from capi.evaluators._linear_model import LinearValues
+from capi.evaluators._means import means, means_of, next_means
 from capi.evaluators._rkhs import KernelSpanValues
+from capi.evaluators._solving import as_dense, solved, typical_square, with_ridge
 from capi.features.bases import RKHS, Features, check_features, check_features_or_rkhs, fitted_features, kept_settings
 from capi.types import Policy, QFunction
 

@@ -24,7 +24,7 @@ from capi._utils.parameters import Constraints, at_least, check_parameters, opti
 from capi._utils.row_ops import row_sum
 from capi._utils.validation import Floats, Ints, as_discount, as_floats, as_positive, as_states, check_rows, is_fixed
 from capi.data.transitions import Transitions
-from capi.evaluators._batches import batch_for
+from capi.evaluators._batches import batch_for, normalised_weights
 from capi.evaluators._ridge import (
     Coefficients,
     DualRidge,
@@ -248,7 +248,7 @@ class KernelFittedQ:
         if known is not None and known.batch is t and known.settings == settings:
             return known
         _check_complete(t)
-        weights = _normalised_weights(t)
+        weights = normalised_weights(t)
         groups = tuple(np.flatnonzero((t.actions == a) & (weights > 0)) for a in range(t.n_actions))
         t.check_actions_taken()
         if self.threshold is None:
@@ -301,13 +301,6 @@ def _gathered(tables: Tables, pi: Floats) -> Callable[[Coefficients], Floats]:
         return following
 
     return ahead
-
-
-def _normalised_weights(t: Transitions) -> Floats:
-    """Return weights (n,) whose mean over the rows that count is one."""
-    if t.weight is None:
-        return np.ones(len(t))
-    return t.weight / t.weight[t.weight > 0].mean()
 
 
 def _check_complete(t: Transitions) -> None:

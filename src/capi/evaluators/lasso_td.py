@@ -22,16 +22,10 @@ from capi._utils.parameters import Constraints, check_parameters, one_of, option
 from capi._utils.validation import Bools, Floats, as_discount, as_not_negative, is_real
 from capi.data.transitions import Transitions
 from capi.errors import Diverged, InvalidInput, PathEnded
-from capi.evaluators._linear_model import (
-    LinearValues,
-    Means,
-    as_dense,
-    means,
-    needs_batch,
-    solved,
-    typical_square,
-    with_ridge,
-)
+from capi.evaluators._batches import needs_batch
+from capi.evaluators._linear_model import LinearValues
+from capi.evaluators._means import Means, means
+from capi.evaluators._solving import as_dense, solved, typical_square, with_ridge
 from capi.features.bases import Features, check_features, kept_settings
 from capi.types import Policy, QFunction
 

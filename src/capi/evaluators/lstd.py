@@ -20,17 +20,11 @@ from capi._utils.parameters import Constraints, check_parameters, optional
 from capi._utils.validation import Floats, as_discount, as_not_negative
 from capi.data.transitions import Transitions
 from capi.evaluators import _rkhs as rkhs
-from capi.evaluators._linear_model import (
-    LinearValues,
-    Means,
-    as_dense,
-    means,
-    needs_batch,
-    solved,
-    typical_square,
-    with_ridge,
-)
+from capi.evaluators._batches import needs_batch
+from capi.evaluators._linear_model import LinearValues
+from capi.evaluators._means import Means, means
 from capi.evaluators._rkhs import KernelSpanValues
+from capi.evaluators._solving import as_dense, solved, typical_square, with_ridge
 from capi.features.bases import RKHS, Features, check_features_or_rkhs, kept_settings
 from capi.types import Policy, QFunction
 

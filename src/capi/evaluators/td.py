@@ -38,8 +38,9 @@ from capi._utils.validation import Floats, Ints, as_array, as_discount, as_float
 from capi.data.transitions import Transitions
 from capi.errors import Diverged, InvalidInput
 from capi.evaluators import _td_kernels as _td
+from capi.evaluators._batches import needs_batch, next_shares
 from capi.evaluators._inherited_docs import with_inherited_parameters
-from capi.evaluators._linear_model import LinearValues, features_on, needs_batch
+from capi.evaluators._linear_model import LinearValues, features_on
 from capi.evaluators._td_batch import Batch, Tables, memory_from
 from capi.features.bases import Features, FittedFeatures, check_features, kept_settings
 from capi.types import Policy, QFunction
@@ -132,7 +133,7 @@ class _Stepwise:
     def _batch(
         self, policy: Policy, t: Transitions, next_states: Floats, fitted: FittedFeatures, discount: float
     ) -> Batch:
-        ahead = discount * np.where(t.terminated[:, None], 0.0, policy.probabilities(next_states, t.next_masks()))
+        ahead = discount * next_shares(t, policy, next_states)
         weight = np.ones(len(t)) if t.weight is None else t.weight * (np.count_nonzero(t.weight) / t.weight.sum())
         starts, lengths = self._pieces(t, weight)
         carry = self._carry(policy, t, starts, discount)

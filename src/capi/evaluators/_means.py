@@ -1,0 +1,185 @@
+"""Means over the rows of a batch, and nothing else: what the least-squares methods need of it.
+
+They are added up piece by piece, so that memory is needed for the products of features with features and for one piece,
+whatever the number of rows. Rows are taken in the order of their actions, so that each block of the products is a matrix
+product. The next actions would be an order, too, but then sums would depend, in their last digits, on whether they were
+kept from the evaluation of another policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from capi._utils.validation import Floats, Ints
+from capi.data.transitions import Transitions
+from capi.errors import InvalidInput
+from capi.evaluators._batches import next_shares
+from capi.evaluators._linear_model import features_on, known_on
+from capi.evaluators._solving import Matrix, as_dense
+from capi.features import Features, FittedFeatures, Table
+from capi.types import Policy, QFunction
+
+ENTRIES_AT_ONCE = 2**20  # of a piece of the features: 8 MiB, which is given back and taken again without the system
+MOST_DENSE = 20_000  # weights of a dense system: 3 GiB
+
+
+@dataclass(frozen=True, eq=False)
+class Means:
+    """Means over the rows of a batch, by weight: all that the least-squares methods need to know of it."""
+
+    gram: Matrix  # phi phi^T (A p, A p): nothing outside the blocks of the actions
+    rewards: Floats  # phi r (A p,)
+    cross: Matrix  # phi phi'^T (A p, A q); the next features may be others
+
+
+def means(
+    features: Features, t: Transitions, policy: Policy, previous: QFunction | None = None, *, dense: bool = False
+) -> tuple[Means, FittedFeatures, Any]:
+    """Return the means of a batch, the fitted features, and what the next evaluation on the batch can use of them.
+
+    ``dense`` says that the method will work with whole matrices, even if the features are sparse.
+    """
+    fitted, known = features_on(features, t, previous), known_on(features, t, previous)
+    if dense or not fitted.sparse:
+        _check_dense_size(fitted, t.n_actions)
+    own = known.origin[1] if known is not None and known.origin is not None and len(known.origin) == 2 else None
+    found = means_of(fitted, fitted, t, policy, own)
+    return found, fitted, (t, (found.gram, found.rewards))
+
+
+@np.errstate(invalid="ignore", over="ignore")  # what is not finite shows in the means
+def means_of(
+    left: FittedFeatures,
+    right: FittedFeatures,
+    t: Transitions,
+    policy: Policy,
+    own: tuple[Matrix, Floats] | None = None,
+) -> Means:
+    """Return the means with phi of the ``left`` and phi' of the ``right`` features, in one pass over the rows.
+
+    ``own`` are ``gram`` and ``rewards`` if they are known already: no policy enters them.
+    """
+    A, p, q = t.n_actions, left.n_columns, right.n_columns
+    shares = next_shares(t, policy)
+    gram, cross = _Blocks(A, (p, p), sparse=left.sparse), _Blocks(A, (p, q), sparse=left.sparse and right.sparse)
+    rewards = np.zeros((A, p))
+    for rows in _pieces(np.argsort(t.actions, kind="stable"), max(p, q)):
+        table, following = left.of_rows(t.states, rows), right.of_rows(t.next_states, rows)
+        weighted = _times(table, _weight(t, rows))
+        for a, run in _runs(t.actions[rows]):
+            x, y = weighted[run], following[run]
+            if own is None:
+                gram.add(a, a, x.T @ table[run])
+                rewards[a] += x.T @ t.rewards[rows[run]]
+            for b, chosen, share in _parts(shares[rows[run]]):
+                cross.add(a, b, x[chosen].T @ _times(y[chosen], share))
+    total = _total(t)
+    own = (gram.mean(total), _finite(rewards / total)) if own is None else own
+    return Means(*own, cross.mean(total))
+
+
+@np.errstate(invalid="ignore", over="ignore")
+def next_means(features: FittedFeatures, t: Transitions, policy: Policy) -> tuple[Matrix, Floats]:
+    """Return the means of phi' phi'^T (A p, A p) and of phi' r (A p,)."""
+    A, p = t.n_actions, features.n_columns
+    shares = next_shares(t, policy)
+    gram, rewards = _Blocks(A, (p, p), sparse=False), np.zeros((A, p))
+    for rows in _pieces(np.argsort(shares.argmax(axis=1), kind="stable"), p):
+        root = np.sqrt(_weight(t, rows))
+        table = _times(features.of_rows(t.next_states, rows), root)
+        for b, chosen, share in _parts(shares[rows]):
+            x = _times(table[chosen], share)
+            rewards[b] += x.T @ (root * t.rewards[rows])[chosen]
+            for c, also, other in _parts(shares[rows][chosen]):
+                gram.add(b, c, x[also].T @ _times(table[chosen][also], other))
+    total = _total(t)
+    return gram.mean(total), _finite(rewards / total)
+
+
+def _check_dense_size(features: FittedFeatures, n_actions: int) -> None:
+    """Refuse more weights than there is memory for all pairs of them."""
+    if (m := features.n_columns * n_actions) > MOST_DENSE:
+        raise InvalidInput(
+            f"{m} weights, features times actions, are too many for all pairs of them; at most {MOST_DENSE}. "
+            "Use fewer features, or LSTDQ without projection_ridge on sparse ones."
+        )
+
+
+class _Blocks:
+    """Sums of products, by the actions of left and right features."""
+
+    def __init__(self, n_actions: int, shape: tuple[int, int], *, sparse: bool) -> None:
+        self.sparse = sparse
+        self.sums: Any = np.zeros((n_actions, shape[0], n_actions, shape[1]))
+        if sparse:
+            self.sums = [[sp.csr_array(shape) for _ in range(n_actions)] for _ in range(n_actions)]
+
+    def add(self, a: int, b: int, product: Any) -> None:
+        """Add to the block of two actions."""
+        if self.sparse:
+            self.sums[a][b] = self.sums[a][b] + product
+        else:
+            self.sums[a, :, b, :] += as_dense(product)
+
+    def mean(self, total: float) -> Matrix:
+        """Return the sums, divided by ``total``, as one matrix."""
+        if self.sparse:
+            matrix = sp.csr_array(sp.block_array(self.sums) / total)
+        else:
+            A, p, _, q = self.sums.shape
+            self.sums /= total
+            matrix = self.sums.reshape(A * p, A * q)
+        if not np.isfinite(matrix.data if self.sparse else matrix).all():
+            raise InvalidInput("features(states) must be finite, and so must be their products.")
+        return matrix
+
+
+def _pieces(order: Ints, width: int) -> Iterator[Ints]:
+    """Yield the row numbers, as many at once as fit into a piece of features of that width."""
+    size = max(256, ENTRIES_AT_ONCE // width)
+    for start in range(0, len(order), size):
+        yield order[start : start + size]
+
+
+def _runs(actions: Ints) -> Iterator[tuple[int, slice]]:
+    """Yield each action of sorted rows with the rows that have it."""
+    starts = np.flatnonzero(np.append(True, actions[1:] != actions[:-1]))
+    for start, stop in zip(starts, [*starts[1:], len(actions)], strict=True):
+        yield int(actions[start]), slice(start, stop)
+
+
+def _parts(shares: Floats) -> Iterator[tuple[int, Any, Floats]]:
+    """Yield each next action with the rows that may take it, as a slice if they are neighbours, and its shares there."""
+    for b, share in enumerate(shares.T):
+        rows = np.flatnonzero(share)
+        if len(rows):
+            together = rows[-1] - rows[0] + 1 == len(rows)
+            chosen = slice(rows[0], rows[-1] + 1) if together else rows
+            yield b, chosen, share[chosen]
+
+
+def _times(table: Table, factors: Floats) -> Table:
+    """Return the rows of the table times ``factors`` (n,), itself if all are one."""
+    if (factors == 1).all():
+        return table
+    return sp.csr_array(sp.diags_array(factors) @ table) if sp.issparse(table) else table * factors[:, None]
+
+
+def _weight(t: Transitions, rows: Ints) -> Floats:
+    return np.ones(len(rows)) if t.weight is None else t.weight[rows]
+
+
+def _finite(rewards: Floats) -> Floats:
+    """Return the mean products with rewards (A p,), if they are numbers."""
+    if not np.isfinite(rewards).all():
+        raise InvalidInput("features(states) times rewards must be finite. Scale the rewards down.")
+    return rewards.ravel()
+
+
+def _total(t: Transitions) -> float:
+    return float(len(t) if t.weight is None else t.weight.sum())
