@@ -15,7 +15,7 @@ from timing import best_of
 from capi import Transitions
 from capi.evaluators import LSTDQ
 from capi.evaluators import _linear_model as linear
-from capi.features.bases import fitted_features
+from capi.features.tables import fitted_features
 
 DISCOUNT = 0.95
 

@@ -10,7 +10,7 @@ from timing import best_of
 from capi import Transitions
 from capi.evaluators import TD, TDC
 from capi.features import Tiles
-from capi.features.bases import fitted_features
+from capi.features.tables import fitted_features
 from capi.policies import Constant
 
 N_ROWS, N_PEER, DISCOUNT = 200_000, 5_000, 0.95

@@ -38,7 +38,8 @@ def public_names():
             yield package, name
     for module in MODULES:
         for name, thing in vars(importlib.import_module(module)).items():
-            if not name.startswith("_") and getattr(thing, "__module__", None) == module:
+            home = str(getattr(thing, "__module__", None))
+            if not name.startswith("_") and (home == module or home.startswith(f"{module}.")):
                 yield module, name
 
 

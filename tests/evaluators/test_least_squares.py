@@ -233,8 +233,8 @@ def test_blocks_of_rows_give_what_the_whole_batch_gives(monkeypatch, evaluator, 
     batch = random_batch(8, n_episodes=400)
     whole = evaluator.evaluate(policy, batch, discount=GAMMA)
     monkeypatch.setattr(_means, "ENTRIES_AT_ONCE", 1)  # 256 rows at once
-    monkeypatch.setattr("capi.features.MOST_KEPT", 0)
-    monkeypatch.setattr("capi.features.ROWS_AT_ONCE", 100)
+    monkeypatch.setattr("capi.features.tables.MOST_KEPT", 0)
+    monkeypatch.setattr("capi.features.tables.ROWS_AT_ONCE", 100)
     blocks = evaluator.evaluate(policy, batch, discount=GAMMA)
     np.testing.assert_allclose(blocks.weights, whole.weights, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(blocks.values(batch.states), whole.values(batch.states), rtol=1e-9)

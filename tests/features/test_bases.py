@@ -8,17 +8,8 @@ from sklearn.preprocessing import SplineTransformer, StandardScaler
 import builders
 from capi.errors import InvalidInput, NotFitted
 from capi.evaluators import LSTDQ
-from capi.features import (
-    Fourier,
-    KernelDictionary,
-    OneHot,
-    Polynomial,
-    RadialCentres,
-    RadialGrid,
-    Tiles,
-)
-from capi.features import bases as module
-from capi.features.bases import fitted_features
+from capi.features import Fourier, KernelDictionary, OneHot, Polynomial, RadialCentres, RadialGrid, Tiles, bases, tables
+from capi.features.tables import fitted_features
 from capi.policies import Constant
 from capi.testing import check_evaluator, random_batch
 
@@ -94,7 +85,7 @@ def test_centres_are_where_the_states_are_and_no_more_than_there_are():
 
 
 def test_many_states_are_clustered_in_small_batches(monkeypatch):
-    monkeypatch.setattr(module, "MANY_STATES", 100)
+    monkeypatch.setattr(bases, "MANY_STATES", 100)
     first, second = (RadialCentres(5).fit(STATES).centres_ for _ in range(2))
     np.testing.assert_array_equal(first, second)
 
@@ -154,10 +145,10 @@ def test_features_of_fixed_states_are_kept_and_large_tables_are_not(monkeypatch)
     assert calls == [1, len(batch)]
     fitted(batch.states.copy())
     assert len(calls) == 3
-    monkeypatch.setattr(module, "MOST_KEPT", 10)
+    monkeypatch.setattr(tables, "MOST_KEPT", 10)
     fitted(batch.states)
     assert len(calls) == 4
-    monkeypatch.setattr(module, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(tables, "ROWS_AT_ONCE", 7)
     np.testing.assert_array_equal(fitted.product(batch.states, np.eye(2)), batch.states)
     assert max(calls[4:]) == 7
     np.testing.assert_array_equal(fitted.of_rows(batch.states, np.array([3, 1])), batch.states[[3, 1]])

@@ -240,7 +240,7 @@ def test_what_would_be_code_is_refused_and_nothing_is_written(tmp_path):
 
 
 def test_labels_that_json_has_no_word_for_are_refused(tmp_path):
-    policy = described(Constant(0, 1), capi.policies.Schema.of(1, 1, ["x"], [object()]), TRAINING)
+    policy = described(Constant(0, 1), capi.data.schema.Schema.of(1, 1, ["x"], [object()]), TRAINING)
     with pytest.raises(InvalidInput, match="label"):
         policy.save(tmp_path / "policy.capi")
     assert list(tmp_path.iterdir()) == []
@@ -570,7 +570,7 @@ def test_no_tree_but_a_tree_comes_to_the_kernels(change, reason):
 
 
 def test_words_that_do_not_fit_the_policy_are_refused():
-    other = described(Constant(0, 2), capi.policies.Schema.of(3, 2), TRAINING)
+    other = described(Constant(0, 2), capi.data.schema.Schema.of(3, 2), TRAINING)
     words = read_archive_of(other)["policy"]["settings"]["schema"]
     with pytest.raises(InvalidInput, match="2 labels for 3 actions"):
         load_policy(rewritten("tree", lambda header, arrays: header["policy"]["settings"].update(schema=words)))

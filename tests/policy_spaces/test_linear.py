@@ -310,7 +310,7 @@ SCHEMA = Schema(("dose", "age"), ("none", "RTI"))
 
 def line(slopes, constant, scaling=None, **words):
     """A policy of two actions with this difference of scores, in the units of the scaling."""
-    from capi.features.bases import fitted_features
+    from capi.features.tables import fitted_features
     from capi.policy_spaces.linear.linear import LinearPolicy
 
     scaling = Scaling(np.zeros(2), np.ones(2)) if scaling is None else scaling

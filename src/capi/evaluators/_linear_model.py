@@ -12,7 +12,7 @@ from typing import Any
 
 from capi._utils.validation import Floats, as_states
 from capi.data.transitions import Transitions
-from capi.features.bases import Features, FittedFeatures, fitted_features, same_features
+from capi.features.tables import Features, FittedFeatures, fitted_features, same_features
 from capi.types import QFunction
 
 

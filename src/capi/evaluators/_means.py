@@ -21,7 +21,7 @@ from capi.errors import InvalidInput
 from capi.evaluators._batches import next_shares
 from capi.evaluators._linear_model import features_on, known_on
 from capi.evaluators._solving import Matrix, as_dense
-from capi.features import Features, FittedFeatures, Table
+from capi.features.tables import Features, FittedFeatures, Table
 from capi.types import Policy, QFunction
 
 ENTRIES_AT_ONCE = 2**20  # of a piece of the features: 8 MiB, which is given back and taken again without the system

@@ -13,7 +13,7 @@ from capi._utils.validation import Floats, Ints
 from capi.errors import InvalidInput
 from capi.evaluators import _td
 from capi.evaluators._means import ENTRIES_AT_ONCE
-from capi.features import FittedFeatures
+from capi.features.tables import FittedFeatures
 
 MOST_HELD = 2**24  # entries of a table of features that stays for all passes of an evaluation: 128 MiB
 ENTRIES_IN_CACHE = 2**17  # of a block of such a table

@@ -30,7 +30,8 @@ from capi.evaluators._linear_model import LinearValues
 from capi.evaluators._means import means, means_of, next_means
 from capi.evaluators._rkhs import KernelSpanValues
 from capi.evaluators._solving import as_dense, solved, typical_square, with_ridge
-from capi.features.bases import RKHS, Features, check_features, check_features_or_rkhs, fitted_features, kept_settings
+from capi.features.bases import RKHS
+from capi.features.tables import Features, check_features, check_features_or_rkhs, fitted_features, kept_settings
 from capi.types import Policy, QFunction
 
 RIDGES = 1e-12, 1e-9  # of the mean square of the features, if none is chosen: of Q, of the auxiliary function

@@ -25,7 +25,8 @@ from capi.evaluators._linear_model import LinearValues
 from capi.evaluators._means import Means, means
 from capi.evaluators._rkhs import KernelSpanValues
 from capi.evaluators._solving import as_dense, solved, typical_square, with_ridge
-from capi.features.bases import RKHS, Features, check_features_or_rkhs, kept_settings
+from capi.features.bases import RKHS
+from capi.features.tables import Features, check_features_or_rkhs, kept_settings
 from capi.types import Policy, QFunction
 
 RIDGE = 1e-9  # of the mean square of the features, if none is chosen

@@ -42,7 +42,7 @@ from capi.evaluators._batches import needs_batch, next_shares
 from capi.evaluators._inherited_docs import with_inherited_parameters
 from capi.evaluators._linear_model import LinearValues, features_on
 from capi.evaluators._td_batch import Batch, Tables, memory_from
-from capi.features.bases import Features, FittedFeatures, check_features, kept_settings
+from capi.features.tables import Features, FittedFeatures, check_features, kept_settings
 from capi.types import Policy, QFunction
 
 Correction = Literal["importance", "tree-backup", "none"]

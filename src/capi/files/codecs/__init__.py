@@ -16,21 +16,21 @@ from capi.files.packing import MOST_ACTIONS, Contents, Kind, Packed
 from capi.policies import Described
 
 MODULES = {  # the kinds of each module
-    "plain": ("constant", "uniform", "epsilon greedy", "tabular", "mixture", "non-stationary", "greedy", "threshold"),
+    "simple": ("constant", "uniform", "epsilon greedy", "tabular", "mixture", "non-stationary", "greedy", "threshold"),
     "constrained": ("constrained", "priced values"),
     "trees": ("tree", "optimal tree", "forest", "fitted values"),
     "linear": ("linear", "kernel", "linear values"),
-    "nearby": ("neighbors", "local averages"),
-    "values": ("tabular values", "kernel values", "kernel span values"),
+    "neighbors": ("neighbors", "local averages"),
+    "q_functions": ("tabular values", "kernel values", "kernel span values"),
 }
 CLASSES = {  # by module and name, so that nothing need be imported to recognise them
-    "capi.policies.Constant": "constant",
-    "capi.policies.Uniform": "uniform",
-    "capi.policies.EpsilonGreedy": "epsilon greedy",
-    "capi.policies.Tabular": "tabular",
-    "capi.policies.Mixture": "mixture",
-    "capi.policies.NonStationary": "non-stationary",
-    "capi.policies.Greedy": "greedy",
+    "capi.policies.simple.Constant": "constant",
+    "capi.policies.simple.Uniform": "uniform",
+    "capi.policies.composite.EpsilonGreedy": "epsilon greedy",
+    "capi.policies.simple.Tabular": "tabular",
+    "capi.policies.composite.Mixture": "mixture",
+    "capi.policies.composite.NonStationary": "non-stationary",
+    "capi.policies.simple.Greedy": "greedy",
     "capi.policy_spaces.unrestricted.GreedyPolicy": "greedy",
     "capi.policy_spaces.thresholds.ThresholdPolicy": "threshold",
     "capi.policy_spaces.constrained.ConstrainedPolicy": "constrained",

@@ -6,7 +6,7 @@ from typing import Any
 
 from capi._utils.validation import Floats
 from capi.evaluators._linear_model import LinearValues
-from capi.features.bases import FittedFeatures
+from capi.features.tables import FittedFeatures
 from capi.files.codecs.parts import pack_features, source_of, unpack_features
 from capi.files.packing import Contents, Kind, Packed
 from capi.policy_spaces.linear.kernel import DictionaryAndConstant, KernelPolicy

@@ -11,10 +11,11 @@ import numpy as np
 from sklearn.preprocessing import PolynomialFeatures
 
 from capi.errors import InvalidInput
-from capi.features.bases import FittedFeatures, Fourier, OneHot, Polynomial, RadialCentres, RadialGrid, Tiles
+from capi.features.bases import Fourier, OneHot, Polynomial, RadialCentres, RadialGrid, Tiles
 from capi.features.dictionary import KernelDictionary
 from capi.features.kernels import Gaussian, Kernel, Linear
 from capi.features.scaling import Scaling
+from capi.features.tables import FittedFeatures
 from capi.files.packing import Contents, Packed, json_value
 from capi.policy_spaces.linear.kernel import DictionaryAndConstant
 from capi.policy_spaces.linear.linear import StatesAndConstant

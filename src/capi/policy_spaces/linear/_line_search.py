@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from capi._utils.validation import Floats
-from capi.features.bases import Table
+from capi.features.tables import Table
 from capi.policy_spaces.linear import _kernels as _linear
 
 TIE = 1e-12  # losses that differ by less than this share of the total gap are equal

@@ -39,7 +39,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from capi._utils.validation import Bools, Floats, as_int, as_not_negative, check_choice
-from capi.features.bases import Table
+from capi.features.tables import Table
 from capi.policy_spaces.linear import _kernels as _linear
 
 Surrogate: TypeAlias = Literal["hinge", "logistic", "exponential"]

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from capi._utils.validation import Floats, as_int, as_positive, as_states
-from capi.features.bases import fitted_features
 from capi.features.dictionary import DEFAULT_KERNEL, KernelDictionary
 from capi.features.kernels import Kernel, check_kernel
 from capi.features.scaling import Scale, check_scale
+from capi.features.tables import fitted_features
 from capi.policy_spaces._stakes import Stakes
 from capi.policy_spaces.linear._surrogates import ConvexLoss, Surrogate
 from capi.policy_spaces.linear.linear import LinearPolicy, kept_features, learned_weights
@@ -74,7 +74,7 @@ class KernelPolicies:
 
     The surrogates are those of `Linear`; the penalty is the strength times :math:`\sum_a \|f_a\|_{\mathcal H}^2 / (A - 1)`, and the
     constants have none. By the representer theorem [1]_ the minimiser is spanned by the kernel at the states of the sample.
-    The span of a dictionary of them (`capi.features.bases.KernelDictionary`, a Nystroem approximation whose states are
+    The span of a dictionary of them (`capi.features.dictionary.KernelDictionary`, a Nystroem approximation whose states are
     chosen so that no state is far from their span) is nearly the same; its whitened features make the norm a plain one,
     so that the solver of `Linear` serves. The dictionary is learned once, from all states with weight, and kept in later
     iterations.

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike
 
 from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_int, as_states
 from capi.errors import InvalidInput
-from capi.features.bases import Features, FittedFeatures, Table, check_features, fitted_features
 from capi.features.scaling import Scale, Scaling, check_scale, learned_scaling
+from capi.features.tables import Features, FittedFeatures, Table, check_features, fitted_features
 from capi.policies import Deterministic, check_masks_given
 from capi.policy_spaces._monotone import check_monotone
 from capi.policy_spaces._stakes import Stakes

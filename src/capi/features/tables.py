@@ -1,0 +1,131 @@
+"""Features as evaluators use them: checked, fitted to a batch, and as tables of which small ones are kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import clone
+
+from capi._utils.array_cache import Remembered
+from capi._utils.validation import Floats, Ints, as_array, as_states
+from capi.errors import InvalidInput
+from capi.features.bases import RKHS
+
+MOST_KEPT = 2**23  # entries of a table of features that is kept for the next iteration: 64 MiB
+ROWS_AT_ONCE = 8192
+
+Table: TypeAlias = Floats | sp.csr_array  # (n, p)
+Features: TypeAlias = Any  # a callable states -> table, or a transformer with fit and transform
+
+
+@dataclass(frozen=True, eq=False)
+class FittedFeatures:
+    """Features as they are after fitting: states -> a checked table. Small tables of fixed states are kept."""
+
+    transform: Callable[[Floats], Any]
+    n_features: int  # of a state
+    n_columns: int  # of the table
+    sparse: bool
+    known: Remembered[Table] = field(default_factory=Remembered, repr=False)
+
+    def __call__(self, states: Floats) -> Table:
+        """Return the features of ``states`` (n, d) -> (n, p)."""
+        x = as_states(states, n_features=self.n_features)
+        table = self._kept(x) if len(x) * self.n_columns <= MOST_KEPT else self._table(x)
+        if not np.isfinite(table.data if self.sparse else table).all():
+            raise InvalidInput("features(states) must be finite.")
+        return table
+
+    def of_rows(self, states: Floats, rows: Ints) -> Table:
+        """Return the features of some ``rows`` of a batch's ``states``: from the kept table if all of it may be kept.
+
+        Whether they are finite is not looked at: sums over them show it.
+        """
+        if len(states) * self.n_columns <= MOST_KEPT:
+            return self._kept(states)[rows]
+        return self._table(np.take(states, rows, axis=0))
+
+    def _kept(self, x: Floats) -> Table:
+        return self.known.of(x, lambda: self._table(x))
+
+    def _table(self, x: Floats) -> Table:
+        table = _as_table(self.transform(x), len(x), sparse=self.sparse)
+        if table.shape[1] != self.n_columns:
+            raise InvalidInput(
+                f"features must have as many columns for all states; they had {self.n_columns} and now {table.shape[1]}."
+            )
+        return table
+
+    def product(self, states: Floats, weights: Floats) -> Floats:
+        """Return features times ``weights`` (p, A), some rows at a time unless they are kept; (n, d) -> (n, A)."""
+        x = as_states(states, n_features=self.n_features)
+        if len(x) * self.n_columns <= MOST_KEPT:
+            return np.asarray(self(x) @ weights)
+        blocks = range(0, len(x), ROWS_AT_ONCE)
+        return np.concatenate([np.asarray(self(x[i : i + ROWS_AT_ONCE]) @ weights) for i in blocks])
+
+
+def check_features(features: Any, name: str = "features") -> None:
+    """Refuse what is neither a function nor a transformer."""
+    if isinstance(features, type) or not (callable(features) or _is_transformer(features)):
+        hint = f" Did you mean {features.__name__}()?" if isinstance(features, type) else ""
+        raise InvalidInput(
+            f"{name} must be a function from states (n, d) to (n, p), or have fit and transform; got {features!r}.{hint}"
+        )
+
+
+def check_features_or_rkhs(features: Any, name: str = "features") -> None:
+    """Refuse what is neither features nor `RKHS`."""
+    if not isinstance(features, RKHS):
+        check_features(features, name)
+
+
+def fitted_features(features: Features, states: Floats) -> FittedFeatures:
+    """Return ``features`` ready for use; a transformer is copied and fitted to ``states`` (n, d)."""
+    check_features(features)
+    transform = _copied(features).fit(states).transform if _is_transformer(features) else features
+    first = transform(states[:1])
+    sparse = sp.issparse(first)
+    return FittedFeatures(transform, states.shape[1], _as_table(first, 1, sparse=sparse).shape[1], sparse)
+
+
+def kept_settings(features: Features) -> Features:
+    """Return features as they are set now, for `same_features` later: a transformer may be changed."""
+    return _copied(features) if _is_transformer(features) else features
+
+
+def same_features(first: Features, second: Features) -> bool:
+    """Whether two features are set alike: transformers of one kind with the same parameters, or the same function."""
+    if not _is_transformer(first) or not _is_transformer(second):
+        return first is second
+    if not hasattr(first, "get_params") or type(first) is not type(second):
+        return False
+    one, other = (repr(sorted(f.get_params().items(), key=lambda item: item[0])) for f in (first, second))
+    return one == other
+
+
+def _copied(transformer: Any) -> Any:
+    return clone(transformer) if hasattr(transformer, "get_params") else deepcopy(transformer)
+
+
+def _is_transformer(features: Any) -> bool:
+    return hasattr(features, "fit") and hasattr(features, "transform")
+
+
+def _as_table(value: Any, n: int, *, sparse: bool) -> Table:
+    """Return what features returned as a table of floats (n, p), or say what is wrong with it."""
+    if sparse:
+        table = sp.csr_array(value, dtype=np.float64)
+    else:
+        table = as_array(value.toarray() if sp.issparse(value) else value, "features(states)")
+        if table.ndim != 2 or table.dtype.kind not in "fiub":
+            raise InvalidInput(f"features(states) must be numbers of shape ({n}, p); got {table.dtype} {table.shape}.")
+        table = table.astype(np.float64, copy=False)
+    if table.shape[0] != n or table.shape[1] == 0:
+        raise InvalidInput(f"features(states) must have shape ({n}, p), a row a state; got {table.shape}.")
+    return table

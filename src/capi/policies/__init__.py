@@ -1,0 +1,27 @@
+"""Decision rules that need no learning, and what all our policies share."""
+
+from capi.policies.base import Described, Deterministic, Training, decided, described
+from capi.policies.composite import EpsilonGreedy, Mixture, NonStationary
+from capi.policies.decisions import Decisions, check_masks_given, first_allowed, one_hot, permitted, value_of
+from capi.policies.simple import Constant, Greedy, Tabular, Uniform
+
+__all__ = [
+    "Constant",
+    "Decisions",
+    "Described",
+    "Deterministic",
+    "EpsilonGreedy",
+    "Greedy",
+    "Mixture",
+    "NonStationary",
+    "Tabular",
+    "Training",
+    "Uniform",
+    "check_masks_given",
+    "decided",
+    "described",
+    "first_allowed",
+    "one_hot",
+    "permitted",
+    "value_of",
+]

@@ -1,0 +1,102 @@
+"""What all our policies share: the words of the table, pictures, and how to ask them for their decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import ArrayLike
+
+import capi
+from capi._utils.validation import Bools, Floats, as_integers, as_states, check_actions, check_shape
+from capi.data.schema import Schema
+from capi.errors import InvalidInput
+from capi.plotting.regions import draw_decisions, telling_features, thinned
+from capi.policies.decisions import Decisions, check_masks_given, one_hot
+from capi.types import Policy
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """How a policy came about: what its users need to know besides the rule itself."""
+
+    discount: float
+    n_iterations: int
+    n_rows: int | None  # of the batch; None when the evaluator held a model
+    versions: dict[str, str]
+    episodes: tuple[str, ...] = ()  # a sketch of the episodes that it was learned from, see `capi.data.sketch`
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Described:
+    """What our learned policies share: the words of the table, attached by the learner with `described`."""
+
+    schema: Schema | None = field(default=None, repr=False)
+    training: Training | None = field(default=None, repr=False)
+
+    def save(self: Any, path: str | Path) -> None:
+        """Write the policy to a file that `capi.load_policy` opens, anywhere and safely; see `capi.save_policy`."""
+        capi.save_policy(self, path)  # the package knows where that lives: files know policies, not the other way round
+
+    def plot(self: Any, states: ArrayLike | None = None) -> Figure:
+        """Return a picture of the policy; ``figure.savefig("policy.png")`` keeps it.
+
+        It shows `plot_decisions` over the two features that tell the most about the decisions: the one with the largest mutual
+        information with them, and the one that adds the most to it. Trees are drawn as trees.
+
+        Parameters
+        ----------
+        states : array of shape (n, d), optional
+            Such as those of the batch. By default those that the policy was learned from, if it keeps them.
+        """
+        check_masks_given(getattr(self, "masked", False), None)
+        kept = self.learning_states() if states is None and hasattr(self, "learning_states") else states
+        if kept is None:
+            raise InvalidInput(
+                "states must be given, such as those of the batch: this policy does not keep those that it was learned from."
+            )
+        some = thinned(as_states(kept))
+        return self.plot_decisions(kept, telling_features(some, self.act(some)))
+
+    def plot_decisions(self: Any, states: ArrayLike, features: Sequence[Any] = (0, 1)) -> Figure:
+        """Return a picture of the decisions over one or two features; ``figure.savefig("decisions.png")`` keeps it.
+
+        Parameters
+        ----------
+        states : array of shape (n, d)
+            Such as those of the batch. Over two features they are the points; the regions behind them are the decisions in states
+            whose other features have their medians. Over one feature bars show the share of each action.
+        features : one or two columns or names
+        """
+        check_masks_given(getattr(self, "masked", False), None)
+        return draw_decisions(self.act, as_states(states), features, self.n_actions, self.schema)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Deterministic(Described):
+    """What our deterministic policies share: one-hot probabilities, and the words of the table."""
+
+    def probabilities(self: Policy, states: Floats, allowed: Bools | None = None) -> Floats:
+        """Return the one-hot distribution of the decision (n, A)."""
+        return one_hot(self.act(states, allowed), self.n_actions)
+
+
+def described(policy: Policy, schema: Schema | None, training: Training) -> Policy:
+    """Return ``policy`` with its words and origin attached, if it is one of ours; others stay as they are."""
+    return replace(policy, schema=schema, training=training) if isinstance(policy, Described) else policy
+
+
+def decided(policy: Policy, states: Floats, allowed: Bools | None = None) -> Decisions:
+    """Return what ``policy`` does in ``states`` (n, d)."""
+    if not isinstance(policy, Deterministic):
+        return policy.probabilities(states, allowed)
+    name = f"what act of {type(policy).__name__} returns"
+    actions = as_integers(policy.act(states, allowed), name)
+    check_shape(actions, name, (len(states),))
+    check_actions(actions, policy.n_actions, name)
+    return actions

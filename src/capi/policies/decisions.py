@@ -1,0 +1,50 @@
+"""Decisions in many states: as actions or probabilities, within what is allowed."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from capi._utils.row_ops import chosen_entries, row_sum
+from capi._utils.validation import Bools, Floats, Ints, as_allowed
+from capi.errors import InvalidInput
+
+Decisions: TypeAlias = NDArray[Any]  # in many states: actions (n,) of a deterministic policy, else probabilities (n, A)
+
+
+def value_of(decisions: Decisions, q_values: Floats) -> Floats:
+    """Return the mean of each row of ``q_values`` (n, A) under ``decisions`` (n,)."""
+    return chosen_entries(q_values, decisions) if decisions.ndim == 1 else row_sum(decisions, q_values)
+
+
+def one_hot(actions: Ints, n_actions: int) -> Floats:
+    """Return (n, A) with a one at each row's action."""
+    table = np.zeros((len(actions), n_actions))
+    table[np.arange(len(actions)), actions] = 1.0
+    return table
+
+
+def permitted(actions: Ints, allowed: ArrayLike | None, n_actions: int) -> Ints:
+    """Return ``actions`` (n,), each replaced by the lowest allowed action where it is not allowed."""
+    mask = as_allowed(allowed, "allowed", (len(actions), n_actions))
+    if mask is None:
+        return actions
+    taken = np.take_along_axis(mask, actions[:, None], axis=1)[:, 0]
+    return np.where(taken, actions, mask.argmax(axis=1))
+
+
+def first_allowed(ranking: Ints, allowed: ArrayLike | None) -> Ints:
+    """Return the first action of each row of ``ranking`` (n, A) that the state allows (n,)."""
+    mask = as_allowed(allowed, "allowed", ranking.shape)
+    if mask is None:
+        return ranking[:, 0]
+    first = np.take_along_axis(mask, ranking, axis=1).argmax(axis=1)
+    return np.take_along_axis(ranking, first[:, None], axis=1)[:, 0]
+
+
+def check_masks_given(masked: bool, allowed: Bools | None) -> None:
+    """Refuse to act without masks for a policy that was learned with them."""
+    if masked and allowed is None:
+        raise InvalidInput("this policy was learned with masks of allowed actions: pass allowed, shape (n, n_actions).")
