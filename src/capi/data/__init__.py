@@ -10,20 +10,20 @@ if TYPE_CHECKING:
     from capi.data.columns import Column as Column
     from capi.data.origin import Origin as Origin
     from capi.data.schema import Schema as Schema
-    from capi.data.summary.describe import Coverage as Coverage
-    from capi.data.summary.describe import Description as Description
-    from capi.data.summary.describe import describe as describe
+    from capi.data.summary.description import Coverage as Coverage
+    from capi.data.summary.description import Description as Description
+    from capi.data.summary.description import describe as describe
     from capi.data.transitions import Transitions as Transitions
 else:
     __all__, __getattr__, __dir__ = lazy_exports(
         __name__,
         {
             "Column": "columns",
-            "Coverage": "summary.describe",
-            "Description": "summary.describe",
+            "Coverage": "summary.description",
+            "Description": "summary.description",
             "Origin": "origin",
             "Schema": "schema",
             "Transitions": "transitions",
-            "describe": "summary.describe",
+            "describe": "summary.description",
         },
     )

@@ -32,7 +32,7 @@ from capi.data.origin import Origin
 from capi.data.readers.constructors import Readers
 from capi.data.schema import Schema
 from capi.data.sketch import Hashes, episode_hashes
-from capi.data.summary.describe import Description, describe
+from capi.data.summary.description import Description, describe
 from capi.errors import InvalidInput
 
 if TYPE_CHECKING:

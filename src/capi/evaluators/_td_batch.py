@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from capi._utils.validation import Floats, Ints
 from capi.errors import InvalidInput
-from capi.evaluators import _td
+from capi.evaluators import _td_kernels as _td
 from capi.evaluators._means import ENTRIES_AT_ONCE
 from capi.features.tables import FittedFeatures
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from capi._utils.validation import check_choice
 from capi.data.columns import Column
-from capi.data.summary.describe import Coverage
+from capi.data.summary.description import Coverage
 from capi.policies import Constant
 from capi.policy_spaces.constrained import ConstrainedPolicy
 from capi.policy_spaces.imitation import ReadByImitation
