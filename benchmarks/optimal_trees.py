@@ -15,7 +15,7 @@ from timing import best_of
 
 from capi.loss import gap_weighted_loss, regrets
 from capi.policy_spaces import OptimalTrees, Trees
-from capi.policy_spaces.trees.optimal import Binned
+from capi.policy_spaces.trees._binned import Binned
 
 
 def problem(n, d, n_actions, seed=0):

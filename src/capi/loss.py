@@ -79,9 +79,7 @@ def regrets(q_values: ArrayLike, allowed: ArrayLike | None = None) -> Floats:
     """
     q = as_q_values(q_values)
     mask = as_allowed(allowed, "allowed", q.shape)
-    _, best = _with_best(q, mask)
-    gaps = best[:, None] - q
-    return gaps if mask is None else np.where(mask, gaps, np.inf)
+    return regrets_to(best_values(q, mask), q, mask)
 
 
 def second_best_gap(q_values: ArrayLike, allowed: ArrayLike | None = None) -> Floats:
@@ -219,17 +217,7 @@ def expected_loss(
     >>> expected_loss([[1.0, 3.0], [2.0, 2.5]], [[0.5, 0.5], [0.0, 1.0]])
     0.5
     """
-    gaps = regrets(q_values, allowed)
-    p = as_floats(probabilities, "probabilities", ndim=2)
-    check_shape(p, "probabilities", gaps.shape)
-    sums = row_sum(p, np.ones_like(p))
-    good = (row_max(-p) <= 0) & (np.abs(sums - 1) <= ROW_SUM_TOLERANCE)
-    check_rows(good, p, "probabilities", "must be a distribution over actions in each row")
-    if allowed is None:
-        return weighted_mean(row_sum(p, gaps), weights)
-    losses = row_sum(p, np.where(p > 0, gaps, 0.0))
-    check_rows(np.isfinite(losses), p, "probabilities", "must be zero for actions that are not allowed")
-    return weighted_mean(losses, weights)
+    return weighted_mean(expected_regrets(regrets(q_values, allowed), probabilities), weights)
 
 
 def two_action_loss(q_values: ArrayLike, actions: ArrayLike, weights: ArrayLike | None = None) -> float:
@@ -303,15 +291,44 @@ def weighted_mean(losses: Floats, weights: ArrayLike | None) -> float:
     return float(np.average(losses, weights=as_weights(weights, "weights", len(losses))))
 
 
-def _lost(q_values: ArrayLike, actions: ArrayLike, allowed: ArrayLike | None) -> Floats:
+# -- the same for values (n, A) and masks (n, A) that were checked before ------------------------------
+
+
+def best_values(q: Floats, mask: Bools | None) -> Floats:
+    """Return the largest (allowed) value of each row (n,)."""
+    return _with_best(q, mask)[1]
+
+
+def regrets_to(best: Floats, q: Floats, mask: Bools | None) -> Floats:
+    """Return what each action loses against the ``best`` value of its row (n,); infinite where it is not allowed (n, A)."""
+    gaps = best[:, None] - q
+    return gaps if mask is None else np.where(mask, gaps, np.inf)
+
+
+def regrets_of_actions(best: Floats, q: Floats, mask: Bools | None, actions: ArrayLike) -> Floats:
     """Return the regret of each row's action (n,); actions that are not allowed are refused."""
-    q = as_q_values(q_values)
-    mask = as_allowed(allowed, "allowed", q.shape)
     a = _checked_actions(actions, q.shape)
     if mask is not None:
         check_rows(chosen_entries(mask, a), a, "actions", "must be allowed in their states")
-    _, best = _with_best(q, mask)
     return best - chosen_entries(q, a)
+
+
+def expected_regrets(gaps: Floats, probabilities: ArrayLike) -> Floats:
+    """Return the mean regret of each row's distribution (n,); ``gaps`` (n, A) are infinite where an action is not allowed."""
+    p = as_floats(probabilities, "probabilities", ndim=2)
+    check_shape(p, "probabilities", gaps.shape)
+    sums = row_sum(p, np.ones_like(p))
+    good = (row_max(-p) <= 0) & (np.abs(sums - 1) <= ROW_SUM_TOLERANCE)
+    check_rows(good, p, "probabilities", "must be a distribution over actions in each row")
+    losses = row_sum(p, np.where(p > 0, gaps, 0.0))
+    check_rows(np.isfinite(losses), p, "probabilities", "must be zero for actions that are not allowed")
+    return losses
+
+
+def _lost(q_values: ArrayLike, actions: ArrayLike, allowed: ArrayLike | None) -> Floats:
+    q = as_q_values(q_values)
+    mask = as_allowed(allowed, "allowed", q.shape)
+    return regrets_of_actions(best_values(q, mask), q, mask, actions)
 
 
 def _with_best(q: Floats, mask: Bools | None) -> tuple[Floats, Floats]:

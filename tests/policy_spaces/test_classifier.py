@@ -15,7 +15,7 @@ from capi.data.schema import Schema
 from capi.errors import InvalidInput
 from capi.loss import gap_weighted_loss, greedy
 from capi.policy_spaces import Classifier, Thresholds
-from capi.policy_spaces._stakes import Stakes
+from capi.policy_spaces._problem import ImprovementProblem
 from capi.policy_spaces.classifier import examples
 from capi.testing import check_policy_space
 
@@ -84,7 +84,7 @@ def test_the_weighted_errors_are_the_loss_but_for_a_constant(n_actions):
     """For every assignment of actions, not only for good ones."""
     rng = np.random.default_rng(n_actions)
     states, q_values = rng.normal(size=(20, 1)), rng.normal(size=(20, n_actions))
-    rows, actions, weights = examples(Stakes.of(states, q_values, None, None))
+    rows, actions, weights = examples(ImprovementProblem.of(states, q_values).stakes)
     constants = set()
     for _ in range(30):
         played = rng.integers(n_actions, size=20)

@@ -15,7 +15,7 @@ from capi.features import Fourier, OneHot, Polynomial, Tiles
 from capi.features.scaling import Scaling
 from capi.loss import gap_weighted_loss, regrets
 from capi.policy_spaces import Linear
-from capi.policy_spaces._stakes import Stakes
+from capi.policy_spaces._problem import ImprovementProblem
 from capi.policy_spaces.linear import _kernels as _linear
 from capi.policy_spaces.linear._line_search import LineSearch
 from capi.policy_spaces.linear._surrogates import KINDS, ConvexLoss, Objective
@@ -84,8 +84,8 @@ def test_the_losses_of_a_margin_are_what_they_are_called():
 def objective(surrogate, penalty, seed, *, masked, sparse=False):
     states, q_values = problem(seed, n=15, d=3, n_actions=4)
     allowed = masks(seed, q_values.shape) if masked else None
-    stakes = Stakes.of(states, q_values, allowed, None)
-    table = sp.csr_array(stakes.own_states) if sparse else stakes.own_states
+    stakes = ImprovementProblem.of(states, q_values, allowed=allowed).stakes
+    table = sp.csr_array(stakes.states) if sparse else stakes.states
     return Objective(ConvexLoss(surrogate, penalty, 0.1, 100), table, stakes.lost, np.full(12, 0.1))
 
 
@@ -170,8 +170,9 @@ def test_a_separable_problem_is_solved_without_loss():
 @pytest.mark.parametrize("seed", range(5))
 def test_a_line_search_finds_the_least_loss_on_its_line(seed, n_actions):
     states, q_values = problem(seed, n=12, n_actions=n_actions)
-    stakes = Stakes.of(states, q_values, masks(seed, q_values.shape) if seed % 2 else None, None)
-    search = LineSearch(stakes.own_states, stakes.lost)
+    allowed = masks(seed, q_values.shape) if seed % 2 else None
+    stakes = ImprovementProblem.of(states, q_values, allowed=allowed).stakes
+    search = LineSearch(stakes.states, stakes.lost)
     rng = np.random.default_rng(seed)
     weights, direction = rng.normal(size=(2, n_actions, 2))
     place = search.start(weights)

@@ -10,9 +10,10 @@ from capi.data.schema import Schema
 from capi.errors import InvalidInput
 from capi.loss import gap_weighted_loss
 from capi.policies import Training, described
-from capi.policy_spaces import OptimalTrees, Thresholds, Trees
-from capi.policy_spaces.trees import optimal as optimal_trees
-from capi.policy_spaces.trees.optimal import Binned, Switches
+from capi.policy_spaces import OptimalTrees, Thresholds, Trees, _optimal_search
+from capi.policy_spaces._problem import ImprovementProblem
+from capi.policy_spaces.trees._binned import Binned
+from capi.policy_spaces.trees._search import Switches
 from capi.testing import check_policy_space
 from capi.trees import _optimal
 
@@ -76,7 +77,9 @@ def test_no_tree_costs_less(depth, n_problems):
         states, values, weights = tiny_problem(rng, depth)
         min_leaf, penalty = int(rng.integers(1, 4)), float(rng.choice([0.0, 0.0, 0.25]))
         space = OptimalTrees(depth, min_samples_leaf=min_leaf, leaf_penalty=penalty, n_jobs=1 + k % 2)
-        policy = space._improved(states, values, None, weights, EVERY_SWITCH[k % len(EVERY_SWITCH)])
+        policy = space._solved(
+            ImprovementProblem.of(states, values, weights=weights), EVERY_SWITCH[k % len(EVERY_SWITCH)]
+        )
         kept, price = np.flatnonzero(weights), penalty * weights.sum()
         lost = (values.max(axis=1, keepdims=True) - values) * weights[:, None]
         least = least_cost(states, lost, kept, depth, min_leaf, price)
@@ -95,10 +98,10 @@ def test_switches_and_threads_do_not_matter(depth, missing, min_leaf):
     states, values = problem(depth, n=150 if depth < 4 else 60, d=3 if depth < 4 else 2, missing=missing)
     values = np.round(4 * values)  # many ties
     space = OptimalTrees(depth, n_thresholds=8 if depth < 4 else 4, min_samples_leaf=min_leaf)
-    expected = space._improved(states, values, None, None, PLAIN)
+    expected = space._solved(ImprovementProblem.of(states, values), PLAIN)
     for k, switches in enumerate(EVERY_SWITCH):
         threaded = replace(space, n_jobs=1 + k % 3)
-        policy = threaded._improved(states, values, None, None, switches)
+        policy = threaded._solved(ImprovementProblem.of(states, values), switches)
         assert policy.rules() == expected.rules(), switches
         assert policy.tree.nodes.tobytes() == expected.tree.nodes.tobytes(), switches
 
@@ -108,9 +111,9 @@ def test_room_for_tables_does_not_matter(monkeypatch, room):
     """Without any the sides of a cut are searched one by one, with little the tables move from cut to cut, else all are kept."""
     states, values = problem(n=300, d=4)
     space = OptimalTrees(3, n_thresholds=8)
-    expected = space._improved(states, values, None, None, PLAIN).rules()
-    monkeypatch.setattr(optimal_trees, "TABLES", room)
-    assert space._improved(states, values, None, None, Switches(engine=_optimal.BY_TABLES)).rules() == expected
+    expected = space._solved(ImprovementProblem.of(states, values), PLAIN).rules()
+    monkeypatch.setattr(_optimal_search, "TABLES", room)
+    assert space._solved(ImprovementProblem.of(states, values), Switches(engine=_optimal.BY_TABLES)).rules() == expected
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3, 4])

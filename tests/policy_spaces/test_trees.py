@@ -9,7 +9,8 @@ from capi.errors import InvalidInput
 from capi.loss import gap_weighted_loss
 from capi.policies import Training, described
 from capi.policy_spaces import Forests, OptimalTrees, Thresholds, Trees
-from capi.policy_spaces.trees.greedy import RegretSample, seconds_for_optimal
+from capi.policy_spaces._problem import ImprovementProblem
+from capi.policy_spaces.trees.greedy import seconds_for_optimal
 from capi.testing import check_policy_space
 
 SPACES = [
@@ -265,10 +266,9 @@ def test_a_masked_tree_states_its_fallback_and_counts_exactly_what_it_loses():
 
 
 def test_among_masks_trees_sum_the_mean_of_what_is_allowed():
-    sample = RegretSample.of(
-        [[0.0], [1.0]], [[1.0, 3.0, 9.0], [5.0, 1.0, 2.0]], [[True, True, False], [True] * 3], [2.0, 1.0]
-    )
-    np.testing.assert_array_equal(sample.outputs, [[4.0, 0.0, 2.0], [0.0, 4.0, 3.0]])
+    states, values, allowed = [[0.0], [1.0]], [[1.0, 3.0, 9.0], [5.0, 1.0, 2.0]], [[True, True, False], [True] * 3]
+    problem = ImprovementProblem.of(states, values, allowed=allowed, weights=[2.0, 1.0])
+    np.testing.assert_array_equal(problem.counted.filled_losses, [[4.0, 0.0, 2.0], [0.0, 4.0, 3.0]])
 
 
 def test_masks_that_allow_everything_are_no_masks():

@@ -65,6 +65,11 @@ def one_of(*choices: Any) -> Constraint:
     return lambda value, name: check_choice(value, name, choices)
 
 
+def checked_by(check: Callable[[Any], object]) -> Constraint:
+    """Accept what ``check``, which knows the parameter's name, does not refuse."""
+    return lambda value, _: check(value)
+
+
 def optional(constraint: Constraint) -> Constraint:
     """Accept None, and what ``constraint`` accepts."""
     return lambda value, name: None if value is None else constraint(value, name)

@@ -35,13 +35,14 @@ import numpy as np
 from capi._utils.parameters import Constraints, all_of, at_least, check_parameters, optional, satisfying
 from capi._utils.randomness import RandomState
 from capi._utils.row_ops import row_sum
-from capi._utils.validation import Bools, Floats, as_discount, as_not_negative, as_positive, as_share, as_weights
+from capi._utils.validation import as_discount, as_not_negative, as_positive, as_share, as_weights
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
 from capi.finite.mdp import FiniteMDP
 from capi.learning.iteration import Iteration, Loop, own_states
 from capi.learning.learner import Learner
 from capi.policies import Mixture
+from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver, improved
 from capi.simulation.engine import check_domain_fits, drawn_starts, masks_of, steps
 from capi.types import Domain, Policy, PolicyEvaluator, PolicySpace, QFunction, StateSample
 
@@ -209,8 +210,13 @@ class CPI(Learner):
         )
 
 
+def _check_space(value: Any, name: str) -> None:
+    if isinstance(value, type) or not isinstance(value, PolicySpace):
+        raise InvalidInput(f"{name} must have the method improve; got {value!r}.")
+
+
 @dataclass(frozen=True, eq=False)
-class _SmallSteps:
+class _SmallSteps(ImprovementSolver[Policy]):
     """A policy space from which the old policy goes only a small step towards the best member.
 
     It is a space and no `Update`, because the size of the step needs the weights and masks of the sample. The weights are
@@ -238,25 +244,24 @@ class _SmallSteps:
     def __post_init__(self) -> None:
         check_parameters(self)
 
-    def improve(
+    def solve(
         self,
-        states: Floats,
-        q_values: Floats,
+        problem: ImprovementProblem,
         *,
         q: QFunction | None = None,
         previous: Policy | None = None,
-        allowed: Bools | None = None,
-        weights: Floats | None = None,
         rng: np.random.Generator | None = None,
     ) -> Policy:
         """Return the old policy with a share of the best new one, or as it is if none has enough advantage."""
         if previous is None:
             raise InvalidInput("previous must be given: a step starts from somewhere.")
         last = previous.policies[-1] if isinstance(previous, Mixture) else previous  # what the space itself made
-        new = self.space.improve(states, q_values, q=q, previous=last, allowed=allowed, weights=weights, rng=rng)
-        towards = new.probabilities(states, allowed) - previous.probabilities(states, allowed)  # (n, A)
-        gains = row_sum(towards, q_values)
-        step = self.step((1 - self.discount) * float(gains.mean() if weights is None else weights @ gains))
+        new = improved(self.space, problem, q=q, previous=last, rng=rng)
+        sample = problem.states, problem.allowed
+        towards = new.probabilities(*sample) - previous.probabilities(*sample)  # (n, A)
+        gains = row_sum(towards, problem.values)
+        advantage = gains.mean() if problem.weights is None else problem.weights @ gains
+        step = self.step((1 - self.discount) * float(advantage))
         if step == 0:
             return previous
         return new if step == 1 else self._mixed(previous, new, step)

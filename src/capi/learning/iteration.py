@@ -13,11 +13,10 @@ from numpy.typing import ArrayLike
 from capi._utils.parameters import Constraint, Constraints, at_least, check_parameters, one_of, optional, satisfying
 from capi._utils.randomness import RandomState
 from capi._utils.row_ops import row_sum
-from capi._utils.validation import Bools, Floats, as_allowed, as_discount, as_q_values, as_states, as_weights
+from capi._utils.validation import Floats, as_allowed, as_discount, as_q_values, as_states, as_weights
 from capi.data.schema import Schema
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
-from capi.loss import expected_loss, gap_weighted_loss
 from capi.policies import Decisions, one_hot
 from capi.types import Policy, PolicyEvaluator, PolicySpace, QFunction, StateSample
 
@@ -163,7 +162,7 @@ def state_sample(
         known = getattr(evaluator, "states", None)
         if known is None:
             raise InvalidInput(f"states must be given: there is no batch, and {type(evaluator).__name__} knows none.")
-        return StateSample(known)
+        return StateSample(as_states(known))
     if callable(states):
         states = states(k, policy, rng())
     if isinstance(states, tuple) and not 1 <= len(states) <= 3:
@@ -221,9 +220,3 @@ def distance(before: Decisions, now: Decisions, n_actions: int) -> Floats:
         return (before != now).astype(np.float64)
     old, new = (one_hot(actions, n_actions) if actions.ndim == 1 else actions for actions in (before, now))
     return row_sum(np.abs(new - old), np.full_like(old, 0.5))
-
-
-def loss_of(decisions: Decisions, q_values: Floats, weights: Floats | None, allowed: Bools | None) -> float:
-    """Return the gap-weighted loss of a policy's decisions."""
-    loss = gap_weighted_loss if decisions.ndim == 1 else expected_loss
-    return loss(q_values, decisions, weights, allowed)

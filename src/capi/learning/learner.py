@@ -34,15 +34,14 @@ from capi.learning.iteration import (
     check_policy,
     checked_values,
     distance,
-    loss_of,
     n_actions,
     resolved,
     state_sample,
 )
-from capi.loss import weighted_mean, zero_one_values
 from capi.plotting.gaps import draw_gaps
 from capi.plotting.history import draw_history
 from capi.policies import Constant, Decisions, Training, decided, described, value_of
+from capi.policy_spaces._problem import ImprovementProblem, improved
 from capi.types import Policy, PolicyEvaluator, PolicySpace, QFunction, StateSample
 
 if TYPE_CHECKING:
@@ -103,8 +102,9 @@ class Learner:
 
             q = evaluator.evaluate(policy, batch, discount=loop.discount, states=x, previous=q, rng=rng(4))
             values = checked_values(q, x, policy.n_actions, type(evaluator).__name__)
-            scored = zero_one_values(values, allowed) if loop.loss == "zero-one" else values
-            new = space.improve(x, scored, q=q, previous=policy, allowed=allowed, weights=weights, rng=rng(5))
+            problem = ImprovementProblem(x, values, weights, allowed)  # each part was checked where it came in
+            scored = problem.scored_zero_one() if loop.loss == "zero-one" else problem
+            new = improved(space, scored, q=q, previous=policy, rng=rng(5))
             check_policy(new, policy.n_actions, f"{type(space).__name__}.improve must return a Policy")
             if loop.update is not None:
                 updated = loop.update(policy, new, q=q, states=x, k=k)
@@ -115,9 +115,9 @@ class Learner:
 
             before = decided(policy, x, allowed) if before is None else before
             decisions = decided(new, x, allowed)
-            changed = weighted_mean(distance(before, decisions, policy.n_actions), weights)
-            loss = loss_of(decisions, scored, weights, allowed)
-            value = weighted_mean(value_of(decisions, values), weights)
+            changed = problem.mean(distance(before, decisions, policy.n_actions))
+            loss = scored.loss_of(decisions)
+            value = problem.mean(value_of(decisions, values))
             n_unchanged = (0 if after is None else after.n_unchanged) + 1 if changed == 0 else 0
             before, policy = decisions, new
             schema = getattr(evaluator if batch is None else batch, "schema", None)

@@ -2,7 +2,15 @@
 
 from capi.policies.base import Described, Deterministic, Training, decided, described
 from capi.policies.composite import EpsilonGreedy, Mixture, NonStationary
-from capi.policies.decisions import Decisions, check_masks_given, first_allowed, one_hot, permitted, value_of
+from capi.policies.decisions import (
+    Decisions,
+    check_masks_given,
+    first_allowed,
+    first_in_mask,
+    one_hot,
+    permitted,
+    value_of,
+)
 from capi.policies.simple import Constant, Greedy, Tabular, Uniform
 
 __all__ = [
@@ -21,6 +29,7 @@ __all__ = [
     "decided",
     "described",
     "first_allowed",
+    "first_in_mask",
     "one_hot",
     "permitted",
     "value_of",

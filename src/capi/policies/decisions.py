@@ -37,7 +37,11 @@ def permitted(actions: Ints, allowed: ArrayLike | None, n_actions: int) -> Ints:
 
 def first_allowed(ranking: Ints, allowed: ArrayLike | None) -> Ints:
     """Return the first action of each row of ``ranking`` (n, A) that the state allows (n,)."""
-    mask = as_allowed(allowed, "allowed", ranking.shape)
+    return first_in_mask(ranking, as_allowed(allowed, "allowed", ranking.shape))
+
+
+def first_in_mask(ranking: Ints, mask: Bools | None) -> Ints:
+    """Return the first action of each row of ``ranking`` (n, A) that the state allows, by a checked ``mask`` (n,)."""
     if mask is None:
         return ranking[:, 0]
     first = np.take_along_axis(mask, ranking, axis=1).argmax(axis=1)

@@ -22,19 +22,19 @@ that of the reduction, which counts a prediction that is not allowed as the wors
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
+from capi._utils.parameters import Constraints, check_parameters
 from capi._utils.row_ops import row_max
 from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_states
 from capi.errors import InvalidInput
 from capi.policies import Deterministic, check_masks_given, first_allowed, permitted
-from capi.policy_spaces._stakes import Stakes
+from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver, Stakes
 from capi.types import Policy, QFunction
 
 
@@ -85,8 +85,16 @@ class ClassifierPolicy(Deterministic):
         return f"what {self.model!r} predicts, one of: {', '.join(str(labels[a]) for a in self.classes)}"
 
 
+def _check_estimator(value: Any, name: str) -> None:
+    needed = ("fit", "predict", "get_params")
+    if isinstance(value, type) or not all(hasattr(value, method) for method in needed):
+        hint = f" Did you mean {value.__name__}()?" if isinstance(value, type) else ""
+        raise InvalidInput(f"{name} must be a scikit-learn classifier; got {value!r}.{hint}")
+    _weight_name(value)
+
+
 @dataclass(frozen=True, eq=False)
-class Classifier:
+class Classifier(ImprovementSolver[ClassifierPolicy]):
     """Policies of any scikit-learn classifier, learned by a reduction to weighted classification.
 
     Each state is one example for each action, weighted by how much less it loses than the worst one there (the module's
@@ -115,34 +123,29 @@ class Classifier:
 
     estimator: Any
 
-    def __post_init__(self) -> None:
-        needed = ("fit", "predict", "get_params")
-        if isinstance(self.estimator, type) or not all(hasattr(self.estimator, name) for name in needed):
-            hint = f" Did you mean {self.estimator.__name__}()?" if isinstance(self.estimator, type) else ""
-            raise InvalidInput(f"estimator must be a scikit-learn classifier; got {self.estimator!r}.{hint}")
-        _weight_name(self.estimator)
+    _constraints: ClassVar[Constraints] = {"estimator": _check_estimator}
 
-    def improve(
+    def __post_init__(self) -> None:
+        check_parameters(self)
+
+    def solve(
         self,
-        states: ArrayLike,
-        q_values: ArrayLike,
+        problem: ImprovementProblem,
         *,
         q: QFunction | None = None,  # noqa: ARG002  the sample decides alone
         previous: Policy | None = None,  # noqa: ARG002
-        allowed: ArrayLike | None = None,
-        weights: ArrayLike | None = None,
         rng: np.random.Generator | None = None,
     ) -> ClassifierPolicy:
         """Return the policy of the classifier that was fitted to the weighted actions."""
-        stakes = Stakes.of(states, q_values, allowed, weights)
+        stakes = problem.stakes
         rows, actions, gains = examples(stakes)
         classes = np.unique(actions) if len(actions) else np.zeros(1, dtype=np.int64)
         model = None
         if len(classes) > 1:
-            model = self._fitted(stakes.own_states[rows], actions, gains, rng)
-            if stakes.masked:
-                _rated(model, stakes.own_states[:1], len(classes))  # refuse what cannot rank now, not when it acts
-        return ClassifierPolicy(model, classes, stakes.n_actions, stakes.states.shape[1], stakes.masked)
+            model = self._fitted(stakes.states[rows], actions, gains, rng)
+            if problem.masked:
+                _rated(model, stakes.states[:1], len(classes))  # refuse what cannot rank now, not when it acts
+        return ClassifierPolicy(model, classes, problem.n_actions, problem.n_features, problem.masked)
 
     def _fitted(self, states: Floats, actions: Ints, weights: Floats, rng: np.random.Generator | None) -> Any:
         model, generator = clone(self.estimator), np.random.default_rng(0) if rng is None else rng

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from capi._utils.validation import (
-    Bools,
-    Floats,
-    Ints,
-    as_allowed,
-    as_q_values,
-    as_states,
-    as_weights,
-    check_rows,
-)
+from capi._utils.parameters import Constraints, check_parameters, instance_of, optional
+from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_states, as_weights, check_rows
 from capi.data.schema import Schema
 from capi.errors import InvalidInput
-from capi.loss import gap_weighted_loss, weighted_mean
 from capi.policies import Deterministic
+from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver, improved
 from capi.policy_spaces.rules import (
     Budget,
     Cap,
@@ -55,7 +47,7 @@ class _Limit:
 
     def mean(self, actions: Ints, weights: Floats | None) -> float:
         """Return the mean cost of decisions (n,)."""
-        return float(weighted_mean(self.costs[actions], weights))
+        return float(np.average(self.costs[actions], weights=weights))
 
     def holds(self, actions: Ints, weights: Floats | None) -> bool:
         """Whether decisions keep to it."""
@@ -178,8 +170,16 @@ class ConstrainedPolicy(Deterministic):
         return {"policy": shown, "rules": [str(rule) for rule in self.kept_rules]}
 
 
+def _check_rules(value: Any, name: str) -> None:
+    if isinstance(value, Rule) or not isinstance(value, Iterable):
+        raise InvalidInput(f"{name} must be a sequence of rules; got {value!r}.")
+    for rule in value:
+        if not isinstance(rule, Rule):
+            raise InvalidInput(f"{name} must be Never, Only, Monotone, Cap, Costs or Budget; got {rule!r}.")
+
+
 @dataclass(frozen=True, eq=False)
-class Constrained:
+class Constrained(ImprovementSolver[ConstrainedPolicy]):
     """The policies of another space that keep rules.
 
     Pointwise rules (`Never`, `Only`) become masks of allowed actions, in learning and whenever the policy acts: they hold in every
@@ -211,59 +211,58 @@ class Constrained:
     rules: Sequence[Rule]
     schema: Schema | None = None
 
+    _constraints: ClassVar[Constraints] = {
+        "space": instance_of(PolicySpace, "a policy space, with the method improve"),
+        "rules": _check_rules,
+        "schema": optional(instance_of(Schema, "a Schema, such as batch.schema")),
+    }
+
     def __post_init__(self) -> None:
-        if isinstance(self.space, type) or not isinstance(self.space, PolicySpace):
-            raise InvalidInput(f"space must be a policy space, with the method improve; got {self.space!r}.")
-        if isinstance(self.rules, Rule) or not isinstance(self.rules, Iterable):
-            raise InvalidInput(f"rules must be a sequence of rules; got {self.rules!r}.")
-        object.__setattr__(self, "rules", tuple(self.rules))  # nobody can take one away
-        if self.schema is not None and not isinstance(self.schema, Schema):
-            raise InvalidInput(f"schema must be a Schema, such as batch.schema; got {self.schema!r}.")
-        for rule in self.rules:
-            if not isinstance(rule, Rule):
-                raise InvalidInput(f"rules must be Never, Only, Monotone, Cap, Costs or Budget; got {rule!r}.")
+        if isinstance(self.rules, Iterable) and not isinstance(self.rules, str | Rule):
+            object.__setattr__(self, "rules", tuple(self.rules))  # read once, and fixed from then on
+        check_parameters(self)
         if any(isinstance(rule, Monotone) for rule in self.rules):
             self._check_monotone()
         if self.schema is not None:
             _Compiled.of(self.rules, self.schema)
 
-    def improve(
+    def solve(
         self,
-        states: ArrayLike,
-        q_values: ArrayLike,
+        problem: ImprovementProblem,
         *,
         q: QFunction | None = None,
         previous: Policy | None = None,
-        allowed: ArrayLike | None = None,
-        weights: ArrayLike | None = None,
         rng: np.random.Generator | None = None,
     ) -> ConstrainedPolicy:
         """Return the policy with the least gap-weighted loss on the sample that keeps the rules."""
-        x = as_states(states)
-        values = as_q_values(q_values, n_rows=len(x))
-        schema = Schema.of(x.shape[1], values.shape[1]) if self.schema is None else self.schema
-        if (len(schema.feature_names), len(schema.action_labels)) != (x.shape[1], values.shape[1]):
-            raise InvalidInput(
-                f"schema must be that of the data: it has {len(schema.feature_names)} features and {len(schema.action_labels)} "
-                f"actions, the data {x.shape[1]} and {values.shape[1]}."
-            )
-        compiled = _Compiled.of(self.rules, schema)
-        mask = compiled.mask(x, as_allowed(allowed, "allowed", values.shape))
+        compiled = _Compiled.of(self.rules, self._schema_for(problem))
+        mask = compiled.mask(problem.states, problem.allowed)
         space = replace(self.space, monotone=compiled.monotone) if compiled.monotone else self.space  # type: ignore[type-var]
         before = previous.policy if isinstance(previous, ConstrainedPolicy) else previous
-        w = as_weights(weights, "weights", len(x))
         seed = np.random.default_rng(0) if rng is None else rng
         state = seed.bit_generator.state
 
         def best(prices: Floats) -> Policy:
             seed.bit_generator.state = state  # the same draws whatever the prices
             priced = None if q is None else _Shifted(q, prices) if prices.any() else q
-            return space.improve(x, values - prices, q=priced, previous=before, allowed=mask, weights=w, rng=seed)
+            return improved(space, problem.priced(prices, mask), q=priced, previous=before, rng=seed)
 
-        search = _Search(compiled, best, x, values - compiled.costs, mask, w)
+        search = _Search(compiled, best, problem.priced(compiled.costs, mask))
         start = previous.multipliers if isinstance(previous, ConstrainedPolicy) else None
         policy, multipliers = search.run(start)
-        return ConstrainedPolicy(policy, tuple(self.rules), compiled, multipliers, x.shape[1], schema=self.schema)
+        kept = tuple(self.rules)
+        return ConstrainedPolicy(policy, kept, compiled, multipliers, problem.n_features, schema=self.schema)
+
+    def _schema_for(self, problem: ImprovementProblem) -> Schema:
+        """Return the words of the problem's features and actions, or refuse those of another table."""
+        shape = problem.n_features, problem.n_actions
+        schema = Schema.of(*shape) if self.schema is None else self.schema
+        if (len(schema.feature_names), len(schema.action_labels)) != shape:
+            raise InvalidInput(
+                f"schema must be that of the data: it has {len(schema.feature_names)} features and {len(schema.action_labels)} "
+                f"actions, the data {shape[0]} and {shape[1]}."
+            )
+        return schema
 
     def _check_monotone(self) -> None:
         if not is_dataclass(self.space) or "monotone" not in {f.name for f in fields(self.space)}:
@@ -280,11 +279,8 @@ class Constrained:
 class _Search:
     """The prices at which the best policy keeps to all caps and budgets."""
 
-    def __init__(
-        self, compiled: _Compiled, best: Any, states: Floats, values: Floats, mask: Bools | None, weights: Floats | None
-    ) -> None:
-        self.compiled, self.best = compiled, best
-        self.states, self.values, self.mask, self.weights = states, values, mask, weights
+    def __init__(self, compiled: _Compiled, best: Callable[[Floats], Policy], problem: ImprovementProblem) -> None:
+        self.compiled, self.best, self.problem = compiled, best, problem
         self.limits = compiled.limits
         self.found: tuple[float, Policy, Floats] | None = None  # the least loss of those that keep to everything
 
@@ -315,11 +311,11 @@ class _Search:
         def kept(price: float) -> bool:
             trial = multipliers.copy()
             trial[j] = price
-            return self.limits[j].holds(self._at(trial)[1], self.weights)
+            return self.limits[j].holds(self._at(trial)[1], self.problem.weights)
 
         if kept(0.0):
             return 0.0
-        gaps = self.values.max(axis=1) - self.values.min(axis=1)
+        gaps = self.problem.values.max(axis=1) - self.problem.values.min(axis=1)
         high = max(float(gaps.mean()), np.finfo(float).tiny) / max(float(self.limits[j].costs.max()), 1e-300)
         for _ in range(MOST_DOUBLINGS):
             if kept(high):
@@ -339,22 +335,22 @@ class _Search:
             (m * limit.costs for m, limit in zip(multipliers, self.limits, strict=True)), 0.0
         )
         policy = self.best(prices)
-        actions = policy.act(self.states, self.mask)
+        actions = policy.act(self.problem.states, self.problem.allowed)
         if self._kept(actions):
-            loss = gap_weighted_loss(self.values, actions, self.weights, self.mask)
+            loss = self.problem.loss_of(actions)
             if self.found is None or loss < self.found[0]:
                 self.found = loss, policy, multipliers.copy()
         return policy, actions
 
     def _kept(self, actions: Ints) -> bool:
-        return all(limit.holds(actions, self.weights) for limit in self.limits)
+        return all(limit.holds(actions, self.problem.weights) for limit in self.limits)
 
     def _check_reachable(self) -> None:
         """Refuse limits below what the cheapest allowed decisions cost, naming the rules that make them so."""
         for limit in self.limits:
-            costs = np.broadcast_to(limit.costs, self.values.shape)
-            allowed = costs if self.mask is None else np.where(self.mask, costs, np.inf)
-            cheapest = float(weighted_mean(allowed.min(axis=1), self.weights))
+            costs = np.broadcast_to(limit.costs, self.problem.values.shape)
+            allowed = costs if self.problem.mask is None else np.where(self.problem.mask, costs, np.inf)
+            cheapest = self.problem.mean(allowed.min(axis=1))
             if cheapest > limit.at_most + limit.slack:
                 against = next((f.rule for f in self.compiled.forbidden if self._binds(f, limit)), None)
                 pair = f"{str(limit.rule)!r}" + ("" if against is None else f" and {str(against)!r}")
@@ -365,7 +361,7 @@ class _Search:
     def _binds(self, forbidden: Forbidden, limit: _Limit) -> bool:
         """Whether a rule forbids the cheapest action somewhere in the sample."""
         cheapest = int(limit.costs.argmin())
-        inside = forbidden.box.contains(self.states, forbidden.rule.if_missing)
+        inside = forbidden.box.contains(self.problem.states, forbidden.rule.if_missing)
         return cheapest in forbidden.actions and bool(inside.any())
 
 

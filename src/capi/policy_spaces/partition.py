@@ -4,26 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from capi._utils.validation import (
-    Bools,
-    Floats,
-    Ints,
-    as_allowed,
-    as_int,
-    as_integers,
-    as_q_values,
-    as_states,
-    check_actions,
-    check_shape,
-)
+from capi._utils.parameters import Constraints, at_least, check_parameters
+from capi._utils.validation import Bools, Floats, Ints, as_integers, as_states, check_actions, check_shape
 from capi.errors import InvalidInput
-from capi.loss import regrets, weighted
 from capi.policies import Deterministic, check_masks_given, first_allowed
+from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver
 from capi.types import Policy, QFunction
 
 MOST_CELLS = 20  # that `rules` lists
@@ -70,8 +60,13 @@ class PartitionPolicy(Deterministic):
         return "\n".join([*lines, f"elsewhere: {_said(shown['default'])}"])
 
 
+def _check_index(value: Any, name: str) -> None:
+    if not callable(value):
+        raise InvalidInput(f"{name} must be a function from states (n, d) to cell numbers (n,); got {value!r}.")
+
+
 @dataclass(frozen=True, eq=False)
-class Partition:
+class Partition(ImprovementSolver[PartitionPolicy]):
     r"""Policies on a given partition of the state space (the paper's Section 3).
 
     In each cell the member with the least loss plays :math:`\arg\max_a \sum_i \hat Q(X_i, a)` over the
@@ -98,20 +93,17 @@ class Partition:
     index: Callable[[Floats], ArrayLike]
     default: int = 0
 
-    def __post_init__(self) -> None:
-        if not callable(self.index):
-            raise InvalidInput(f"index must be a function from states (n, d) to cell numbers (n,); got {self.index!r}.")
-        as_int(self.default, "default", minimum=0)
+    _constraints: ClassVar[Constraints] = {"index": _check_index, "default": at_least(0)}
 
-    def improve(
+    def __post_init__(self) -> None:
+        check_parameters(self)
+
+    def solve(
         self,
-        states: ArrayLike,
-        q_values: ArrayLike,
+        problem: ImprovementProblem,
         *,
         q: QFunction | None = None,  # noqa: ARG002  the sample decides alone
         previous: Policy | None = None,  # noqa: ARG002
-        allowed: ArrayLike | None = None,
-        weights: ArrayLike | None = None,
         rng: np.random.Generator | None = None,  # noqa: ARG002
     ) -> PartitionPolicy:
         """Return the policy with the least gap-weighted loss on the sample, cell by cell.
@@ -119,22 +111,18 @@ class Partition:
         With masks a cell ranks its actions by their mean regret over the states that allow them, and each state
         plays the first that it allows. That is a good ranking, not always the best: finding the best one is hard.
         """
-        x = as_states(states)
-        values = as_q_values(q_values, n_rows=len(x))
-        n_actions = values.shape[1]
-        check_actions(np.array([self.default]), n_actions, "default")
-        mask = as_allowed(allowed, "allowed", values.shape)
-        cells, cell = np.unique(cell_numbers(self.index, x), return_inverse=True)
-        gaps = regrets(values, mask)
-        if mask is None or mask.all():
-            score = _sum_by_cell(weighted(gaps, weights), cell, len(cells))
+        check_actions(np.array([self.default]), problem.n_actions, "default")
+        cells, cell = np.unique(cell_numbers(self.index, problem.states), return_inverse=True)
+        mask = problem.mask
+        if mask is None:
+            score = _sum_by_cell(problem.lost, cell, len(cells))
         else:
-            counts = _sum_by_cell(weighted(mask.astype(np.float64), weights), cell, len(cells))
-            sums = _sum_by_cell(weighted(np.where(mask, gaps, 0.0), weights), cell, len(cells))
+            counts = _sum_by_cell(problem.weighted(mask.astype(np.float64)), cell, len(cells))
+            sums = _sum_by_cell(problem.weighted(np.where(mask, problem.regrets, 0.0)), cell, len(cells))
             score = np.where(counts > 0, sums / np.where(counts > 0, counts, 1.0), np.inf)
-        default = np.argsort(np.arange(n_actions) != self.default, kind="stable")
+        default = np.argsort(np.arange(problem.n_actions) != self.default, kind="stable")
         ranking = np.vstack([np.argsort(score, axis=1, kind="stable"), default])
-        return PartitionPolicy(self.index, cells, ranking, masked=mask is not None and not mask.all())
+        return PartitionPolicy(self.index, cells, ranking, problem.masked)
 
 
 def cell_numbers(index: Callable[[Floats], ArrayLike], states: Floats) -> Ints:

@@ -16,16 +16,49 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from capi._utils.validation import Bools, Floats, as_not_negative, as_share, check_choice, is_real
+from capi._utils.parameters import Constraints, check_parameters, instance_of, one_of, optional
+from capi._utils.validation import Bools, Floats, as_not_negative, as_share, is_real
 from capi.data.schema import Schema
 from capi.errors import InvalidInput
 
 MOST_COMBINATIONS = 100_000  # of rules that are looked at for conflicts
 COMPARISON = re.compile(r"^(?P<feature>.+?)\s*(?P<sign><=|>=|==|<|>)\s*(?P<number>\S+)$")
+
+
+def _listed(actions: Any) -> tuple[Any, ...]:
+    return tuple(actions) if isinstance(actions, list | tuple | set | frozenset) else (actions,)
+
+
+def _check_action(value: Any, name: str) -> None:  # noqa: ARG001  one rule has an action, another several
+    if not isinstance(value, Hashable) or isinstance(value, np.ndarray):
+        raise InvalidInput(f"an action must be one label or number; got {value!r}.")
+
+
+def _check_actions(value: Any, name: str) -> None:
+    for action in _listed(value):
+        _check_action(action, name)
+
+
+def _check_costs(value: Any, name: str) -> None:
+    if not isinstance(value, Mapping) or not value:
+        raise InvalidInput(f"{name} must map actions to numbers, such as {{'treat': 1.0}}; got {value!r}.")
+    for action, cost in value.items():
+        as_not_negative(cost, f"the cost of {action!r}")
+
+
+def _check_number(value: Any, name: str) -> None:
+    if not is_real(value) or not np.isfinite(value):
+        raise InvalidInput(f"{name} must be a number; got {value!r}.")
+
+
+_POINTWISE: Constraints = {
+    "when": optional(instance_of(str, "text, such as 'x3 > 5'")),
+    "if_missing": one_of(True, False),
+}
 
 
 @dataclass(frozen=True)
@@ -50,8 +83,10 @@ class Never:
     when: str | None = None
     if_missing: bool = False
 
+    _constraints: ClassVar[Constraints] = {"action": _check_action, **_POINTWISE}
+
     def __post_init__(self) -> None:
-        _check_pointwise(self.action, self.when, self.if_missing)
+        check_parameters(self)
 
     def __str__(self) -> str:
         return f"never {self.action}" + _when(self.when)
@@ -79,9 +114,10 @@ class Only:
     when: str | None = None
     if_missing: bool = False
 
+    _constraints: ClassVar[Constraints] = {"actions": _check_actions, **_POINTWISE}
+
     def __post_init__(self) -> None:
-        for action in _listed(self.actions):
-            _check_pointwise(action, self.when, self.if_missing)
+        check_parameters(self)
 
     def __str__(self) -> str:
         return f"only {' or '.join(map(str, _listed(self.actions)))}" + _when(self.when)
@@ -129,10 +165,10 @@ class Budget:
     costs: Mapping[Any, float]
     at_most: float
 
+    _constraints: ClassVar[Constraints] = {"costs": _check_costs, "at_most": _check_number}
+
     def __post_init__(self) -> None:
-        _check_costs(self.costs)
-        if not is_real(self.at_most) or not np.isfinite(self.at_most):
-            raise InvalidInput(f"at_most must be a number; got {self.at_most!r}.")
+        check_parameters(self)
 
     def __str__(self) -> str:
         named = ", ".join(f"{action} {cost:g}" for action, cost in self.costs.items())
@@ -157,8 +193,10 @@ class Cap:
     action: Any
     at_most: float
 
+    _constraints: ClassVar[Constraints] = {"at_most": as_share}
+
     def __post_init__(self) -> None:
-        as_share(self.at_most, "at_most")
+        check_parameters(self)
 
     def __str__(self) -> str:
         return f"cap: {self.action} in at most {100 * self.at_most:g} % of the states"
@@ -181,8 +219,10 @@ class Costs:
 
     costs: Mapping[Any, float]
 
+    _constraints: ClassVar[Constraints] = {"costs": _check_costs}
+
     def __post_init__(self) -> None:
-        _check_costs(self.costs)
+        check_parameters(self)
 
     def __str__(self) -> str:
         return "costs: " + ", ".join(f"{action} {cost:g}" for action, cost in self.costs.items())
@@ -332,31 +372,12 @@ def _widest(forbidden: list[Forbidden]) -> list[Forbidden]:
     ]
 
 
-def _check_pointwise(action: Any, when: Any, if_missing: Any) -> None:
-    if not isinstance(action, Hashable) or isinstance(action, np.ndarray):
-        raise InvalidInput(f"an action must be one label or number; got {action!r}.")
-    if when is not None and not isinstance(when, str):
-        raise InvalidInput(f"when must be text, such as 'x3 > 5'; got {when!r}.")
-    check_choice(if_missing, "if_missing", (True, False))
-
-
-def _check_costs(costs: Any) -> None:
-    if not isinstance(costs, Mapping) or not costs:
-        raise InvalidInput(f"costs must map actions to numbers, such as {{'treat': 1.0}}; got {costs!r}.")
-    for action, cost in costs.items():
-        as_not_negative(cost, f"the cost of {action!r}")
-
-
 def _number(text: str) -> float | None:
     try:
         value = float(text)
     except ValueError:
         return None
     return None if np.isnan(value) else value
-
-
-def _listed(actions: Any) -> tuple[Any, ...]:
-    return tuple(actions) if isinstance(actions, list | tuple | set | frozenset) else (actions,)
 
 
 def _when(when: str | None) -> str:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
+from capi._utils.parameters import Constraints, at_least, check_parameters, checked_by, optional
 from capi._utils.row_ops import row_max
-from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_int, as_q_values, as_states, check_rows
+from capi._utils.validation import Bools, Floats, Ints, as_states, check_rows
 from capi.errors import InvalidInput
-from capi.loss import filled_regrets, regrets, weighted
+from capi.loss import filled_regrets
 from capi.policies import Deterministic, check_masks_given, first_allowed
 from capi.policy_spaces._cuts import readable_cut
 from capi.policy_spaces._monotone import check_monotone
+from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver, finite_total
 from capi.types import Policy, QFunction
 
 TIE = 1e-12  # losses that differ by less than this share of the total gap are equal
@@ -75,7 +76,7 @@ class _Cut(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Thresholds:
+class Thresholds(ImprovementSolver[ThresholdPolicy]):
     """Policies with one cut in one feature: the paper's half-spaces in one dimension (Section 5.1).
 
     `improve` finds the exact minimiser of the gap-weighted loss over all features, cuts and pairs of
@@ -105,34 +106,24 @@ class Thresholds:
     feature: int | None = None
     monotone: Mapping[int, int] | None = None
 
-    def __post_init__(self) -> None:
-        if self.feature is not None:
-            as_int(self.feature, "feature", minimum=0)
-        check_monotone(self.monotone)
+    _constraints: ClassVar[Constraints] = {"feature": optional(at_least(0)), "monotone": checked_by(check_monotone)}
 
-    def improve(
+    def __post_init__(self) -> None:
+        check_parameters(self)
+
+    def solve(
         self,
-        states: ArrayLike,
-        q_values: ArrayLike,
+        problem: ImprovementProblem,
         *,
         q: QFunction | None = None,  # noqa: ARG002  the sample decides alone
         previous: Policy | None = None,  # noqa: ARG002
-        allowed: ArrayLike | None = None,
-        weights: ArrayLike | None = None,
         rng: np.random.Generator | None = None,  # noqa: ARG002
     ) -> ThresholdPolicy:
         """Return the policy with the least gap-weighted loss on the sample."""
-        x = as_states(states)
-        values = as_q_values(q_values, n_rows=len(x))
-        mask = as_allowed(allowed, "allowed", values.shape)
-        mask = None if mask is None or mask.all() else mask
-        check_monotone(self.monotone, x.shape[1], masked=mask is not None)
-        loss = weighted(filled_regrets(regrets(values, mask), mask), weights)  # (n, A)
-        with np.errstate(over="ignore"):
-            total = row_max(loss).sum()
-        if not np.isfinite(total):
-            raise InvalidInput("the weighted gaps of q_values must have a finite sum. Scale q_values or weights down.")
-        tie = TIE * total
+        x = problem.states
+        check_monotone(self.monotone, x.shape[1], masked=problem.masked)
+        loss = problem.weighted(filled_regrets(problem.regrets, problem.mask))  # (n, A)
+        tie = TIE * finite_total(row_max(loss))
         features = range(x.shape[1]) if self.feature is None else [self._checked_feature(x.shape[1])]
         for j in features:
             _check_no_missing(x[:, j], j)
@@ -153,8 +144,8 @@ class Thresholds:
         ranking = np.stack(
             [_ranked(loss[side].sum(axis=0), first) for side, first in ((low, best.low), (~low, best.high))]
         )
-        shape = values.shape[1], x.shape[1]
-        return ThresholdPolicy(best.feature, best.cut, best.low, best.high, *shape, ranking, mask is not None)
+        shape = problem.n_actions, problem.n_features
+        return ThresholdPolicy(best.feature, best.cut, best.low, best.high, *shape, ranking, problem.masked)
 
     def _checked_feature(self, n_features: int) -> int:
         if self.feature is None or self.feature >= n_features:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from capi._utils.validation import Floats, as_states
+from capi._utils.validation import Floats
 from capi.errors import InvalidInput
 from capi.policies import Greedy
+from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver
 from capi.policy_spaces.imitation import ReadByImitation
 from capi.types import Policy, QFunction
 
@@ -30,7 +30,7 @@ class GreedyPolicy(ReadByImitation, Greedy):
 
 
 @dataclass(frozen=True)
-class Unrestricted:
+class Unrestricted(ImprovementSolver[GreedyPolicy]):
     """The space of all policies, whose best member is the greedy policy of Q, at every state.
 
     Examples
@@ -41,15 +41,12 @@ class Unrestricted:
     array([1, 0])
     """
 
-    def improve(
+    def solve(
         self,
-        states: ArrayLike,
-        q_values: ArrayLike,  # noqa: ARG002  the greedy policy does not depend on the sample
+        problem: ImprovementProblem,
         *,
         q: QFunction | None = None,
-        previous: Policy | None = None,  # noqa: ARG002
-        allowed: ArrayLike | None = None,
-        weights: ArrayLike | None = None,  # noqa: ARG002
+        previous: Policy | None = None,  # noqa: ARG002  the sample decides alone
         rng: np.random.Generator | None = None,  # noqa: ARG002
     ) -> GreedyPolicy:
         """Return the greedy policy of ``q``; without a function behind the values it is undefined off the sample."""
@@ -58,5 +55,4 @@ class Unrestricted:
                 "Unrestricted needs q, the function behind q_values: a matrix alone says nothing about other states. "
                 "Pass q=..., or choose a space that generalises."
             )
-        masked = allowed is not None and not np.all(allowed)
-        return GreedyPolicy(q, masked=masked, sample=as_states(states))
+        return GreedyPolicy(q, masked=problem.masked, sample=problem.states)

@@ -33,12 +33,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 from scipy.optimize import minimize
 
-from capi._utils.validation import Bools, Floats, as_int, as_not_negative, check_choice
+from capi._utils.parameters import Constraints, at_least, check_parameters, one_of
+from capi._utils.validation import Bools, Floats, as_not_negative
 from capi.features.tables import Table
 from capi.policy_spaces.linear import _kernels as _linear
 
@@ -58,11 +59,15 @@ class ConvexLoss:
     strength: float
     max_iterations: int
 
+    _constraints: ClassVar[Constraints] = {
+        "surrogate": one_of(*KINDS),
+        "penalty": one_of("l2", "l1"),
+        "strength": as_not_negative,
+        "max_iterations": at_least(1),
+    }
+
     def __post_init__(self) -> None:
-        check_choice(self.surrogate, "surrogate", tuple(KINDS))
-        check_choice(self.penalty, "penalty", ("l2", "l1"))
-        as_not_negative(self.strength, "strength")
-        as_int(self.max_iterations, "max_iterations", minimum=1)
+        check_parameters(self)
 
     def minimiser(self, table: Table, lost: Floats, free: Bools, order: Mapping[int, int]) -> Floats:
         """Return the weights (A, p) of features ``table`` (m, p); columns that are ``free`` (p,) have no penalty.

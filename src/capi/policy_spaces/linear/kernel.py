@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from capi._utils.validation import Floats, as_int, as_positive, as_states
+from capi._utils.parameters import Constraints, at_least, check_parameters, checked_by, optional
+from capi._utils.validation import Floats, as_int, as_positive
 from capi.features.dictionary import DEFAULT_KERNEL, KernelDictionary
 from capi.features.kernels import Kernel, check_kernel
 from capi.features.scaling import Scale, check_scale
 from capi.features.tables import fitted_features
-from capi.policy_spaces._stakes import Stakes
+from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver
 from capi.policy_spaces.linear._surrogates import ConvexLoss, Surrogate
 from capi.policy_spaces.linear.linear import LinearPolicy, kept_features, learned_weights
 from capi.types import Policy, QFunction
@@ -69,7 +69,7 @@ class KernelPolicy(LinearPolicy):
 
 
 @dataclass(frozen=True, eq=False)
-class KernelPolicies:
+class KernelPolicies(ImprovementSolver[KernelPolicy]):
     r"""Policies :math:`\pi(x) = \arg\max_a f_a(x) + c_a` with functions f of a reproducing kernel Hilbert space.
 
     The surrogates are those of `Linear`; the penalty is the strength times :math:`\sum_a \|f_a\|_{\mathcal H}^2 / (A - 1)`, and the
@@ -122,34 +122,34 @@ class KernelPolicies:
     polish: bool = False
     max_iterations: int = 500
 
-    def __post_init__(self) -> None:
-        check_kernel(self.kernel)
-        check_scale(self.scale)
-        if self.threshold is not None:
-            as_positive(self.threshold, "threshold")
-        if self.max_size is not None:
-            as_int(self.max_size, "max_size", minimum=1)
-        self._convex()
+    takes_missing: ClassVar[bool] = False
+    _constraints: ClassVar[Constraints] = {
+        "kernel": checked_by(check_kernel),
+        "scale": checked_by(check_scale),
+        "threshold": optional(as_positive),
+        "max_size": optional(at_least(1)),
+        **{name: ConvexLoss._constraints[name] for name in ("surrogate", "strength", "max_iterations")},
+    }
 
-    def improve(
+    def __post_init__(self) -> None:
+        check_parameters(self)
+
+    def solve(
         self,
-        states: ArrayLike,
-        q_values: ArrayLike,
+        problem: ImprovementProblem,
         *,
         q: QFunction | None = None,  # noqa: ARG002  the sample decides alone
         previous: Policy | None = None,
-        allowed: ArrayLike | None = None,
-        weights: ArrayLike | None = None,
         rng: np.random.Generator | None = None,
     ) -> KernelPolicy:
         """Return the policy of the surrogate on the sample; a ``previous`` one of this space lends its dictionary."""
-        stakes = Stakes.of(as_states(states, allow_nan=False), q_values, allowed, weights)
-        features, old = kept_features(previous, self, stakes.states.shape[1])
+        problem.complete_states()
+        features, old = kept_features(previous, self, problem.n_features)
         if features is None:
-            found = DictionaryAndConstant(self._dictionary().fit(stakes.counted_states))
-            features = fitted_features(found, stakes.states)
-        learned = learned_weights(features, stakes, self._convex(), old, rng, polish=self.polish)
-        return KernelPolicy(learned, features, self, stakes.masked)
+            found = DictionaryAndConstant(self._dictionary().fit(problem.counted_states))
+            features = fitted_features(found, problem.states)
+        learned = learned_weights(features, problem, self._convex(), old, rng, polish=self.polish)
+        return KernelPolicy(learned, features, self, problem.masked)
 
     def _dictionary(self) -> KernelDictionary:
         if self.threshold is None:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
+from capi._utils.parameters import Constraints, check_parameters, checked_by, optional
 from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_int, as_states
 from capi.errors import InvalidInput
 from capi.features.scaling import Scale, Scaling, check_scale, learned_scaling
 from capi.features.tables import Features, FittedFeatures, Table, check_features, fitted_features
 from capi.policies import Deterministic, check_masks_given
 from capi.policy_spaces._monotone import check_monotone
-from capi.policy_spaces._stakes import Stakes
+from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver
 from capi.policy_spaces.linear._line_search import TIE, LineSearch
 from capi.policy_spaces.linear._surrogates import ConvexLoss, Penalty, Surrogate
 from capi.types import Policy, QFunction
@@ -111,7 +111,7 @@ class LinearPolicy(Deterministic):
 
 
 @dataclass(frozen=True, eq=False)
-class Linear:
+class Linear(ImprovementSolver[LinearPolicy]):
     r"""Policies that are linear in features: :math:`\pi(x) = \arg\max_a \theta_a \cdot \phi(x)`.
 
     A convex surrogate of the gap-weighted loss is minimised first, with scores :math:`f_a = \theta_a \cdot \phi`,
@@ -173,40 +173,39 @@ class Linear:
     scale: Scale = "deviation"
     monotone: Mapping[int, int] | None = None
 
+    _constraints: ClassVar[Constraints] = {
+        "features": optional(checked_by(check_features)),
+        "monotone": checked_by(check_monotone),
+        "scale": checked_by(check_scale),
+        **ConvexLoss._constraints,
+    }
+
     def __post_init__(self) -> None:
-        if self.features is not None:
-            check_features(self.features)
-        check_monotone(self.monotone)
+        check_parameters(self)
         if self.monotone and (self.features is not None or self.penalty != "l2"):
             raise InvalidInput(
                 'monotone can be promised for the states themselves as features and the penalty "l2" only.'
             )
-        check_scale(self.scale)
-        self._convex()
 
-    def improve(
+    def solve(
         self,
-        states: ArrayLike,
-        q_values: ArrayLike,
+        problem: ImprovementProblem,
         *,
         q: QFunction | None = None,  # noqa: ARG002  the sample decides alone
         previous: Policy | None = None,
-        allowed: ArrayLike | None = None,
-        weights: ArrayLike | None = None,
         rng: np.random.Generator | None = None,
     ) -> LinearPolicy:
         """Return the policy of the surrogate, polished for the gap-weighted loss on the sample."""
-        stakes = Stakes.of(states, q_values, allowed, weights)
-        check_monotone(self.monotone, stakes.states.shape[1], masked=stakes.masked)
+        check_monotone(self.monotone, problem.n_features, masked=problem.masked)
         if self.features is None:
-            plain = StatesAndConstant(_scaling(stakes, self.scale))
-            features, old = fitted_features(plain, stakes.states), _translated(previous, plain)
+            plain = StatesAndConstant(_scaling(problem, self.scale))
+            features, old = fitted_features(plain, problem.states), _translated(previous, plain)
         else:
-            kept, old = kept_features(previous, self.features, stakes.states.shape[1])
-            features = fitted_features(self.features, stakes.counted_states) if kept is None else kept
+            kept, old = kept_features(previous, self.features, problem.n_features)
+            features = fitted_features(self.features, problem.counted_states) if kept is None else kept
         order = self.monotone or {}
-        found = learned_weights(features, stakes, self._convex(), old, rng, polish=self.polish, order=order)
-        return LinearPolicy(found, features, self.features, stakes.masked)
+        found = learned_weights(features, problem, self._convex(), old, rng, polish=self.polish, order=order)
+        return LinearPolicy(found, features, self.features, problem.masked)
 
     def _convex(self) -> ConvexLoss:
         return ConvexLoss(self.surrogate, self.penalty, self.strength, self.max_iterations)
@@ -214,7 +213,7 @@ class Linear:
 
 def learned_weights(
     features: FittedFeatures,
-    stakes: Stakes,
+    problem: ImprovementProblem,
     convex: ConvexLoss,
     previous: Floats | None,
     rng: np.random.Generator | None,
@@ -226,10 +225,10 @@ def learned_weights(
 
     In the columns of ``order`` weights rise (1) or fall (-1) from action to action: then so does the best action, along that column.
     """
-    shape = stakes.n_actions, features.n_columns
+    shape, stakes = (problem.n_actions, features.n_columns), problem.stakes
     if not len(stakes.rows):
         return np.zeros(shape)
-    table = _table(features, stakes)
+    table = _table(features, problem)
     constant = _constant_columns(table)
     solution = convex.minimiser(table, stakes.lost, constant != 0, order)
     if not polish:
@@ -263,21 +262,23 @@ def _translated(previous: Policy | None, plain: StatesAndConstant) -> Floats | N
     return plain.in_own_units(previous.features.transform.in_original_units(previous.weights))
 
 
-def _scaling(stakes: Stakes, scale: Scale) -> Scaling:
+def _scaling(problem: ImprovementProblem, scale: Scale) -> Scaling:
     """Return the units of the states in which something is at stake; a weight is a number of copies."""
-    as_states(stakes.states, allow_nan=False)
+    problem.complete_states()
+    stakes = problem.stakes
     if not isinstance(scale, str) or scale != "deviation" or not len(stakes.rows):
-        return learned_scaling(stakes.own_states if len(stakes.rows) else stakes.counted_states, scale)
-    mean = np.average(stakes.own_states, axis=0, weights=stakes.weights)
-    deviation = np.sqrt(np.average((stakes.own_states - mean) ** 2, axis=0, weights=stakes.weights))
+        return learned_scaling(stakes.states if len(stakes.rows) else problem.counted_states, scale)
+    mean = np.average(stakes.states, axis=0, weights=stakes.weights)
+    deviation = np.sqrt(np.average((stakes.states - mean) ** 2, axis=0, weights=stakes.weights))
     return Scaling(mean, np.where(deviation > 0, deviation, 1.0))
 
 
-def _table(features: FittedFeatures, stakes: Stakes) -> Table:
+def _table(features: FittedFeatures, problem: ImprovementProblem) -> Table:
     """Return the features of the rows in which something is at stake (m, p)."""
-    if len(stakes.rows) == len(stakes.states):
-        return features(stakes.states)
-    table = features.of_rows(stakes.states, stakes.rows)
+    rows = problem.stakes.rows
+    if len(rows) == problem.n_rows:
+        return features(problem.states)
+    table = features.of_rows(problem.states, rows)
     if not np.isfinite(table.data if features.sparse else table).all():
         raise InvalidInput("features(states) must be finite.")
     return table

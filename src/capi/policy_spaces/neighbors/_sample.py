@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_q_values, as_states, as_weights, is_fixed
+from capi._utils.validation import Bools, Floats, Ints, is_fixed
 from capi.features.scaling import Scale, Scaling, learned_scaling
-from capi.loss import regrets, weighted
 from capi.policies import Deterministic, check_masks_given, first_allowed
+from capi.policy_spaces._problem import ImprovementProblem
 from capi.policy_spaces.imitation import ReadByImitation
 
 FARTHEST = 1e100  # in units of the sample: farther away all of it is equally far, and squares must stay finite
@@ -74,14 +73,14 @@ class Losses:
     masked: bool
 
     @classmethod
-    def of(cls, q_values: Floats, allowed: Bools | None, weights: Floats | None) -> Losses:
-        """Return the losses of rows with values (n, A)."""
-        n_actions = q_values.shape[1]
-        if allowed is None or allowed.all():
-            table = np.hstack([regrets(q_values), np.ones((len(q_values), 1))])
-            return cls(weighted(table, weights), n_actions, masked=False)
-        table = np.hstack([np.where(allowed, regrets(q_values, allowed), 0.0), allowed])
-        return cls(weighted(table, weights), n_actions, masked=True)
+    def of(cls, problem: ImprovementProblem) -> Losses:
+        """Return the losses of the rows that count."""
+        rows = problem.counted
+        if rows.mask is None or rows.mask.all():
+            table = np.hstack([rows.regrets, np.ones((rows.n_rows, 1))])
+            return cls(rows.weighted(table), rows.n_actions, masked=False)
+        table = np.hstack([np.where(rows.mask, rows.regrets, 0.0), rows.mask])
+        return cls(rows.weighted(table), rows.n_actions, masked=True)
 
     def counts(self, totals: Floats) -> Floats:
         """Return the weight behind the sums of some rows (b, 1), with masks that of each action (b, A)."""
@@ -101,6 +100,11 @@ class Origin:
     counting: Bools | None  # (n,) rows with weight: those without are no rows; None is all
     settings: Any  # the policy space
 
+    @classmethod
+    def of(cls, problem: ImprovementProblem, settings: Any) -> Origin:
+        """Return what a policy space with these settings learns from; missing values are refused."""
+        return cls(problem.complete_states(), problem.counting, settings)
+
     def is_that_of(self, policy: Any) -> bool:
         """Whether ``policy`` comes from the same states, which nobody can have changed, and the same settings."""
         other = getattr(policy, "origin", None)
@@ -115,21 +119,6 @@ class Origin:
     def counted_states(self) -> Floats:
         """Return the states of the rows that count."""
         return self.states if self.counting is None else self.states[self.counting]
-
-
-def learned_from(
-    settings: Any, states: ArrayLike, q_values: ArrayLike, allowed: ArrayLike | None, weights: ArrayLike | None
-) -> tuple[Origin, Losses]:
-    """Return what was passed to ``improve``, checked: the states, and what the rows that count lose."""
-    x = as_states(states, allow_nan=False)
-    values = as_q_values(q_values, n_rows=len(x))
-    mask, w = as_allowed(allowed, "allowed", values.shape), as_weights(weights, "weights", len(x))
-    if w is None or (w > 0).all():
-        return Origin(x, None, settings), Losses.of(values, mask, w)
-    counting = w > 0
-    return Origin(x, counting, settings), Losses.of(
-        values[counting], None if mask is None else mask[counting], w[counting]
-    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -172,10 +172,14 @@ def nearest_rows(
     return NearestRows(sample, min(n_neighbors, len(sample.rows)), search, noise, power)
 
 
-def check_metric(metric: Any, metric_params: Any) -> None:
-    """Refuse names that scikit-learn does not know, and parameters that are no mapping."""
+def check_metric(metric: Any, name: str) -> None:
+    """Refuse names that scikit-learn does not know."""
     if not isinstance(metric, str) or metric not in METRICS:
-        raise InvalidInput(f"metric must be a name of scikit-learn's: {', '.join(METRICS)}; got {metric!r}.")
+        raise InvalidInput(f"{name} must be a name of scikit-learn's: {', '.join(METRICS)}; got {metric!r}.")
+
+
+def check_metric_params(metric: str, metric_params: Any) -> None:
+    """Refuse parameters that are not a mapping, or of a metric that has none."""
     if metric_params is not None and not isinstance(metric_params, Mapping):
         raise InvalidInput(f"metric_params must be a mapping from names to values, or None; got {metric_params!r}.")
     if metric_params and metric in MINKOWSKI:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 
+from capi._utils.parameters import Constraints, check_parameters, checked_by
 from capi._utils.threads import in_threads, n_threads
 from capi._utils.validation import Floats, as_states
 from capi.errors import InvalidInput
 from capi.features.kernels import Gaussian, Kernel, check_kernel, likeness
 from capi.features.scaling import Scale, check_scale
-from capi.policy_spaces.neighbors._sample import NearbyPolicy, Sample, blocks, learned_from
+from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver
+from capi.policy_spaces.neighbors._sample import Losses, NearbyPolicy, Origin, Sample, blocks
 from capi.policy_spaces.neighbors._search import NearestRows, nearest_rows
 from capi.types import Policy, QFunction
 
@@ -81,7 +83,7 @@ class LocalAveragesPolicy(NearbyPolicy):
 
 
 @dataclass(frozen=True, eq=False)
-class LocalAverages:
+class LocalAverages(ImprovementSolver[LocalAveragesPolicy]):
     r"""Policies that play what loses the least in a weighted average over the sample.
 
     .. math:: \pi(x) = \arg\min_a \sum_i k(x, X_i) \bigl[\max_b \hat Q(X_i, b) - \hat Q(X_i, a)\bigr]
@@ -115,27 +117,29 @@ class LocalAverages:
     scale: Scale = "range"
     n_jobs: int | None = None
 
-    def __post_init__(self) -> None:
-        check_kernel(self.kernel)
-        check_scale(self.scale)
-        n_threads(self.n_jobs)
+    takes_missing: ClassVar[bool] = False
+    _constraints: ClassVar[Constraints] = {
+        "kernel": checked_by(check_kernel),
+        "scale": checked_by(check_scale),
+        "n_jobs": checked_by(n_threads),
+    }
 
-    def improve(
+    def __post_init__(self) -> None:
+        check_parameters(self)
+
+    def solve(
         self,
-        states: ArrayLike,
-        q_values: ArrayLike,
+        problem: ImprovementProblem,
         *,
         q: QFunction | None = None,  # noqa: ARG002  the sample decides alone
         previous: Policy | None = None,
-        allowed: ArrayLike | None = None,
-        weights: ArrayLike | None = None,
         rng: np.random.Generator | None = None,  # noqa: ARG002
     ) -> LocalAveragesPolicy:
         """Return the policy of the weighted averages; a ``previous`` one on the same states lends its distinct states.
 
         The table of weights is not kept: it has as many entries as pairs of states.
         """
-        origin, losses = learned_from(self, states, q_values, allowed, weights)
+        origin, losses = Origin.of(problem, self), Losses.of(problem)
         if isinstance(previous, LocalAveragesPolicy) and origin.is_that_of(previous):
             sample = previous.sample
         else:

@@ -4,34 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from capi._utils.array_cache import Remembered
+from capi._utils.parameters import Constraints, at_least, check_parameters, checked_by
 from capi._utils.threads import in_threads, n_threads
-from capi._utils.validation import (
-    Floats,
-    Ints,
-    as_floats,
-    as_int,
-    as_states,
-    check_choice,
-    check_rows,
-    check_shape,
-    is_fixed,
-)
+from capi._utils.validation import Floats, Ints, as_floats, as_states, check_choice, check_rows, check_shape, is_fixed
 from capi.errors import InvalidInput
 from capi.features.scaling import Scale, check_scale
-from capi.policy_spaces.neighbors._sample import NearbyPolicy, Sample, blocks, learned_from
+from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver
+from capi.policy_spaces.neighbors._sample import Losses, NearbyPolicy, Origin, Sample, blocks
 from capi.policy_spaces.neighbors._search import (
     AT_ONCE,
     EQUAL,
     NearestRows,
     check_approximate,
     check_metric,
+    check_metric_params,
     nearest_rows,
 )
 from capi.types import Policy, QFunction
@@ -91,8 +84,22 @@ class NeighborsPolicy(NearbyPolicy):
         return Neighborhood(rows, neighbor_weights(self.weighting, rows, distances), which)
 
 
+def _check_weighting(value: Any, name: str) -> None:
+    named = isinstance(value, str) and value in ("uniform", "distance")
+    if not named and not callable(value):
+        raise InvalidInput(
+            f"{name} must be 'uniform', 'distance' or a function from distances to weights; got {value!r}."
+        )
+
+
+def _check_index(value: Any, name: str) -> None:
+    check_choice(value, name, ("exact", "approximate"))
+    if value == "approximate":
+        check_approximate()
+
+
 @dataclass(frozen=True, eq=False)
-class Neighbors:
+class Neighbors(ImprovementSolver[NeighborsPolicy]):
     r"""Policies that play what loses the least among the nearest states of the sample (the paper's KNN-CAPI).
 
     .. math:: \pi(x) = \arg\max_a \sum_{i \in N_\kappa(x)} \hat Q(X_i, a)
@@ -148,33 +155,30 @@ class Neighbors:
     index: Literal["exact", "approximate"] = "exact"
     n_jobs: int | None = None
 
-    def __post_init__(self) -> None:
-        as_int(self.n_neighbors, "n_neighbors", minimum=1)
-        named = isinstance(self.weights, str) and self.weights in ("uniform", "distance")
-        if not named and not callable(self.weights):
-            raise InvalidInput(
-                f"weights must be 'uniform', 'distance' or a function from distances to weights; got {self.weights!r}."
-            )
-        check_metric(self.metric, self.metric_params)
-        check_scale(self.scale)
-        check_choice(self.index, "index", ("exact", "approximate"))
-        if self.index == "approximate":
-            check_approximate()
-        n_threads(self.n_jobs)
+    takes_missing: ClassVar[bool] = False
+    _constraints: ClassVar[Constraints] = {
+        "n_neighbors": at_least(1),
+        "weights": _check_weighting,
+        "metric": check_metric,
+        "scale": checked_by(check_scale),
+        "index": _check_index,
+        "n_jobs": checked_by(n_threads),
+    }
 
-    def improve(
+    def __post_init__(self) -> None:
+        check_parameters(self)
+        check_metric_params(self.metric, self.metric_params)
+
+    def solve(
         self,
-        states: ArrayLike,
-        q_values: ArrayLike,
+        problem: ImprovementProblem,
         *,
         q: QFunction | None = None,  # noqa: ARG002  the sample decides alone
         previous: Policy | None = None,
-        allowed: ArrayLike | None = None,
-        weights: ArrayLike | None = None,
         rng: np.random.Generator | None = None,  # noqa: ARG002
     ) -> NeighborsPolicy:
         """Return the policy of the nearest states of the sample; a ``previous`` one on the same states lends its neighbours."""
-        origin, losses = learned_from(self, states, q_values, allowed, weights)
+        origin, losses = Origin.of(problem, self), Losses.of(problem)
         if isinstance(previous, NeighborsPolicy) and origin.is_that_of(previous):
             return NeighborsPolicy(losses, origin, self.n_jobs, previous.nearest, self.weights, previous.known)
         sample = Sample.of(origin.counted_states(), self.scale)

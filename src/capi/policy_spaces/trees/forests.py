@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeGuard
+from typing import Any, ClassVar, TypeGuard
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from capi._utils.array_cache import Remembered
+from capi._utils.parameters import Constraints, at_least, check_parameters, checked_by, optional
 from capi._utils.threads import n_threads
-from capi._utils.validation import Bools, Floats, Ints, as_int, as_states, is_fixed
+from capi._utils.validation import Bools, Floats, Ints, as_states, is_fixed
 from capi.policies import Deterministic, check_masks_given, first_allowed, one_hot
+from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver
 from capi.policy_spaces.imitation import ReadByImitation
-from capi.policy_spaces.trees.greedy import RegretSample
+from capi.policy_spaces.trees.greedy import grown_on
 from capi.trees.forest import Forest, Growth
 from capi.trees.regressor import n_candidates
 from capi.types import Policy, QFunction
@@ -86,7 +87,7 @@ class ForestPolicy(ReadByImitation, Deterministic):
 
 
 @dataclass(frozen=True)
-class Forests:
+class Forests(ImprovementSolver[ForestPolicy]):
     """Forests of extremely randomised trees that are grown for the gap-weighted loss and vote.
 
     Parameters
@@ -122,50 +123,49 @@ class Forests:
     refresh_every: int = 1
     n_jobs: int | None = None
 
-    def __post_init__(self) -> None:
-        as_int(self.n_trees, "n_trees", minimum=1)
-        as_int(self.refresh_every, "refresh_every", minimum=1)
-        as_int(self.min_samples_split, "min_samples_split", minimum=2)
-        as_int(self.min_samples_leaf, "min_samples_leaf", minimum=1)
-        if self.max_depth is not None:
-            as_int(self.max_depth, "max_depth", minimum=1)
-        n_threads(self.n_jobs)
+    _constraints: ClassVar[Constraints] = {
+        "n_trees": at_least(1),
+        "refresh_every": at_least(1),
+        "min_samples_split": at_least(2),
+        "min_samples_leaf": at_least(1),
+        "max_depth": optional(at_least(1)),
+        "n_jobs": checked_by(n_threads),
+    }
 
-    def improve(
+    def __post_init__(self) -> None:
+        check_parameters(self)
+
+    def solve(
         self,
-        states: ArrayLike,
-        q_values: ArrayLike,
+        problem: ImprovementProblem,
         *,
         q: QFunction | None = None,  # noqa: ARG002  the sample decides alone
         previous: Policy | None = None,
-        allowed: ArrayLike | None = None,
-        weights: ArrayLike | None = None,
         rng: np.random.Generator | None = None,
     ) -> ForestPolicy:
         """Return a forest whose trees were grown for the gap-weighted loss on the sample."""
-        sample = RegretSample.of(states, q_values, allowed, weights)
+        sample = problem.counted
         growth = Growth(
             n_trees=self.n_trees,
-            n_candidates=n_candidates(self.max_features, sample.states.shape[1]),
+            n_candidates=n_candidates(self.max_features, sample.n_features),
             min_samples_split=self.min_samples_split,
             min_samples_leaf=self.min_samples_leaf,
             max_depth=self.max_depth,
             policy=True,
         )
-        shape = sample.n_actions, sample.states.shape[1], self.n_jobs, sample.allowed is not None
-        has_weight = None if weights is None else np.asarray(weights) > 0  # rows without weight are no rows
-        if self._keeps(previous, states, has_weight):
+        shape = sample.n_actions, sample.n_features, self.n_jobs, sample.masked
+        has_weight = None if problem.weights is None else problem.weights > 0  # rows without weight are ignored
+        if self._keeps(previous, problem.states, has_weight):
             threads = n_threads(self.n_jobs)
-            sums = np.stack([previous.forest.sums_of(lost, threads) for lost in sample.outputs.T], axis=1)
+            sums = np.stack([previous.forest.sums_of(lost, threads) for lost in sample.filled_losses.T], axis=1)
             return ForestPolicy(
                 previous.forest.with_sums(sums), *shape, previous.origin, previous.age + 1, previous.known
             )
-        forest = sample.grown(growth, rng, n_threads(self.n_jobs))
-        return ForestPolicy(
-            forest, *shape, (states, self, has_weight), known=Remembered() if self.refresh_every > 1 else None
-        )
+        forest = grown_on(sample, growth, rng, n_threads(self.n_jobs))
+        origin = problem.states, self, has_weight
+        return ForestPolicy(forest, *shape, origin, known=Remembered() if self.refresh_every > 1 else None)
 
-    def _keeps(self, previous: Any, states: Any, has_weight: Bools | None) -> TypeGuard[ForestPolicy]:
+    def _keeps(self, previous: Any, states: Floats, has_weight: Bools | None) -> TypeGuard[ForestPolicy]:
         """Whether the trees of the last policy grew on the same states, which nobody can have changed, and are not too old."""
         if not isinstance(previous, ForestPolicy) or previous.origin is None or previous.age >= self.refresh_every:
             return False

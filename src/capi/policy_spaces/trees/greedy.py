@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_int, as_q_values, as_states, as_weights
-from capi.loss import filled_regrets, regrets
+from capi._utils.parameters import Constraints, at_least, check_parameters, checked_by, optional
+from capi._utils.validation import Bools, Floats, Ints, as_states
 from capi.plotting.tree import draw_tree, states_of
-from capi.policies import Deterministic, check_masks_given, first_allowed
+from capi.policies import Deterministic, check_masks_given, first_allowed, first_in_mask
 from capi.policy_spaces._cuts import readable_cut
 from capi.policy_spaces._monotone import check_monotone, monotone_actions
+from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver
 from capi.trees.forest import Forest, Growth, Tree, grow
 from capi.trees.ranks import encode
 from capi.trees.regressor import n_candidates
@@ -177,7 +178,7 @@ class TreePolicy(Deterministic):
 
 
 @dataclass(frozen=True)
-class Trees:
+class Trees(ImprovementSolver[TreePolicy]):
     """Decision trees, grown greedily: each split is the one that leaves the least regret.
 
     A node's regret is what its best single action loses on its states. It is split until that is exactly zero or the
@@ -220,29 +221,29 @@ class Trees:
     max_features: int | float | None = None
     monotone: Mapping[int, int] | None = None
 
-    def __post_init__(self) -> None:
-        check_monotone(self.monotone)
-        for name, least in (("max_depth", 1), ("max_leaf_nodes", 2)):
-            if getattr(self, name) is not None:
-                as_int(getattr(self, name), name, minimum=least)
-        as_int(self.min_samples_split, "min_samples_split", minimum=2)
-        as_int(self.min_samples_leaf, "min_samples_leaf", minimum=1)
+    _constraints: ClassVar[Constraints] = {
+        "monotone": checked_by(check_monotone),
+        "max_depth": optional(at_least(1)),
+        "max_leaf_nodes": optional(at_least(2)),
+        "min_samples_split": at_least(2),
+        "min_samples_leaf": at_least(1),
+    }
 
-    def improve(
+    def __post_init__(self) -> None:
+        check_parameters(self)
+
+    def solve(
         self,
-        states: ArrayLike,
-        q_values: ArrayLike,
+        problem: ImprovementProblem,
         *,
         q: QFunction | None = None,  # noqa: ARG002  the sample decides alone
         previous: Policy | None = None,  # noqa: ARG002
-        allowed: ArrayLike | None = None,
-        weights: ArrayLike | None = None,
         rng: np.random.Generator | None = None,
     ) -> TreePolicy:
         """Return a tree that was grown greedily for the gap-weighted loss on the sample."""
-        sample = RegretSample.of(states, q_values, allowed, weights)
+        sample = problem.counted
         growth = Growth(
-            n_candidates=n_candidates(self.max_features, sample.states.shape[1]),
+            n_candidates=n_candidates(self.max_features, sample.n_features),
             min_samples_split=self.min_samples_split,
             min_samples_leaf=self.min_samples_leaf,
             max_depth=self.max_depth,
@@ -250,21 +251,17 @@ class Trees:
             best_cuts=True,
             policy=True,
         )
-        check_monotone(self.monotone, sample.states.shape[1], masked=sample.allowed is not None)
-        grown = sample.grown(growth, rng).trees[0]
+        check_monotone(self.monotone, sample.n_features, masked=sample.masked)
+        grown = grown_on(sample, growth, rng).trees[0]
         chosen = monotone_actions(grown.nodes, grown.sums, self.monotone) if self.monotone else None
-        pruned, chosen = _pruned(grown, chosen, whole_ranking=sample.allowed is not None)
+        pruned, chosen = _pruned(grown, chosen, whole_ranking=sample.masked)
         tree = with_readable_cuts(pruned)
-        ranking = ranked(tree.sums, chosen)[tree.leaf_of_row]
-        lost = np.take_along_axis(sample.lost, first_allowed(ranking, sample.allowed)[:, None], axis=1)[:, 0]
-        leaf_regrets = np.bincount(tree.leaf_of_row, weights=lost, minlength=len(tree.counts)).astype(np.float64)
+        leaf_regrets = leaf_losses(tree, chosen, sample)
         missing = np.atleast_1d(np.isnan(sample.states).any(axis=0))
-        n_features = sample.states.shape[1]
-        masked = sample.allowed is not None
-        policy = TreePolicy(tree, sample.n_actions, n_features, missing, leaf_regrets, masked, chosen)
+        policy = TreePolicy(tree, sample.n_actions, sample.n_features, missing, leaf_regrets, sample.masked, chosen)
         return self._with_estimate(policy, sample)
 
-    def _with_estimate(self, policy: TreePolicy, sample: RegretSample) -> TreePolicy:
+    def _with_estimate(self, policy: TreePolicy, sample: ImprovementProblem) -> TreePolicy:
         """Return the policy with what an optimal tree would take, if there is such a tree and something to gain."""
         comparable = self.max_leaf_nodes is None and self.max_features is None and not self.monotone
         depth = self.max_depth
@@ -294,44 +291,20 @@ def seconds_for_optimal(n_rows: int, n_bins: Ints, n_actions: int, depth: int) -
     return seconds
 
 
-@dataclass(frozen=True, eq=False)
-class RegretSample:
-    """What policy trees grow on: states that count, and what each action loses in them, times their weight."""
+def grown_on(sample: ImprovementProblem, growth: Growth, rng: np.random.Generator | None, n_jobs: int = 1) -> Forest:
+    """Return policy trees on rows that count; ``rng=None`` is a fixed seed.
 
-    states: Floats  # (n, d)
-    lost: Floats  # (n, A); infinite where an action is not allowed
-    allowed: Bools | None  # (n, A), None if everything is
+    The weights of the rows are in the sums already; sizes of nodes are counted in rows.
+    """
+    generator = np.random.default_rng(0) if rng is None else rng
+    return grow(encode(sample.states, n_jobs), sample.filled_losses, growth, generator, n_jobs=n_jobs)
 
-    @classmethod
-    def of(
-        cls, states: ArrayLike, q_values: ArrayLike, allowed: ArrayLike | None, weights: ArrayLike | None
-    ) -> RegretSample:
-        """Return the checked sample."""
-        x = as_states(states)
-        values = as_q_values(q_values, n_rows=len(x))
-        mask = as_allowed(allowed, "allowed", values.shape)
-        mask = None if mask is None or mask.all() else mask
-        w = as_weights(weights, "weights", len(x))
-        lost = regrets(values, mask)
-        if w is not None:
-            kept = w > 0  # a state without weight is no state
-            x, lost, mask = x[kept], lost[kept] * w[kept, None], None if mask is None else mask[kept]
-        return cls(x, lost, mask)
 
-    @property
-    def n_actions(self) -> int:
-        """Number of actions, A."""
-        return self.lost.shape[1]
-
-    @cached_property
-    def outputs(self) -> Floats:
-        """What the trees sum (n, A). The weights are in the sums already; sizes of nodes are counted in rows."""
-        return filled_regrets(self.lost, self.allowed)
-
-    def grown(self, growth: Growth, rng: np.random.Generator | None, n_jobs: int = 1) -> Forest:
-        """Return policy trees on the sample; ``rng=None`` is a fixed seed."""
-        generator = np.random.default_rng(0) if rng is None else rng
-        return grow(encode(self.states, n_jobs), self.outputs, growth, generator, n_jobs=n_jobs)
+def leaf_losses(tree: Tree, chosen: Ints | None, sample: ImprovementProblem) -> Floats:
+    """Return what the decisions of each leaf lose in sum (l,)."""
+    actions = first_in_mask(ranked(tree.sums, chosen)[tree.leaf_of_row], sample.mask)
+    lost = np.take_along_axis(sample.lost, actions[:, None], axis=1)[:, 0]
+    return np.bincount(tree.leaf_of_row, weights=lost, minlength=len(tree.counts)).astype(np.float64)
 
 
 def ranked(sums: Floats, chosen: Ints | None) -> Ints:

@@ -1,0 +1,262 @@
+"""The problem that every policy space solves: states, their action values, weights and masks, checked once.
+
+`ImprovementProblem` holds what one round of improvement is about and everything that follows from it alone (regrets, the
+rows that count, the rows at stake), each computed when it is first asked for. `ImprovementSolver` gives a space its public
+``improve``, which checks its arguments; the space itself only says in ``solve`` what it makes of a checked problem.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from capi._utils.row_ops import row_max
+from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_q_values, as_states, as_weights
+from capi.errors import InvalidInput
+from capi.loss import best_values, expected_regrets, filled_regrets, regrets_of_actions, regrets_to
+from capi.types import Policy, PolicySpace, QFunction
+
+PolicyT = TypeVar("PolicyT", bound=Policy, covariant=True)
+
+
+class Stakes(NamedTuple):
+    """The rows with a weight and a gap, and what each action loses there; other rows cannot change any loss.
+
+    Losses are in units in which the largest of each row sum to one, so that neither the scale of the values nor that of
+    the weights matters.
+    """
+
+    rows: Ints  # (m,) rows with weight in which the allowed actions differ in value
+    states: Floats  # (m, d) of these
+    weights: Floats  # (m,) of these
+    lost: Floats  # (m, A) regrets times weights; infinite where an action is not allowed
+
+
+@dataclass(frozen=True, eq=False)
+class ImprovementProblem:
+    """A sample of states with their action values: which policy loses the least on it?
+
+    The constructor takes parts that were checked before; `of` checks them.
+    """
+
+    states: Floats  # (n, d)
+    values: Floats  # (n, A)
+    weights: Floats | None = None  # (n,); None is one each
+    allowed: Bools | None = None  # (n, A); None is everything
+
+    @classmethod
+    def of(
+        cls,
+        states: ArrayLike,
+        q_values: ArrayLike,
+        *,
+        weights: ArrayLike | None = None,
+        allowed: ArrayLike | None = None,
+        missing_states: bool = True,
+    ) -> ImprovementProblem:
+        """Return the checked problem; ``missing_states`` says whether states may have missing values."""
+        x = as_states(states, allow_nan=missing_states)
+        values = as_q_values(q_values, n_rows=len(x))
+        mask = as_allowed(allowed, "allowed", values.shape)
+        return cls(x, values, as_weights(weights, "weights", len(x)), mask)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of states, n."""
+        return len(self.states)
+
+    @property
+    def n_features(self) -> int:
+        """Number of features of a state, d."""
+        return self.states.shape[1]
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions, A."""
+        return self.values.shape[1]
+
+    @cached_property
+    def mask(self) -> Bools | None:
+        """What each state allows (n, A); None if every state allows every action."""
+        return None if self.allowed is None or self.allowed.all() else self.allowed
+
+    @property
+    def masked(self) -> bool:
+        """Whether some action is not allowed somewhere."""
+        return self.mask is not None
+
+    def complete_states(self) -> Floats:
+        """Return the states (n, d), or refuse missing values, for spaces that cannot do with them."""
+        return as_states(self.states, allow_nan=False)
+
+    # -- what each action loses ----------------------------------------------------------------------
+
+    @cached_property
+    def best(self) -> Floats:
+        """The largest allowed value in each state (n,)."""
+        return best_values(self.values, self.mask)
+
+    @cached_property
+    def regrets(self) -> Floats:
+        """What each action loses in each state (n, A); infinite where it is not allowed."""
+        return regrets_to(self.best, self.values, self.mask)
+
+    @cached_property
+    def lost(self) -> Floats:
+        """What each action loses in each state, times its weight (n, A); infinite where it is not allowed."""
+        if self.mask is None:
+            return self.weighted(self.regrets)
+        return np.where(self.mask, self.weighted(np.where(self.mask, self.regrets, 0.0)), np.inf)
+
+    @cached_property
+    def filled_losses(self) -> Floats:
+        """What each action loses, times the weight (n, A); where it is not allowed, the mean of those that are."""
+        return filled_regrets(self.lost, self.mask)
+
+    def weighted(self, table: Floats) -> Floats:
+        """Return ``table`` (n, c) with each row multiplied by its weight."""
+        return table if self.weights is None else table * self.weights[:, None]
+
+    def mean(self, numbers: Floats) -> float:
+        """Return the mean of ``numbers`` (n,), each counted by its weight."""
+        return float(np.average(numbers, weights=self.weights))
+
+    def loss_of(self, decisions: NDArray[Any]) -> float:
+        """Return the gap-weighted loss of a policy's actions (n,) or probabilities (n, A) in the states."""
+        if decisions.ndim == 1:
+            return self.mean(regrets_of_actions(self.best, self.values, self.mask, decisions))
+        return self.mean(expected_regrets(self.regrets, decisions))
+
+    # -- parts of the sample -------------------------------------------------------------------------
+
+    @cached_property
+    def counting(self) -> Bools | None:
+        """Which rows have weight (n,): a row without weight is ignored. None is all."""
+        if self.weights is None:
+            return None
+        counting = self.weights > 0
+        return None if counting.all() else counting
+
+    @cached_property
+    def counted_states(self) -> Floats:
+        """The states of the rows with weight."""
+        return self.states if self.counting is None else self.states[self.counting]
+
+    @cached_property
+    def counted(self) -> ImprovementProblem:
+        """The rows with weight, as a problem of their own; it is masked if the whole one is."""
+        kept = self.counting
+        if kept is None or self.weights is None:
+            return self
+        mask = None if self.mask is None else self.mask[kept]
+        part = ImprovementProblem(self.counted_states, self.values[kept], self.weights[kept], mask)
+        part.__dict__.update(mask=mask, regrets=self.regrets[kept], counting=None)
+        return part
+
+    @cached_property
+    def stakes(self) -> Stakes:
+        """The rows in which something is at stake."""
+        known = self.regrets if self.mask is None else np.where(self.mask, self.regrets, 0.0)
+        with np.errstate(over="ignore"):
+            gaps = row_max(self.weighted(known))
+        total, rows = finite_total(gaps), np.flatnonzero(gaps > 0)
+        weights = np.ones(len(rows)) if self.weights is None else self.weights[rows]
+        lost = self.regrets[rows] * weights[:, None] / total if rows.size else self.regrets[rows]
+        return Stakes(rows, self.states if len(rows) == self.n_rows else self.states[rows], weights, lost)
+
+    # -- related problems ----------------------------------------------------------------------------
+
+    def scored_zero_one(self) -> ImprovementProblem:
+        """Return the problem whose gap-weighted loss is the 0/1 loss of this one; see `capi.loss.zero_one_values`."""
+        return replace(self, values=(self.regrets == 0).astype(np.float64))
+
+    def priced(self, prices: Floats, allowed: Bools | None) -> ImprovementProblem:
+        """Return the problem in which each action has a price (A,), and other actions are ``allowed`` (n, A)."""
+        return replace(self, values=self.values - prices, allowed=allowed)
+
+
+def finite_total(gaps: Floats) -> float:
+    """Return the sum of weighted gaps (n,); one that is not finite is refused."""
+    with np.errstate(over="ignore"):
+        total = float(gaps.sum())
+    if not np.isfinite(total):
+        raise InvalidInput("the weighted gaps of q_values must have a finite sum. Scale q_values or weights down.")
+    return total
+
+
+class ImprovementSolver(ABC, Generic[PolicyT]):
+    """A policy space that takes a checked problem; ``improve`` is the same for all of them."""
+
+    takes_missing: ClassVar[bool] = True  # whether states may have missing values
+
+    def improve(
+        self,
+        states: ArrayLike,
+        q_values: ArrayLike,
+        *,
+        q: QFunction | None = None,
+        previous: Policy | None = None,
+        allowed: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> PolicyT:
+        """Return the member with the least action-gap-weighted loss on the sample.
+
+        Parameters
+        ----------
+        states : array of shape (n, d)
+        q_values : array of shape (n, A)
+            The value of each action in each state; larger is better.
+        q : QFunction, optional
+            The function behind ``q_values``.
+        previous : Policy, optional
+            The last policy, from which a space may start or keep what does not change.
+        allowed : array of shape (n, A), optional
+            The actions to choose from; by default all of them.
+        weights : array of shape (n,), optional
+            How much each state counts; by default all the same.
+        rng : Generator, optional
+            None is a fixed seed.
+        """
+        problem = ImprovementProblem.of(
+            states, q_values, weights=weights, allowed=allowed, missing_states=self.takes_missing
+        )
+        return self.solve(problem, q=q, previous=previous, rng=rng)
+
+    @abstractmethod
+    def solve(
+        self,
+        problem: ImprovementProblem,
+        *,
+        q: QFunction | None = None,
+        previous: Policy | None = None,
+        rng: np.random.Generator | None = None,
+    ) -> PolicyT:
+        """Return the member with the least loss on a checked problem; the other arguments are those of `improve`."""
+
+
+def improved(
+    space: PolicySpace,
+    problem: ImprovementProblem,
+    *,
+    q: QFunction | None = None,
+    previous: Policy | None = None,
+    rng: np.random.Generator | None = None,
+) -> Policy:
+    """Return what ``space`` chooses; spaces that say themselves how they ``improve`` are asked that way."""
+    if isinstance(space, ImprovementSolver) and type(space).improve is ImprovementSolver.improve:
+        return space.solve(problem, q=q, previous=previous, rng=rng)
+    return space.improve(
+        problem.states,
+        problem.values,
+        q=q,
+        previous=previous,
+        allowed=problem.allowed,
+        weights=problem.weights,
+        rng=rng,
+    )

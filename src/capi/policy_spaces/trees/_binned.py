@@ -1,0 +1,92 @@
+"""States as the numbers of the bins that cut points make: what the search for optimal trees works on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capi._utils.threads import in_threads
+from capi._utils.validation import Bools, Floats, Ints
+from capi.errors import InvalidInput
+
+MOST_BINS = 2**16 - 3
+MOST_FEATURES = 2**14 - 1  # one with missing values counts twice
+
+
+@dataclass(frozen=True, eq=False)
+class Binned:
+    """States as the numbers of the bins that the cut points make.
+
+    A feature with missing values stands for two: one in which they are the last bin, and one in which they are the first. So
+    a split need not know of them.
+    """
+
+    codes: NDArray[np.uint16]  # (n, V)
+    n_bins: Ints  # (V,)
+    feature: Ints  # (V,) of the states
+    missing_first: Bools  # (V,)
+    has_missing: Bools  # (d,)
+    thinned: Bools  # (d,)
+
+    @classmethod
+    def of(cls, states: Floats, most_cuts: int, n_jobs: int = 1) -> Binned:
+        """Return the bins of ``states`` (n, d) with up to ``most_cuts`` cut points a feature."""
+        columns = in_threads(lambda column: _bins(np.ascontiguousarray(column), most_cuts), list(states.T), n_jobs)
+        has_missing = np.array([missing.any() for _, _, missing, _ in columns])
+        if len(columns) + has_missing.sum() > MOST_FEATURES:
+            raise InvalidInput(
+                f"optimal trees take at most {MOST_FEATURES} features, those with missing values counted twice; "
+                f"got {len(columns) + has_missing.sum()}. Choose some."
+            )
+        codes: list[NDArray[np.uint16]] = []
+        n_bins, feature, first = [], [], []
+        for j, (code, n, missing, _) in enumerate(columns):
+            last, first_bin = np.uint16(n), np.uint16(0)
+            both = [np.where(missing, last, code), np.where(missing, first_bin, code + 1)] if has_missing[j] else [code]
+            codes += both
+            n_bins += [n + int(has_missing[j])] * len(both)
+            feature += [j] * len(both)
+            first += [False, True][: len(both)]
+        return cls(
+            np.stack(codes, axis=1),
+            np.array(n_bins),
+            np.array(feature),
+            np.array(first),
+            has_missing,
+            np.array([thin for *_, thin in columns]),
+        )
+
+    @cached_property
+    def as_states(self) -> Floats:
+        """The bins as states (n, d) that other trees can be grown on."""
+        once = ~self.missing_first
+        numbers = self.codes[:, once].astype(np.float64)
+        missing = self.has_missing & (numbers == (self.n_bins[once] - 1))
+        return np.where(missing, np.nan, numbers)
+
+    def goes_left(self, v: int, t: int, rows: NDArray[Any]) -> Bools:
+        """Return which ``rows`` a split sends left."""
+        return self.codes[rows, v] <= t
+
+
+def _bins(column: Floats, most_cuts: int) -> tuple[NDArray[np.uint16], int, Bools, bool]:
+    """Return the bin of each value (n,), their number, which values are missing, and whether there are more cuts than ``most_cuts``."""
+    order = np.argsort(column)
+    ordered, missing = column[order], np.isnan(column)
+    n_known = len(column) - int(missing.sum())  # NaN sorts to the end
+    known = ordered[:n_known]
+    ends = np.flatnonzero(known[1:] != known[:-1]) + 1  # how many values are below each cut
+    thinned = len(ends) > most_cuts
+    if thinned:
+        quantiles = (np.arange(1, most_cuts + 1) * n_known) // (most_cuts + 1)
+        places = np.searchsorted(ends, quantiles)  # a cut is behind all equal values
+        ends = np.unique(ends[places[places < len(ends)]])
+    codes = np.empty(len(column), dtype=np.uint16)
+    codes[order] = np.repeat(
+        np.arange(len(ends) + 1, dtype=np.uint16), np.diff(np.concatenate([[0], ends, [len(column)]]))
+    )
+    return codes, len(ends) + 1, missing, thinned

@@ -1,0 +1,284 @@
+"""The Python side of the search for optimal trees: the problem in whole numbers, threads, and what stops it early.
+
+The search itself is in `capi.trees._optimal`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capi._utils.row_ops import row_max
+from capi._utils.threads import in_threads
+from capi._utils.validation import Floats, Ints
+from capi.policy_spaces._problem import ImprovementProblem, finite_total
+from capi.policy_spaces.trees.greedy import DEEPEST
+from capi.policy_spaces.trees._binned import Binned
+from capi.trees import _optimal
+from capi.trees.forest import Growth, Tree, grow
+from capi.trees.ranks import encode
+
+DIGITS = 48  # binary ones of the sum of all losses: sums of whole numbers up to 2^53 are exact
+TIE = 1e-12  # a split that gains less than this share of the total gap does not pay
+TABLES = 2**22  # numbers in the tables of a thread: 32 MB twice
+SLOTS = 2**16  # of the cache
+POLLING = 0.05  # seconds
+STOPPED_BY = {
+    _optimal.BY_ITSELF: None,
+    _optimal.INTERRUPTED: "interrupt",
+    _optimal.BY_NODES: "node_limit",
+    _optimal.BY_TIME: "time_limit",
+}
+SEARCHES = {2: _optimal.search_two, 3: _optimal.search_three, 4: _optimal.search_four}  # by depth
+Split: TypeAlias = "tuple[int, int, Split, Split] | None"  # (v, t, left, right); None is a leaf
+
+
+@dataclass(frozen=True)
+class Switches:
+    """What makes the search fast; none of it changes the result."""
+
+    bounds: bool = True
+    caching: bool = True
+    ordering: int = _optimal.PROMISING
+    engine: int = _optimal.BY_COST
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Which trees are searched, and how long."""
+
+    max_depth: int
+    min_samples_leaf: int
+    leaf_penalty: float
+    node_limit: int | None
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """A tree, what it costs and what the best one costs at least."""
+
+    splits: Split
+    cost: float
+    bound: float
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """One search: the problem in whole numbers, and the flag that stops it."""
+
+    problem: _optimal.Problem
+    binned: Binned
+    depth: int
+    node_limit: int | None
+    exponent: int  # a unit of loss is 2 to it in whole numbers
+    stop: Ints = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
+
+    @property
+    def stopped_by(self) -> str | None:
+        """What ended the search early, None if nothing did."""
+        return STOPPED_BY[int(self.stop[0])]
+
+    @classmethod
+    def of(
+        cls,
+        sample: ImprovementProblem,
+        binned: Binned,
+        limits: Limits,
+        weight: float,
+        switches: Switches,
+    ) -> Search:
+        """Return the search for the best tree of a sample, whose weights have this sum."""
+        outputs = sample.filled_losses
+        total = finite_total(row_max(outputs))
+        exponent = DIGITS - int(np.frexp(total)[1])
+        half = exponent // 2  # 2 to the whole may be more than float64 can hold
+        losses = np.rint(outputs * 2.0**half * 2.0 ** (exponent - half))
+        with np.errstate(over="ignore"):
+            penalty = float(np.ldexp(limits.leaf_penalty * weight, exponent))
+            whole = float(np.ldexp(total, exponent))
+        counted = limits.min_samples_leaf > 1
+        starts, firsts = _table_starts(binned.n_bins), np.append(0, np.cumsum(binned.n_bins))
+        problem = _optimal.Problem(
+            binned.codes,
+            np.ascontiguousarray(np.column_stack([losses, np.ones(len(losses))]) if counted else losses),
+            firsts,
+            starts,
+            sample.n_actions,
+            float(np.rint(min(penalty, whole) + max(1.0, TIE * whole))),
+            limits.min_samples_leaf,
+            switches.bounds,
+            switches.caching,
+            switches.ordering,
+            switches.engine,
+        )
+        return cls(problem, binned, limits.max_depth, limits.node_limit, exponent)
+
+    def run(self, n_jobs: int) -> Found:
+        """Return the best tree; its first feature is tried by several threads."""
+        n = len(self.problem.codes)
+        rows = np.arange(n, dtype=np.int32)
+        at_once = self._at_once(n)
+        greedy = None if at_once else self._greedy()
+        least = np.array([np.inf if greedy is None else greedy.cost])
+        rooms = [self._room(least) for _ in range(1 if at_once else n_jobs)]
+
+        def tried(v: int) -> tuple[float, int, float, Ints]:
+            room = rooms.pop()
+            if at_once:
+                cost, bound, *room.record[0, 0] = at_once(self.problem, room, rows)
+            else:
+                cost, bound, _, _ = SEARCHES[self.depth](self.problem, room, rows, 0, np.inf, v)
+            record = room.record[0].copy()
+            rooms.append(room)
+            return cost, v, bound, record
+
+        if not at_once:
+            _optimal.put_in_order(self.problem, rooms[0], rows, 0)
+        order = [-1] if at_once else rooms[0].order[0].tolist()
+        results = in_threads(tried, order, n_jobs)
+        cost, _, _, record = min(results, key=lambda result: result[:2])
+        bound = min(result[2] for result in results)
+        if self.stop[0] != _optimal.BY_ITSELF:
+            greedy = greedy or self._greedy()
+            if greedy.cost <= cost:
+                return Found(greedy.splits, greedy.cost, min(bound, greedy.cost))
+        splits = self._with_last_level(record, 0, 1, rows, rooms[0])
+        return Found(splits, cost, min(bound, cost))
+
+    def _at_once(self, n: int) -> Any:
+        """Return the kernel that finds the best tree without a search, if there is one."""
+        if self.depth == 2 and _optimal.by_tables(self.problem, n, self.problem.table_starts[-1, -1]):
+            return _optimal.two_levels_of_rows
+        return _optimal.one_level if self.depth == 1 else None
+
+    def _room(self, least: Floats) -> _optimal.Work:
+        """Return the arrays that one thread works in."""
+        (n, n_columns), n_bins, levels = self.problem.losses.shape, self.binned.n_bins, DEEPEST - 1
+        n_features, most = len(n_bins), int(n_bins.max())
+        cells = int(self.problem.table_starts[-1, -1])
+        largest = int(np.prod(np.sort(n_bins)[-2:])) if n_features > 1 else 0
+        tables_pay = self.problem.engine != _optimal.BY_ROWS
+        kept = cells if self.depth > 2 and cells * n_columns <= TABLES else largest
+        stacked = most if self.depth > 2 and most * cells * n_columns <= TABLES else 0
+        slots = SLOTS if self.depth == DEEPEST and self.problem.caching else 1
+        return _optimal.Work(
+            ordered=np.empty((levels, n), dtype=np.int32),
+            by_feature=np.empty((n_features, n), dtype=np.int32),
+            ends=np.empty((levels, most + 1), dtype=np.int64),
+            cuts=np.empty((levels, most), dtype=np.int64),
+            low=np.empty((levels, most + 2)),
+            high=np.empty((levels, most + 2)),
+            waiting=np.empty((levels, most + 2, 2), dtype=np.int64),
+            order=np.empty((levels, n_features), dtype=np.int64),
+            record=np.empty((levels, 7, 2), dtype=np.int64),
+            costs=np.empty((levels, 4)),
+            places=np.empty((levels, 9), dtype=np.int64),
+            sides=np.empty((levels, 2, 4)),
+            kept=np.empty((2, 7, 2), dtype=np.int64),
+            path=np.zeros(1, dtype=np.int64),
+            totals=np.empty((levels, n_columns)),
+            bins=np.empty((2, int(n_bins.sum()), n_columns)),
+            tables=np.empty((2, kept * n_columns if tables_pay else 0)),
+            bins_up_to=np.empty((stacked, int(n_bins.sum()), n_columns)),
+            tables_up_to=np.empty((stacked, kept * n_columns)),
+            prefix=np.empty((n_columns, int(n_bins.sum()))),
+            best=np.empty((4, int(n_bins.sum()))),
+            raw=np.empty((2, int(n_bins.sum()))),
+            rolling=np.empty((n_columns, most)),
+            beside=np.empty((n_columns, most)),
+            low_sums=np.empty(n_columns),
+            high_sums=np.empty(n_columns),
+            minima=np.empty((9, most)),
+            sums=np.empty((2, 2, n_columns)),
+            keys=np.zeros(slots, dtype=np.int64),
+            known=np.empty((slots, 5)),
+            used=np.array([0, np.iinfo(np.int64).max if self.node_limit is None else self.node_limit]),
+            least=least,
+            stop=self.stop,
+        )
+
+    def _with_last_level(self, record: Ints, i: int, level: int, rows: NDArray[np.int32], room: _optimal.Work) -> Split:
+        """Return the tree of a ``record``, below whose last splits one more level is sought."""
+        if level == self.depth and level > 1:
+            _, _, v, t = _optimal.one_level(self.problem, room, rows)
+        else:
+            v, t = record[i]
+        if v == _optimal.NO_SPLIT:
+            return None
+        if level == self.depth:
+            return int(v), int(t), None, None
+        left = self.binned.goes_left(v, t, rows)
+        sides = (
+            self._with_last_level(record, 2 * i + 1 + k, level + 1, rows[side], room)
+            for k, side in enumerate((left, ~left))
+        )
+        return int(v), int(t), *sides  # type: ignore[return-value]
+
+    def _greedy(self) -> Found:
+        """Return the greedy tree on the same cut points, without splits that do not pay."""
+        growth = Growth(min_samples_leaf=self.problem.min_leaf, max_depth=self.depth, best_cuts=True, policy=True)
+        losses = np.ascontiguousarray(self.problem.losses[:, : self.problem.n_actions])
+        tree = grow(encode(self.binned.as_states), losses, growth, np.random.default_rng(0)).trees[0]
+        return self._paying(tree, 0, np.arange(len(losses)))
+
+    def _paying(self, tree: Tree, number: int, rows: Ints) -> Found:
+        """Return what is left below a node of a greedy tree when splits that do not pay are taken back."""
+        leaf = float(self.problem.losses[rows, : self.problem.n_actions].sum(axis=0).min()) + self.problem.penalty
+        node = tree.nodes[number]
+        if node["left"] < 0:
+            return Found(None, leaf, 0.0)
+        v = int(np.flatnonzero(self.binned.feature == node["feature"])[0])
+        t = self.binned.n_bins[v] - 2 if np.isinf(node["threshold"]) else int(node["threshold"])
+        if node["missing_left"] and self.binned.has_missing[node["feature"]]:
+            v, t = v + 1, t + 1
+        left = self.binned.goes_left(v, t, rows)
+        low, high = (self._paying(tree, int(node["left"]) + k, rows[side]) for k, side in enumerate((left, ~left)))
+        if leaf <= low.cost + high.cost:
+            return Found(None, leaf, 0.0)
+        return Found((v, int(t), low.splits, high.splits), low.cost + high.cost, 0.0)
+
+
+def _table_starts(n_bins: Ints) -> Ints:
+    """Return where the table of each pair of features starts (V, V), in cells; at the end how many there are."""
+    starts, cells = np.zeros((len(n_bins), len(n_bins)), dtype=np.int64), 0
+    for v in range(len(n_bins)):
+        for w in range(v + 1, len(n_bins)):
+            starts[v, w] = cells
+            cells += int(n_bins[v] * n_bins[w])
+    starts[-1, -1] = cells
+    return starts
+
+
+def interruptibly(work: Callable[[], Found], stop: Ints, time_limit: float | None) -> Found:
+    """Return what ``work`` returns, done in a thread; Ctrl-C and the end of the time only ask it to stop."""
+    outcome: list[Any] = []
+    finished = threading.Event()  # a thread whose join was interrupted may pass for dead while it works (Python 3.11)
+
+    def done() -> None:
+        try:
+            outcome.append(work())
+        except BaseException as error:  # raised below
+            outcome.append(error)
+        finished.set()
+
+    ends = np.inf if time_limit is None else time.perf_counter() + time_limit
+    threading.Thread(target=done, daemon=True).start()
+    while not finished.is_set():
+        try:
+            left = ends - time.perf_counter()
+            if left <= 0 and stop[0] == _optimal.BY_ITSELF:
+                stop[0] = _optimal.BY_TIME
+            finished.wait(min(POLLING, left) if left > 0 else POLLING)
+        except KeyboardInterrupt:
+            if stop[0] == _optimal.INTERRUPTED:  # once more: do not wait
+                raise
+            stop[0] = _optimal.INTERRUPTED
+    if isinstance(outcome[0], BaseException):
+        raise outcome[0]
+    return outcome[0]
