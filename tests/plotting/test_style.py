@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from capi import CAPI, Transitions
+from capi.data.columns import MOST_VALUES, Column
 from capi.data.schema import Schema
 from capi.errors import InvalidInput, NotFitted
 from capi.evaluators import FittedQ
 from capi.loss import negligible_gap, second_best_gap
 from capi.plotting import colour_of, draw_gaps, draw_history, marker_of, new_figure
-from capi.plotting.regions import telling_features
+from capi.plotting.regions import columns_to_draw, features_to_draw, influences
 from capi.plotting.style import MARKERS, PALETTE
 from capi.policies import Constant, Greedy, Mixture, NonStationary, Tabular, Training, described
 from capi.policy_spaces import Forests, Linear, Neighbors, Partition, Thresholds, Trees, Unrestricted
@@ -326,25 +327,41 @@ def test_policies_with_masks_say_that_they_need_them():
         Greedy(None, masked=True).plot(states)
 
 
-def test_telling_features_take_what_adds_most_and_no_copies():
+def test_pictures_take_the_columns_that_sway_most_and_no_copies():
     rng = np.random.default_rng(4)
     a, b, noise = rng.normal(size=(3, 1000))
-    actions = (a > 0) + 2 * (b > 1)
-    assert telling_features(np.stack([noise, a, 2 * a, b], axis=1), actions) == [1, 3]
+    states = np.stack([noise, a, 2 * a, b], axis=1)
+    assert features_to_draw(lambda x, _=None: (x[:, 1] > 0) + 2 * (x[:, 3] > 1), states, None) == [1, 3]
+    assert features_to_draw(lambda x, _=None: (x[:, 2] > 0).astype(int), states, None) == [2], "no other matters"
 
 
-def test_telling_features_of_rare_flags_missing_values_and_constant_decisions():
+def test_pictures_of_rare_flags_missing_values_and_constant_decisions():
     n = 1000
     noise = np.random.default_rng(5).normal(size=n)
     flag = (np.arange(n) % 50 == 0).astype(float)
     holes = np.where(np.arange(n) % 7 == 0, np.nan, 1.0)
     never = np.full(n, np.nan)
     table = np.stack([noise, never, flag, holes], axis=1)
-    assert telling_features(table, (flag == 1).astype(int))[0] == 2
-    assert telling_features(table, np.isnan(holes).astype(int))[0] == 3
-    assert telling_features(table, np.zeros(n, dtype=int)) == [0, 2]
-    assert telling_features(np.stack([never, noise], axis=1), np.zeros(n, dtype=int)) == [1]
-    assert telling_features(never[:, None], np.zeros(n, dtype=int)) == [0]
+    assert features_to_draw(lambda x, _=None: (x[:, 2] == 1).astype(int), table, None) == [2]
+    assert features_to_draw(lambda x, _=None: np.isnan(x[:, 3]).astype(int), table, None) == [3]
+    always = Constant(0, 2).act
+    assert features_to_draw(always, table, None) == [0, 2]
+    assert features_to_draw(always, np.stack([never, noise], axis=1), None) == [1]
+    assert features_to_draw(always, never[:, None], None) == [0]
+
+
+def test_of_categories_the_one_that_tells_most_is_drawn():
+    """The column is dealt anew as a whole; among its features one is an axis."""
+    rng = np.random.default_rng(6)
+    kind, age = rng.integers(3, size=900), rng.normal(size=900)
+    many = Column("code", "codes", tuple(range(MOST_VALUES + 1)))
+    columns = (Column("age"), Column("kind", "one-hot", ("a", "b", "c")), many)
+    states = np.column_stack([age, np.eye(3)[kind], rng.integers(MOST_VALUES + 1, size=900)])
+    schema = Schema.of_columns(columns, (0, 1, 2, 3))
+    assert features_to_draw(lambda x, _=None: (x[:, 2] > 0.5) + 2 * (x[:, 0] > 2), states, schema) == [2, 0]
+    by_code = influences(lambda x, _=None: (x[:, 4] > 9) + 2 * (x[:, 0] > 2), states, columns)
+    assert [number for number, share in by_code if share > 0] == [2, 0]
+    assert columns_to_draw(by_code, columns) == [0], "there are too many codes for an axis"
 
 
 # -- the style ---------------------------------------------------------------------------------------

@@ -13,8 +13,10 @@ from capi.data.schema import Schema
 from capi.errors import Caveat, InvalidInput
 from capi.files.archive import write_archive
 from capi.files.codecs import CLASSES
+from capi.files.exports import export_policy
 from capi.files.exports.program import program_of
 from capi.policies import Constant, EpsilonGreedy, Mixture
+from capi.policy_spaces.imitation import imitation
 from capi.policy_spaces.thresholds import Thresholds
 from capi.policy_spaces.trees.forests import Forests
 from capi.report import panel as panels
@@ -24,9 +26,10 @@ from capi.report.drawings import wrapped
 from capi.report.flat import FlatTree, program_record
 from capi.report.page import script_json
 from capi.report.record import KINDS
+from capi.report.sources import read_sources
 from capi.report.svg import ticks
 from capi.report.wording import conditions, exact_text, number_text
-from capi.runs import RunSettings
+from capi.runs import RunSettings, load_run
 from report.tables import fitted, visits, with_policy
 
 EVALUATION = {
@@ -329,3 +332,28 @@ def test_neighbors_are_called_a_vote_of_known_cases(run_of):
 def test_every_kind_that_has_words_is_a_class_that_runs_can_have():
     classes = {name.rsplit(".")[-1] for name in CLASSES}
     assert set(KINDS) <= classes
+
+
+@pytest.mark.parametrize("kind", ["forest", "neighbors"])
+def test_report_rules_and_export_show_the_same_tree(run_of, kind):
+    run, policy, batch = run_of(kind)
+    told = read_sources(run).told
+    assert not told.own
+    found = imitation(policy, batch.states)
+    assert vars(told.tree) == vars(FlatTree.of(program_of(found.tree).trees[0]))
+    assert told.fidelity == found.fidelity
+    assert policy.to_dict(batch.states)["imitation"] == found.tree.to_dict()
+    assert policy.rules(batch.states) == load_run(run).rules()
+    assert export_policy(policy, "text", imitate=True, states=batch.states).endswith(found.tree.rules())
+    assert min(found.tree.tree.counts) >= 5, "a leaf of fewer rows would tell of single cases"
+
+
+@pytest.mark.parametrize("kind", ["thresholds", "linear", "forest", "neighbors", "constrained forest"])
+def test_both_pictures_of_a_policy_choose_the_same_columns(run_of, kind):
+    run, policy, batch = run_of(kind)
+    axes = policy.plot(batch.states).axes[0]
+    shown = [axes.get_xlabel(), axes.get_ylabel()]
+    owner = {name: column.name for column in batch.schema.columns for name in column.feature_names}
+    drawn = [axis["name"] for axis in report_record(run)["learned"]["map"]["axes"]]
+    assert [owner[name] for name in shown if name in owner] == drawn
+    assert kind == "thresholds" or len(drawn) == 2

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from capi._utils.late import matplotlib
-from capi._utils.validation import Floats, Ints
+from capi._utils.validation import Bools, Floats, Ints
+from capi.data.columns import MOST_VALUES, Column
 from capi.data.schema import Schema
 from capi.errors import InvalidInput
 from capi.plotting.style import add_legend, colour_of, marker_of, name_axes, new_figure, stack_bars
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
 GRID = 150  # cells along each feature
 N_BINS = 20
 MOST_POINTS = 2000  # more hide each other
-N_LEVELS = 8  # of a feature, when its influence on the decisions is measured
+N_LEVELS = 8  # of a feature, when what it tells about the decisions is measured
+LEAST_SAMPLED, MOST_SAMPLED = 200, 2000  # rows on which influence is measured
+MOST_ASKED = 80_000  # decisions for that
+MOST_TRIED = 400  # columns
 
 
 def draw_decisions(
@@ -46,38 +50,86 @@ def draw_decisions(
     return figure
 
 
-def telling_features(states: Floats, actions: Ints) -> list[int]:
-    """Return the columns of the two features that tell the most about the decisions; if there is one, that one.
+def influences(
+    act: Callable[..., Ints],
+    states: Floats,
+    columns: Sequence[Column],
+    *,
+    candidates: Sequence[int] | None = None,
+    allowed: Bools | None = None,
+) -> list[tuple[int, float]]:
+    """Return, for each column, the share of decisions that change when its values are dealt anew; the largest first.
 
-    The first has the largest mutual information with the decisions, the second the largest together with the first, so that a
-    copy of the first tells nothing more. Features are cut into eight levels of about as many states; missing values
-    are a level of their own. Among equals the one at the left is taken; features that are never known do not count.
+    Among equals the one at the left comes first.
 
     Parameters
     ----------
+    act : function of states (n, d) and masks (n, A)
     states : array of shape (n, d)
-    actions : array of shape (n,)
-        What is decided in them.
+    columns : sequence of Column
+        What the features of a state come from, in order.
+    candidates : sequence of int, optional
+        The numbers of the columns to try. By default all; of very many the first.
+    allowed : array of shape (n, A), optional
+        What the states allow.
     """
-    known = np.flatnonzero(~np.isnan(states).all(axis=0)).tolist() or [0]
-    levels = {j: _levels(states[:, j]) for j in known}
-    cells = np.zeros(len(states), dtype=np.int64)
-    found: list[int] = []
-    while levels and len(found) < 2:
-        joint = {j: cells * (N_LEVELS + 1) + level for j, level in levels.items()}
-        told = {
-            j: round(_information(each, actions), 9) for j, each in joint.items()
-        }  # so that rounding breaks no ties
-        best = max(told, key=lambda j: told[j])
-        found.append(best)
-        cells = joint[best]
-        del levels[best]
-    return found
+    tried = (range(len(columns)) if candidates is None else candidates)[:MOST_TRIED]
+    most = max(LEAST_SAMPLED, MOST_ASKED // max(min(len(columns), MOST_TRIED), 1))
+    rng = np.random.default_rng(0)
+    rows = np.sort(rng.choice(len(states), min(len(states), MOST_SAMPLED, most), replace=False))
+    some, order = states[rows], rng.permutation(len(rows))
+    mask = None if allowed is None else allowed[rows]
+    before = act(some, mask)
+    places, found = feature_slices(columns), []
+    for number in tried:
+        dealt = some.copy()
+        dealt[:, places[number]] = some[order, places[number]]
+        found.append((number, float(np.mean(act(dealt, mask) != before))))
+    return sorted(found, key=lambda pair: (-pair[1], pair[0]))
+
+
+def columns_to_draw(ranked: Sequence[tuple[int, float]], columns: Sequence[Column]) -> list[int]:
+    """Return the one or two columns over which decisions are drawn: those that sway them most, none if none does.
+
+    ``ranked`` is what `influences` returns. Every picture of decisions chooses its columns here.
+    """
+    return [number for number, share in ranked if share > 0 and _can_be_axis(columns[number])][:2]
+
+
+def features_to_draw(act: Callable[..., Ints], states: Floats, schema: Schema | None) -> list[int]:
+    """Return one feature of each of the `columns_to_draw`; where no column sways the decisions, the first that are known.
+
+    Of a column with several features, one for each category, it is the one that tells the most about the decisions.
+    """
+    columns = schema.columns if schema else tuple(Column(f"x{j}") for j in range(states.shape[1]))
+    chosen = columns_to_draw(influences(act, states, columns), columns)
+    if not chosen:
+        return np.flatnonzero(~np.isnan(states).all(axis=0)).tolist()[:2] or [0]
+    places, some = feature_slices(columns), thinned(states)
+    wide = any(len(columns[number].feature_names) > 1 for number in chosen)
+    actions = act(some) if wide else np.zeros(len(some), dtype=np.int64)
+    return [_most_telling(some, actions, places[number]) for number in chosen]
+
+
+def feature_slices(columns: Sequence[Column]) -> list[slice]:
+    """Return where the features of each column are in a state."""
+    ends = np.cumsum([len(column.feature_names) for column in columns]).tolist()
+    return [slice(end - len(column.feature_names), end) for column, end in zip(columns, ends, strict=True)]
 
 
 def thinned(states: Floats) -> Floats:
     """Return some of many states, evenly spread over the rows."""
     return states[:: max(1, len(states) // MOST_POINTS)]
+
+
+def _can_be_axis(column: Column) -> bool:
+    return column.kind in ("number", "date", "boolean") or len(column.values) <= MOST_VALUES
+
+
+def _most_telling(states: Floats, actions: Ints, features: slice) -> int:
+    """Return the feature with the largest mutual information with the decisions, the first among equals."""
+    told = [round(_information(_levels(column), actions), 9) for column in states[:, features].T]  # ties stay ties
+    return features.start + int(np.argmax(told)) if len(told) > 1 else int(features.start)
 
 
 def _levels(column: Floats) -> Ints:

@@ -13,7 +13,7 @@ import capi
 from capi._utils.validation import Bools, Floats, as_integers, as_states, check_actions, check_shape
 from capi.data.schema import Schema
 from capi.errors import InvalidInput
-from capi.plotting.regions import draw_decisions, telling_features, thinned
+from capi.plotting.regions import draw_decisions, features_to_draw
 from capi.policies.decisions import Decisions, check_masks_given, one_hot
 from capi.types import Policy
 
@@ -46,8 +46,8 @@ class Described:
     def plot(self: Any, states: ArrayLike | None = None) -> Figure:
         """Return a picture of the policy; ``figure.savefig("policy.png")`` keeps it.
 
-        It shows `plot_decisions` over the two features that tell the most about the decisions: the one with the largest mutual
-        information with them, and the one that adds the most to it. Trees are drawn as trees.
+        It shows `plot_decisions` over the one or two columns that sway the decisions most: those for which the most decisions
+        change when their values are dealt anew among the states. Trees are drawn as trees.
 
         Parameters
         ----------
@@ -60,8 +60,8 @@ class Described:
             raise InvalidInput(
                 "states must be given, such as those of the batch: this policy does not keep those that it was learned from."
             )
-        some = thinned(as_states(kept))
-        return self.plot_decisions(kept, telling_features(some, self.act(some)))
+        x = as_states(kept)
+        return self.plot_decisions(x, features_to_draw(self.act, x, self.schema))
 
     def plot_decisions(self: Any, states: ArrayLike, features: Sequence[Any] = (0, 1)) -> Figure:
         """Return a picture of the decisions over one or two features; ``figure.savefig("decisions.png")`` keeps it.

@@ -10,12 +10,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from capi import policy_spaces
-from capi._utils.validation import Floats, as_allowed, as_int, as_states
+from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_int, as_states
 from capi.errors import InvalidInput
 from capi.policies import one_hot
 
 if TYPE_CHECKING:
     from capi.policy_spaces.trees.greedy import TreePolicy
+
+DEPTH = 3
+MOST_ROWS = 50_000  # that a tree needs to find its cuts
+LEAST_IN_LEAF = 20  # states in a leaf, if there are many
 
 
 class Imitation(NamedTuple):
@@ -26,18 +30,32 @@ class Imitation(NamedTuple):
     n_states: int
 
 
-def imitation(policy: Any, states: ArrayLike, allowed: ArrayLike | None = None, *, max_depth: int = 3) -> Imitation:
+def imitation(policy: Any, states: ArrayLike, allowed: ArrayLike | None = None, *, max_depth: int = DEPTH) -> Imitation:
     """Return the small tree that was grown to decide like ``policy`` in ``states`` (n, d).
 
     Every decision counts the same: it is a picture of the policy, not another policy to act on.
     """
-    as_int(max_depth, "max_depth", minimum=1)
     x = as_states(states)
     mask = as_allowed(allowed, "allowed", (len(x), policy.n_actions))
     actions = policy.act(x, mask)
-    tree = policy_spaces.Trees(max_depth=max_depth).improve(x, one_hot(actions, policy.n_actions), allowed=mask)
-    tree = replace(tree, schema=policy.schema)
+    tree = replace(imitating_tree(x, actions, policy.n_actions, mask, max_depth=max_depth), schema=policy.schema)
     return Imitation(tree, float(np.mean(tree.act(x, mask) == actions)), len(x))
+
+
+def imitating_tree(
+    states: Floats, actions: Ints, n_actions: int, allowed: Bools | None = None, *, max_depth: int = DEPTH
+) -> TreePolicy:
+    """Return the small tree that is shown for a policy that takes ``actions`` (n,) in ``states`` (n, d).
+
+    All that show such a tree (rules, exports, the report) show this one. Its leaves are not too small to be told, and of
+    very many states some are enough to find its cuts.
+    """
+    as_int(max_depth, "max_depth", minimum=1)
+    n = len(states)
+    rows = slice(None) if n <= MOST_ROWS else np.random.default_rng(0).choice(n, MOST_ROWS, replace=False)
+    least = max(1, min(LEAST_IN_LEAF, min(n, MOST_ROWS) // 50))
+    decided, mask = one_hot(actions[rows], n_actions), None if allowed is None else allowed[rows]
+    return policy_spaces.Trees(max_depth=max_depth, min_samples_leaf=least).improve(states[rows], decided, allowed=mask)
 
 
 class ReadByImitation(ABC):
@@ -51,7 +69,9 @@ class ReadByImitation(ABC):
     def learning_states(self) -> Floats | None:
         """Return the states that it was learned from (n, d), if it keeps them."""
 
-    def rules(self, states: ArrayLike | None = None, allowed: ArrayLike | None = None, *, max_depth: int = 3) -> str:
+    def rules(
+        self, states: ArrayLike | None = None, allowed: ArrayLike | None = None, *, max_depth: int = DEPTH
+    ) -> str:
         """Return what the policy is, and the small tree that decides most like it, with the share of equal decisions.
 
         Parameters
@@ -68,7 +88,7 @@ class ReadByImitation(ABC):
         return f"{self.summary()}\nThis tree decides alike in {alike}:\n{found.tree.rules()}"
 
     def to_dict(
-        self, states: ArrayLike | None = None, allowed: ArrayLike | None = None, *, max_depth: int = 3
+        self, states: ArrayLike | None = None, allowed: ArrayLike | None = None, *, max_depth: int = DEPTH
     ) -> dict[str, Any]:
         """Return the summary, the tree that imitates the policy and its fidelity; parameters as in `rules`."""
         found = self._imitation(states, allowed, max_depth)

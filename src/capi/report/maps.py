@@ -9,46 +9,30 @@ from typing import Any
 import numpy as np
 
 from capi._utils.validation import Floats, Ints
-from capi.data.columns import MOST_VALUES, Column
+from capi.data.columns import Column
+from capi.plotting import regions
 from capi.report.columns import day_scale, median, scale_of, thinned
 from capi.report.sources import Sources
 from capi.report.wording import FEW, LONGEST_WORD, short
 
 GRID = 60  # cells along a column of numbers
 LEAST_COARSE, COARSE = 2, 12  # cells in which rows are counted
-LEAST_SAMPLED, MOST_SAMPLED = 200, 2000  # rows on which influence is measured
-MOST_ASKED = 80_000  # decisions for that
-MOST_TRIED = 400  # columns
 
 
 def influences(sources: Sources, candidates: list[int]) -> list[tuple[int, float]]:
-    """Return, for each column, the share of decisions that change when its values are dealt anew; the largest first."""
-    n = len(sources.batch)
-    rng = np.random.default_rng(0)
-    tried = candidates[:MOST_TRIED]
-    most = max(LEAST_SAMPLED, MOST_ASKED // max(len(tried), 1))
-    rows = np.sort(rng.choice(n, min(n, MOST_SAMPLED, most), replace=False))
-    states, order = sources.batch.states[rows], rng.permutation(len(rows))
-    allowed = None if sources.batch.allowed is None else sources.batch.allowed[rows]
-    before = sources.decisions[rows]
-    found = []
-    for number in tried:
-        places = feature_slice(sources, number)
-        dealt = states.copy()
-        dealt[:, places] = states[order, places]
-        found.append((number, float(np.mean(sources.policy.act(dealt, allowed) != before))))
-    return sorted(found, key=lambda pair: (-pair[1], pair[0]))
+    """Return how much each column sways the decisions, the largest first; see `capi.plotting.regions.influences`."""
+    batch, columns = sources.batch, sources.schema.columns
+    return regions.influences(sources.policy.act, batch.states, columns, candidates=candidates, allowed=batch.allowed)
 
 
 def feature_slice(sources: Sources, number: int) -> slice:
     """Return where the features of a column stand in a state."""
-    start = sum(len(column.feature_names) for column in sources.schema.columns[:number])
-    return slice(start, start + len(sources.schema.columns[number].feature_names))
+    return regions.feature_slices(sources.schema.columns)[number]
 
 
 def map_record(sources: Sources, ranked: list[tuple[int, float]]) -> dict[str, Any] | None:
     """Return the decisions on a grid over one or two columns as runs of equal cells, None if no column matters."""
-    numbers = [number for number, share in ranked if share > 0 and _can_be_axis(sources.schema.columns[number])][:2]
+    numbers = regions.columns_to_draw(ranked, sources.schema.columns)
     if not numbers or sources.masked:
         return None
     axes = [_axis(sources, number) for number in numbers]
@@ -64,10 +48,6 @@ def map_record(sources: Sources, ranked: list[tuple[int, float]]) -> dict[str, A
     others = [c.name for i, c in enumerate(sources.schema.columns) if i not in numbers]
     shown = [{key: value for key, value in axis.items() if key not in ("features", "cell_of")} for axis in axes]
     return {"axes": shown, "shape": [ny, nx], "runs": runs, "n_others": len(others)}
-
-
-def _can_be_axis(column: Column) -> bool:
-    return column.kind in ("number", "date", "boolean") or len(column.values) <= MOST_VALUES
 
 
 def _axis(sources: Sources, number: int) -> dict[str, Any]:

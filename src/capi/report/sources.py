@@ -17,9 +17,8 @@ from capi.data.transitions import Transitions
 from capi.errors import InvalidInput
 from capi.files.archive import read_archive
 from capi.files.exports.program import Program, program_of
-from capi.policies import one_hot
+from capi.policy_spaces.imitation import imitating_tree
 from capi.policy_spaces.trees.forests import ForestPolicy
-from capi.policy_spaces.trees.greedy import Trees
 from capi.report.columns import rare_renamed, without_rare_words
 from capi.report.evaluation import checked_evaluation
 from capi.report.flat import FlatTree
@@ -28,8 +27,6 @@ from capi.runs.fit import EVALUATION, POLICY, VALUES, RunResult, digest, load_ru
 
 MOST_BYTES = 2**36  # our own files, as large as their tables
 DRAWN_DEPTH = 4  # of a tree that is drawn; a larger one is told by a smaller one
-IMITATION_DEPTH = 3
-MOST_ROWS = 50_000  # that such a tree needs to find its cuts
 MOST_NODES = 400_000  # of a forest that a page may hold
 
 
@@ -127,12 +124,11 @@ class Sources:
 
     def _imitating(self) -> Program:
         """Return the small tree that was grown to decide like the policy in the states of the table."""
-        n = len(self.batch)
-        rows = np.arange(n) if n <= MOST_ROWS else np.random.default_rng(0).choice(n, MOST_ROWS, replace=False)
-        least = max(1, min(20, len(rows) // 50))
-        space = Trees(max_depth=IMITATION_DEPTH, min_samples_leaf=least)
-        tree = space.improve(self.batch.states[rows], one_hot(self.decisions[rows], self.batch.n_actions))
-        found = program_of(replace(tree, schema=self.schema))
+        batch = self.batch
+        tree = imitating_tree(batch.states, self.decisions, batch.n_actions, batch.allowed)
+        found = program_of(
+            replace(tree, schema=self.schema, masked=False)
+        )  # a picture shows the first action of a leaf
         if found is None:
             raise InvalidInput("the policy cannot be told by a tree.")
         return found

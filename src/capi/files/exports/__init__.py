@@ -18,7 +18,7 @@ from capi.files.exports.python import python_code
 from capi.files.exports.sql import sql_code
 from capi.files.exports.text import shown
 from capi.policies import Described
-from capi.policy_spaces.imitation import Imitation, imitation
+from capi.policy_spaces.imitation import DEPTH, Imitation, imitation
 
 Format: TypeAlias = Literal["text", "json", "dot", "python", "sql", "onnx"]
 FORMATS = ("text", "json", "dot", "python", "sql", "onnx")
@@ -31,7 +31,7 @@ def export_policy(
     imitate: bool = False,
     states: ArrayLike | None = None,
     allowed: ArrayLike | None = None,
-    max_depth: int = 3,
+    max_depth: int = DEPTH,
     table: str | None = None,
 ) -> str | bytes:
     """Return a policy in a form that other programs read; it decides as ``policy.act`` does, missing values included.

@@ -18,8 +18,8 @@ from capi._utils.row_ops import row_max
 from capi._utils.threads import in_threads
 from capi._utils.validation import Floats, Ints
 from capi.policy_spaces._problem import ImprovementProblem, finite_total
-from capi.policy_spaces.trees.greedy import DEEPEST
 from capi.policy_spaces.trees._binned import Binned
+from capi.policy_spaces.trees.greedy import DEEPEST
 from capi.trees import _optimal
 from capi.trees.forest import Growth, Tree, grow
 from capi.trees.ranks import encode
