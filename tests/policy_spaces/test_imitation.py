@@ -7,8 +7,9 @@ from capi.data.schema import Schema
 from capi.errors import InvalidInput
 from capi.features.kernels import Gaussian
 from capi.policies import Constant
-from capi.policy_spaces import Forests, LocalAverages, Neighbors
+from capi.policy_spaces import Constrained, Forests, LocalAverages, Neighbors
 from capi.policy_spaces.imitation import imitation
+from capi.policy_spaces.rules import Never
 
 
 @pytest.mark.parametrize(
@@ -56,3 +57,15 @@ def test_a_policy_without_its_states_asks_for_them():
     policy = replace(Forests(n_trees=2).improve(np.arange(4.0)[:, None], np.eye(4)[:, :2]), origin=None)
     with pytest.raises(InvalidInput, match="states must be given"):
         policy.rules()
+
+
+def test_under_rules_the_whole_policy_is_imitated():
+    rng = np.random.default_rng(2)
+    states = rng.uniform(size=(400, 2))
+    values = np.stack([np.full(400, 0.4), states[:, 0]], axis=1)
+    policy = Constrained(Forests(n_trees=5), [Never(1, when="x0 > 0.7")]).improve(states, values)
+    lines = policy.rules().splitlines()
+    assert lines[0].startswith("A vote of 5 trees")
+    assert "\n".join(lines[2:-2]) == imitation(policy, states).tree.rules()
+    assert lines[-2:] == ["keeping to:", "  never 1 when x0 > 0.7"]
+    assert policy.rules(states[states[:, 0] > 0.8]).splitlines()[2].startswith("0  (")

@@ -15,6 +15,7 @@ from capi.data.schema import Schema
 from capi.errors import InvalidInput
 from capi.policies import Deterministic
 from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver, improved
+from capi.policy_spaces.imitation import ReadByImitation, imitation
 from capi.policy_spaces.rules import (
     Budget,
     Cap,
@@ -157,10 +158,17 @@ class ConstrainedPolicy(Deterministic):
             for limit in self.compiled.limits
         ]
 
-    def rules(self) -> str:
-        """Return the policy as text, if its space can print it, and the rules that it keeps."""
+    def rules(self, states: ArrayLike | None = None, allowed: ArrayLike | None = None) -> str:
+        """Return the policy as text, if its space can print it, and the rules that it keeps.
+
+        A policy that is too large to print is told by the small tree that decides most like it in ``states`` (n, d), by default
+        those that it was learned from.
+        """
         inner = _worded(self.policy, self.schema)
-        text = inner.rules() if hasattr(inner, "rules") else f"{type(inner).__name__}"
+        if isinstance(inner, ReadByImitation):
+            text = inner.told_by(imitation(self, inner.states_to_imitate(states), allowed))
+        else:
+            text = inner.rules() if hasattr(inner, "rules") else f"{type(inner).__name__}"
         return "\n".join([text, "keeping to:", *(f"  {rule}" for rule in self.kept_rules)])
 
     def to_dict(self) -> dict[str, Any]:

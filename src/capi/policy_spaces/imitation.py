@@ -83,19 +83,23 @@ class ReadByImitation(ABC):
         max_depth : int
             Of the tree.
         """
-        found = self._imitation(states, allowed, max_depth)
-        alike = f"{100 * found.fidelity:.1f} % of {found.n_states} states"
-        return f"{self.summary()}\nThis tree decides alike in {alike}:\n{found.tree.rules()}"
+        return self.told_by(imitation(self, self.states_to_imitate(states), allowed, max_depth=max_depth))
 
     def to_dict(
         self, states: ArrayLike | None = None, allowed: ArrayLike | None = None, *, max_depth: int = DEPTH
     ) -> dict[str, Any]:
         """Return the summary, the tree that imitates the policy and its fidelity; parameters as in `rules`."""
-        found = self._imitation(states, allowed, max_depth)
+        found = imitation(self, self.states_to_imitate(states), allowed, max_depth=max_depth)
         return {"summary": self.summary(), "imitation": found.tree.to_dict(), "fidelity": found.fidelity}
 
-    def _imitation(self, states: ArrayLike | None, allowed: ArrayLike | None, max_depth: int) -> Imitation:
+    def told_by(self, found: Imitation) -> str:
+        """Return the summary and the tree that imitates the policy, as text."""
+        alike = f"{100 * found.fidelity:.1f} % of {found.n_states} states"
+        return f"{self.summary()}\nThis tree decides alike in {alike}:\n{found.tree.rules()}"
+
+    def states_to_imitate(self, states: ArrayLike | None) -> ArrayLike:
+        """Return ``states``, by default those that the policy was learned from."""
         x = self.learning_states() if states is None else states
         if x is None:
             raise InvalidInput("states must be given: this policy does not keep those that it was learned from.")
-        return imitation(self, x, allowed, max_depth=max_depth)
+        return x
