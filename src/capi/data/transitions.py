@@ -286,8 +286,8 @@ class Transitions(Readers):
         Examples
         --------
         >>> batch = Transitions([[0.0]] * 4, [0, 1, 0, 1], [0.0] * 4, [[0.0]] * 4, [True] * 4)
-        >>> print(batch.describe().warnings[-1])
-        column x0 is the same in every row
+        >>> [caveat.kind for caveat in batch.describe().warnings]
+        ['small-effective-sample', 'small-effective-sample', 'constant-column', 'repeated-rows']
         """
         return describe(self)
 
