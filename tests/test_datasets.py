@@ -4,7 +4,7 @@ import pytest
 
 from capi.datasets import hiv_table, load_hiv_batch
 from capi.domains import HIV
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 
 def test_the_table_is_small_and_in_the_words_of_the_domain():
@@ -43,5 +43,5 @@ def test_the_batch_is_what_the_simulator_does():
 
 def test_counts_and_logarithms():
     np.testing.assert_allclose(np.log10(load_hiv_batch("counts").states), load_hiv_batch().states)
-    with pytest.raises(InvalidInput, match="observe"):
+    with pytest.raises(InvalidInputError, match="observe"):
         load_hiv_batch("log")

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.loss import (
     action_gap,
     expected_loss,
@@ -35,7 +35,7 @@ def test_action_gap_of_two_actions_by_hand():
 
 
 def test_action_gap_refuses_three_actions_and_names_the_remedy():
-    with pytest.raises(InvalidInput, match="use regrets"):
+    with pytest.raises(InvalidInputError, match="use regrets"):
         action_gap(Q3)
 
 
@@ -103,7 +103,7 @@ def test_values_too_far_apart_are_refused_only_if_they_are_of_one_state():
     assert greedy(far).tolist() == [0, 0]
     assert gap_weighted_loss(far, [1, 1]) == 0.25e308
     for measure in (greedy, regrets, lambda q: gap_weighted_loss(q, [0, 0])):
-        with pytest.raises(InvalidInput, match=r"must not differ by more than float64 can hold; row 1"):
+        with pytest.raises(InvalidInputError, match=r"must not differ by more than float64 can hold; row 1"):
             measure(far * [[1.0, 1.0], [1.0, -1.0]])
 
 
@@ -204,5 +204,5 @@ def test_adding_a_function_of_the_state_changes_no_loss(q, random):
     ],
 )
 def test_bad_input_is_named(call, words):
-    with pytest.raises(InvalidInput, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         call()

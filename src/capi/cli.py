@@ -17,7 +17,7 @@ from capi import report as pages
 from capi._utils.late import rich
 from capi._utils.versions import __version__
 from capi.data.table_files import existing, format_of
-from capi.errors import CapiError, InvalidInput
+from capi.errors import CapiError, InvalidInputError
 from capi.experiments import NAMES
 
 TAKES_TURNS = 0.05  # share of changed decisions in the last round of which one should know
@@ -167,13 +167,13 @@ def fit(
         said = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
         if others := [name for name in said if name not in free]:
             where = "the run" if resume else settings
-            raise InvalidInput(f"{others[0].replace('_', '-')} is set by {where} already; change it there.")
+            raise InvalidInputError(f"{others[0].replace('_', '-')} is set by {where} already; change it there.")
     if settings is not None:
         existing(settings)
         chosen = runs.RunSettings.from_toml(settings)
     elif not resume:
         if table is None:
-            raise InvalidInput("a TABLE must be given, or --settings, or --resume.")
+            raise InvalidInputError("a TABLE must be given, or --settings, or --resume.")
         _check_table(table)
         depth = {} if max_depth is None else {"max_depth": max_depth}
         chosen = runs.RunSettings(
@@ -314,15 +314,15 @@ def bench(
     folder = Path(__file__).parents[2] / "benchmarks"
     known = sorted(path.stem for path in folder.glob("*.py") if path.stem != "timing")
     if not known:
-        raise InvalidInput(
+        raise InvalidInputError(
             "the benchmarks come with the sources of capi, not with the installed package. Clone them and run make bench."
         )
     if unknown := set(names or []) - set(known):
-        raise InvalidInput(f"there is no benchmark {min(unknown)!r}; there are: {', '.join(known)}.")
+        raise InvalidInputError(f"there is no benchmark {min(unknown)!r}; there are: {', '.join(known)}.")
     for name in known if listed else names or known:
         typer.echo(name)
         if not listed and subprocess.run([sys.executable, folder / f"{name}.py"], check=False).returncode:
-            raise InvalidInput(f"the benchmark {name} failed. pip install -e '.[bench]' installs the peers.")
+            raise InvalidInputError(f"the benchmark {name} failed. pip install -e '.[bench]' installs the peers.")
 
 
 def _shown_rounds(rounds: Any, done: int, total: int) -> Any:

@@ -1,16 +1,16 @@
 """What capi raises and warns with.
 
 Exception
-└── CapiError                  anything capi refuses to do; catch this one
-    ├── InvalidInput           an argument, a row or a file breaks a rule (also a ValueError)
-    ├── NotFitted              asked for a result before ``fit`` (also an AttributeError)
-    ├── SimulationFailed       a simulator raised, or returned what it must not
-    └── Diverged               numbers grew or moved without end where they should settle (also an ArithmeticError)
+└── CapiError                       anything capi refuses to do; catch this one
+    ├── InvalidInputError           an argument, a row or a file breaks a rule (also a ValueError)
+    ├── NotFittedError              a result was requested before ``fit`` (also an AttributeError)
+    ├── SimulationError             a simulator raised, or returned an invalid result (also a RuntimeError)
+    └── DivergenceError             numbers that should converge did not (also an ArithmeticError)
 
 UserWarning
-├── DictionarySaturated        a kernel dictionary is full, and some states are not represented as closely as asked
-├── PathEnded                  LARS-TD could not follow its solutions down to the penalty that was asked for
-└── EvidenceWarning            an estimate of a policy's worth has a caveat
+├── DictionarySaturatedWarning      a kernel dictionary is full, and some states are represented less closely than requested
+├── PathEndedWarning                LARS-TD could not follow its path to the requested penalty
+└── EvidenceWarning                 an estimate of a policy's value has a caveat
 
 `Caveat` is not raised: it is one of the ``warnings`` of a description or an evaluation, as a record.
 """
@@ -31,27 +31,27 @@ class CapiError(Exception):
     """Base of every error that capi raises on purpose."""
 
 
-class InvalidInput(CapiError, ValueError):
+class InvalidInputError(CapiError, ValueError):
     """An argument breaks a rule; the message names it, the first culprit and the remedy."""
 
 
-class NotFitted(CapiError, AttributeError):
+class NotFittedError(CapiError, AttributeError):
     """A learned attribute was asked for before ``fit``."""
 
 
-class SimulationFailed(CapiError, RuntimeError):
+class SimulationError(CapiError, RuntimeError):
     """A simulator raised an error or broke the contract of a `Domain`; the message says at which step."""
 
 
-class Diverged(CapiError, ArithmeticError):
+class DivergenceError(CapiError, ArithmeticError):
     """An iteration that should settle did not; the message says where it stood and what to change."""
 
 
-class DictionarySaturated(UserWarning):
+class DictionarySaturatedWarning(UserWarning):
     """A kernel dictionary is full while states are left that it does not represent as closely as asked."""
 
 
-class PathEnded(UserWarning):
+class PathEndedWarning(UserWarning):
     """LARS-TD's path turned back; what is returned is the solution for the smallest penalty that it reached."""
 
 
@@ -106,21 +106,21 @@ class Caveat:
         if isinstance(record, str):
             return cls("unknown", record, "warning")
         if not isinstance(record, Mapping):
-            raise InvalidInput(f"a caveat must be a record or a string; got {record!r}.")
+            raise InvalidInputError(f"a caveat must be a record or a string; got {record!r}.")
         for name in ("kind", "text"):
             if not isinstance(record.get(name), str):
-                raise InvalidInput(f"the {name!r} of a caveat must be a string; got {record.get(name)!r}.")
+                raise InvalidInputError(f"the {name!r} of a caveat must be a string; got {record.get(name)!r}.")
         if record.get("severity") not in get_args(Severity):
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"the 'severity' of a caveat must be one of {', '.join(map(repr, get_args(Severity)))}; got {record.get('severity')!r}."
             )
         for name in ("column", "text_without_counts"):
             if not isinstance(record.get(name), str | None):
-                raise InvalidInput(f"the {name!r} of a caveat must be a string or null; got {record[name]!r}.")
+                raise InvalidInputError(f"the {name!r} of a caveat must be a string or null; got {record[name]!r}.")
         for name in ("count", "share"):
             value = record.get(name)
             if value is not None and not _is_number(value):
-                raise InvalidInput(
+                raise InvalidInputError(
                     f"the {name!r} of a caveat must be a number from 0 to {LARGEST_COUNT:g}, or null; got {value!r}."
                 )
         known = {name: record[name] for name in cls.__dataclass_fields__ if name in record}
@@ -129,3 +129,19 @@ class Caveat:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST_COUNT
+
+
+_RENAMED = {
+    "InvalidInput": "InvalidInputError",
+    "NotFitted": "NotFittedError",
+    "SimulationFailed": "SimulationError",
+    "Diverged": "DivergenceError",
+    "DictionarySaturated": "DictionarySaturatedWarning",
+    "PathEnded": "PathEndedWarning",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        raise ImportError(f"capi.errors.{name} is now called capi.errors.{_RENAMED[name]}.")
+    raise AttributeError(f"module 'capi.errors' has no attribute {name!r}")

@@ -28,7 +28,7 @@ from capi._utils.validation import (
     check_rows,
     check_shape,
 )
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 NEGLIGIBLE_SHARE = 0.01  # of the spread of the values
 
@@ -51,7 +51,7 @@ def action_gap(q_values: ArrayLike) -> Floats:
     """
     q = as_q_values(q_values)
     if q.shape[1] != 2:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"action_gap is the gap between two actions; q_values has {q.shape[1]}. For more actions use regrets."
         )
     return np.abs(q[:, 0] - q[:, 1])
@@ -340,7 +340,7 @@ def _with_best(q: Floats, mask: Bools | None) -> tuple[Floats, Floats]:
             wide = np.flatnonzero(np.isinf(best[:, None] - q).any(axis=1))
             if wide.size:
                 i = int(wide[0])
-                raise InvalidInput(f"q_values must not differ by more than float64 can hold; row {i} is {q[i]}.")
+                raise InvalidInputError(f"q_values must not differ by more than float64 can hold; row {i} is {q[i]}.")
     return scored, best
 
 

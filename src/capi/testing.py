@@ -14,7 +14,7 @@ import numpy as np
 
 from capi._utils.validation import Bools, Floats
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.policies import Constant, Uniform
 from capi.types import Domain, Policy, PolicyEvaluator, PolicySpace, QFunction
 
@@ -218,12 +218,12 @@ def _check_it_takes_the_best_action_at_a_point(space: PolicySpace, point: Floats
 
 
 def _check_masks(space: PolicySpace, states: Floats, q_values: Floats) -> None:
-    """Check that a space refuses masks with an InvalidInput, or that its policy keeps to them."""
+    """Check that a space refuses masks with an InvalidInputError, or that its policy keeps to them."""
     allowed = np.ones(q_values.shape, dtype=bool)
     allowed[::2, q_values.mean(axis=0).argmax()] = q_values.shape[1] == 1
     try:
         policy = space.improve(states, q_values, q=NearestQ(states, q_values), allowed=allowed)
-    except InvalidInput:
+    except InvalidInputError:
         return
     taken = allowed[np.arange(len(states)), policy.act(states, allowed)]
     assert taken.all(), "a policy that was learned with masks must take allowed actions"

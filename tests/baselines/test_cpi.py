@@ -7,7 +7,7 @@ from capi import CAPI, FiniteMDP, Transitions
 from capi.baselines import CPI, PolicyIteration
 from capi.baselines.cpi import _SmallSteps, _stopped
 from capi.domains import ChainWalk
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.evaluators import Exact, FittedQ, Rollouts
 from capi.policies import Constant, Mixture, Uniform
 from capi.policy_spaces import Partition, Thresholds, Trees, Unrestricted
@@ -245,21 +245,21 @@ def test_an_optimal_start_stays():
 
 def test_what_makes_no_sense_is_refused():
     exact, space = Exact(CHAIN.mdp), Thresholds()
-    with pytest.raises(InvalidInput, match="reward_range must be given"):
+    with pytest.raises(InvalidInputError, match="reward_range must be given"):
         CPI(Rollouts(CHAIN), space, 0.9).fit()
-    with pytest.raises(InvalidInput, match=r"discount must be that of the model, 0.9; got 0.5"):
+    with pytest.raises(InvalidInputError, match=r"discount must be that of the model, 0.9; got 0.5"):
         CPI(exact, space, 0.5).fit()
-    with pytest.raises(InvalidInput, match="step_size"):
+    with pytest.raises(InvalidInputError, match="step_size"):
         CPI(exact, space, 0.9, step_size=0.0).fit()
-    with pytest.raises(InvalidInput, match="step_size"):
+    with pytest.raises(InvalidInputError, match="step_size"):
         CPI(exact, space, 0.9, step_size=1.5).fit()
-    with pytest.raises(InvalidInput, match="epsilon"):
+    with pytest.raises(InvalidInputError, match="epsilon"):
         CPI(exact, space, 0.9, epsilon=-1.0).fit()
-    with pytest.raises(InvalidInput, match="method improve"):
+    with pytest.raises(InvalidInputError, match="method improve"):
         CPI(exact, Thresholds, 0.9).fit()
-    with pytest.raises(InvalidInput, match="domain must have"):
+    with pytest.raises(InvalidInputError, match="domain must have"):
         CPI(exact, space, 0.9, domain=3).fit()
-    with pytest.raises(InvalidInput, match="n_states"):
+    with pytest.raises(InvalidInputError, match="n_states"):
         CPI(exact, space, 0.9, n_states=0).fit()
 
 

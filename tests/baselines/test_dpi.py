@@ -3,7 +3,7 @@ import pytest
 
 from capi.baselines import DPI, DPICritic
 from capi.domains import ChainWalk
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.evaluators import Exact, FittedQ
 from capi.policies import Constant
 from capi.policy_spaces import Thresholds, Trees
@@ -57,9 +57,9 @@ def test_discount_and_start_are_the_domains_and_random_unless_given():
 
 
 def test_what_makes_no_sense_is_refused():
-    with pytest.raises(InvalidInput, match="DPI learns by simulation"):
+    with pytest.raises(InvalidInputError, match="DPI learns by simulation"):
         DPI(CHAIN, Thresholds()).fit(sample_episodes(CHAIN, n_episodes=1, max_steps=2))
-    with pytest.raises(InvalidInput, match="n_states"):
+    with pytest.raises(InvalidInputError, match="n_states"):
         DPI(CHAIN, Thresholds(), n_states=0).fit()
 
 

@@ -4,7 +4,7 @@ import pytest
 import builders
 from capi import CAPI, FiniteMDP
 from capi.baselines import ModifiedPolicyIteration, PolicyIteration, ValueIteration
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.evaluators import Exact
 from capi.policies import Constant
 from capi.policy_spaces import Unrestricted
@@ -79,7 +79,7 @@ def test_policy_iteration_does_not_cycle_among_ties():
 def test_they_learn_from_the_model_alone():
     mdp = random_mdp(4)
     for learner in (ValueIteration(mdp), ModifiedPolicyIteration(mdp), PolicyIteration(mdp)):
-        with pytest.raises(InvalidInput, match="takes neither transitions nor states"):
+        with pytest.raises(InvalidInputError, match="takes neither transitions nor states"):
             learner.fit(states=mdp.states)
 
 
@@ -96,7 +96,7 @@ def test_start_and_settings():
     learner = PolicyIteration(mdp, initial_policy=mdp.optimal_policy).fit()
     assert len(learner.history_) == 1
     assert learner.get_params()["n_iterations"] == 1_000
-    with pytest.raises(InvalidInput, match="tolerance must be a positive"):
+    with pytest.raises(InvalidInputError, match="tolerance must be a positive"):
         ValueIteration(mdp, tolerance=0.0).fit()
-    with pytest.raises(InvalidInput, match="sweeps"):
+    with pytest.raises(InvalidInputError, match="sweeps"):
         ModifiedPolicyIteration(mdp, sweeps=0).fit()

@@ -5,7 +5,7 @@ from sklearn.kernel_ridge import KernelRidge
 
 from capi import CAPI, Transitions
 from capi.baselines import RFQI, FittedQIteration
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.evaluators import FittedQ, KernelFittedQ
 from capi.features.kernels import Gaussian
 from capi.policy_spaces import Unrestricted
@@ -77,5 +77,5 @@ def test_follows_scikit_learn():
     ],
 )
 def test_the_evaluator_must_be_of_its_kind(baseline, wrong, words):
-    with pytest.raises(InvalidInput, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         baseline(wrong, 0.9).fit(random_batch())

@@ -5,7 +5,7 @@ import builders
 from capi import FiniteMDP
 from capi.baselines import PSDP, RFQI, FittedQIteration
 from capi.domains import ChainWalk
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.evaluators import LSTDQ, Exact, FittedQ, KernelFittedQ, Rollouts
 from capi.features import OneHot
 from capi.policies import Constant, NonStationary, Tabular
@@ -158,19 +158,19 @@ def test_a_run_can_be_left_and_taken_up_again():
 
 def test_what_makes_no_sense_is_refused():
     mdp = random_mdp(3)
-    with pytest.raises(InvalidInput, match="must make sweeps"):
+    with pytest.raises(InvalidInputError, match="must make sweeps"):
         PSDP(LSTDQ(OneHot()), PAIRS, 0.9, 3).fit(random_batch())
-    with pytest.raises(InvalidInput, match="must make sweeps"):
+    with pytest.raises(InvalidInputError, match="must make sweeps"):
         PSDP(Exact, PAIRS, 0.9, 3).fit()
-    with pytest.raises(InvalidInput, match="horizon"):
+    with pytest.raises(InvalidInputError, match="horizon"):
         PSDP(Exact(mdp), PAIRS, 0.9, 0).fit()
-    with pytest.raises(InvalidInput, match="discount must lie in"):
+    with pytest.raises(InvalidInputError, match="discount must lie in"):
         PSDP(Exact(mdp), PAIRS, 1.0, 3).fit()
-    with pytest.raises(InvalidInput, match="base must be a function"):
+    with pytest.raises(InvalidInputError, match="base must be a function"):
         PSDP(Exact(mdp), PAIRS, 0.9, 3, base=mdp.states).fit()
-    with pytest.raises(InvalidInput, match="give base or states"):
+    with pytest.raises(InvalidInputError, match="give base or states"):
         PSDP(Exact(mdp), PAIRS, 0.9, 3, base=lambda t, rng: mdp.states).fit(states=mdp.states)
-    with pytest.raises(InvalidInput, match="states must be given"):
+    with pytest.raises(InvalidInputError, match="states must be given"):
         PSDP(Rollouts(ChainWalk()), PAIRS, 0.99, 3).fit()
 
 

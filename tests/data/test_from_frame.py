@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from capi import CAPI, Transitions
 from capi.data.schema import Schema
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.evaluators import FittedQ
 from capi.policy_spaces import Trees
 
@@ -217,7 +217,7 @@ def test_rows_without_episodes_but_with_next_states_are_transitions():
         frame, state="x", next_state="y", action="drug", reward="gain", terminated="end", discount=0.9
     )
     np.testing.assert_array_equal(batch.next_states[:, 0], [5, 6, 2])
-    with pytest.raises(InvalidInput, match="terminated must be given with next_state"):
+    with pytest.raises(InvalidInputError, match="terminated must be given with next_state"):
         Transitions.from_frame(frame, state="x", next_state="y", action="drug", reward="gain")
 
 
@@ -275,9 +275,9 @@ def test_a_second_table_takes_the_encodings_of_the_first():
     second = read(patients(sex=["x", "f", "f", "m"]), schema=first.schema)
     assert second.schema == first.schema
     assert np.isnan(second.states[2]).tolist() == [False, True, True]
-    with pytest.raises(InvalidInput, match="state must be the columns of the schema"):
+    with pytest.raises(InvalidInputError, match="state must be the columns of the schema"):
         read(patients(), state=["sex", "x"], schema=first.schema)
-    with pytest.raises(InvalidInput, match="pass only one of the two"):
+    with pytest.raises(InvalidInputError, match="pass only one of the two"):
         read(patients(), schema=first.schema, action_labels=["hi", "lo"])
 
 
@@ -309,7 +309,7 @@ def test_from_arrays_follows_the_same_rules():
     given_next = Transitions.from_arrays([[1.0], [2.0]], [0, 1], [0, 0], next_states=[[5.0], [6.0]], terminated=[0, 0])
     np.testing.assert_array_equal(given_next.next_states[:, 0], [5, 6])
     for unknown in ("terminal", "state", "schema"):
-        with pytest.raises(InvalidInput, match=f"no argument '{unknown}'"):
+        with pytest.raises(InvalidInputError, match=f"no argument '{unknown}'"):
             Transitions.from_arrays([[1.0]], [0], [0], **{unknown: [1]})
 
 
@@ -325,7 +325,7 @@ def test_predict_takes_the_tables_words():
     np.testing.assert_array_equal(on_table, learner.predict(batch.states))
     np.testing.assert_array_equal(on_table, learner.predict(pa.Table.from_pandas(frame)))
     assert learner.predict({"x": [0.0, None], "sex": ["m", "unheard of"]}).shape == (2,)
-    with pytest.raises(InvalidInput, match="column 'sex' is not there"):
+    with pytest.raises(InvalidInputError, match="column 'sex' is not there"):
         learner.predict(frame[["x"]])
 
 
@@ -388,46 +388,48 @@ REFUSED = {
 
 @pytest.mark.parametrize(("changes", "roles", "words"), REFUSED.values(), ids=REFUSED)
 def test_refusals_name_column_row_and_rule(changes, roles, words):
-    with pytest.raises(InvalidInput, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         read(patients(**changes), **roles)
 
 
 def test_refusals_of_files_name_the_file_and_count_rows_from_one(tmp_path):
     file = tmp_path / "trial.csv"
     patients(gain=[1.0, 2.0, np.nan, 3.0]).to_csv(file, index=False)
-    with pytest.raises(InvalidInput, match=r"trial\.csv, column 'gain', row 3 \(the first is 1\): must be a finite"):
+    with pytest.raises(
+        InvalidInputError, match=r"trial\.csv, column 'gain', row 3 \(the first is 1\): must be a finite"
+    ):
         Transitions.from_csv(file, **ROLES)
     patients(day=[1, 5, 2, 1]).to_parquet(tmp_path / "t.parquet")
-    with pytest.raises(InvalidInput, match=r"t\.parquet, column 'day': .*rows 1 and 4 \(the first is 1\)"):
+    with pytest.raises(InvalidInputError, match=r"t\.parquet, column 'day': .*rows 1 and 4 \(the first is 1\)"):
         Transitions.from_parquet(tmp_path / "t.parquet", **ROLES)
     for read_file in (Transitions.from_csv, Transitions.from_parquet):
-        with pytest.raises(InvalidInput, match=r"nowhere.* no such file"):
+        with pytest.raises(InvalidInputError, match=r"nowhere.* no such file"):
             read_file(tmp_path / "nowhere", **ROLES)
         (tmp_path / "broken").write_bytes(b'\xff\xfe"\x00\x01,\nPAR')
-        with pytest.raises(InvalidInput, match="broken"):
+        with pytest.raises(InvalidInputError, match="broken"):
             read_file(tmp_path / "broken", **ROLES)
-        with pytest.raises(InvalidInput, match="path must be"):
+        with pytest.raises(InvalidInputError, match="path must be"):
             read_file(5, **ROLES)
-    with pytest.raises(InvalidInput, match=r"trial\.csv: column 'score' is not there"):
+    with pytest.raises(InvalidInputError, match=r"trial\.csv: column 'score' is not there"):
         Transitions.from_csv(file, **{**ROLES, "reward": "score"})
     (tmp_path / "ragged.csv").write_text("x,drug,gain\n1,a,2\n1,a\n")
-    with pytest.raises(InvalidInput, match=r"ragged\.csv: cannot be read as CSV"):
+    with pytest.raises(InvalidInputError, match=r"ragged\.csv: cannot be read as CSV"):
         Transitions.from_csv(tmp_path / "ragged.csv", state="x", action="drug", reward="gain")
 
 
 def test_empty_tables_and_things_that_are_none():
-    with pytest.raises(InvalidInput, match="at least one row"):
+    with pytest.raises(InvalidInputError, match="at least one row"):
         read(patients()[:0])
-    with pytest.raises(InvalidInput, match="at least one row"):
+    with pytest.raises(InvalidInputError, match="at least one row"):
         read(pa.Table.from_pandas(patients()[:0]))
     for thing in (5, "table", None, [[1, 2]], np.zeros((3, 2))):
-        with pytest.raises(InvalidInput, match="a table must be a pandas"):
+        with pytest.raises(InvalidInputError, match="a table must be a pandas"):
             read(thing)
-    with pytest.raises(InvalidInput, match="column 'x' is there more than once"):
+    with pytest.raises(InvalidInputError, match="column 'x' is there more than once"):
         read(pd.concat([patients(), patients()[["x"]]], axis=1))
-    with pytest.raises(InvalidInput, match="must have 2 rows like the others; it has 1"):
+    with pytest.raises(InvalidInputError, match="must have 2 rows like the others; it has 1"):
         Transitions.from_frame({"x": [1, 2], "a": [1, 2], "r": [1]}, state="x", action="a", reward="r")
-    with pytest.raises(InvalidInput, match="no decision is left"):
+    with pytest.raises(InvalidInputError, match="no decision is left"):
         read(patients(end=0).drop_duplicates("who"), terminated="end")
 
 
@@ -443,7 +445,7 @@ def lazy():
 def test_a_lazy_frame_must_be_collected():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with pytest.raises(InvalidInput, match="collect"):
+        with pytest.raises(InvalidInputError, match="collect"):
             read(lazy())
 
 
@@ -500,7 +502,7 @@ def test_encoding_is_reversible_whatever_the_table_holds(drawn):
 
 def test_dates_that_python_does_not_have_are_refused_with_a_sentence():
     table = {"who": [dt.date(2000, 1, 1), -719163], "x": [1.0, 2.0], "what": [0, 1], "gain": [0.0, 1.0]}
-    with pytest.raises(InvalidInput, match="column 'who': must hold values that Python knows"):
+    with pytest.raises(InvalidInputError, match="column 'who': must hold values that Python knows"):
         Transitions.from_frame(table, episode="who", state="x", action="what", reward="gain")
 
 
@@ -522,7 +524,7 @@ def test_whatever_comes_is_taken_or_refused_with_a_sentence(changes):
     table = {**{name: column.tolist() for name, column in patients().items()}, **changes}
     try:
         batch = read(table)
-    except InvalidInput as error:
+    except InvalidInputError as error:
         assert "the table" in str(error) or "names of" in str(error)  # noqa: PT017  both outcomes are legal
     else:
         assert np.isfinite(batch.rewards).all()
@@ -583,7 +585,7 @@ def test_minari_data_sets_of_dictionaries(tmp_path, monkeypatch):
 
 
 def test_what_is_no_minari_data_set_is_refused():
-    with pytest.raises(InvalidInput, match="dataset must be the id"):
+    with pytest.raises(InvalidInputError, match="dataset must be the id"):
         Transitions.from_minari(5)
 
 
@@ -620,5 +622,5 @@ def test_headers_of_any_form_are_found(text, tmp_path):
 )
 def test_headers_that_cannot_be_used_are_refused(content, message, tmp_path):
     (tmp_path / "t.csv").write_bytes(content)
-    with pytest.raises(InvalidInput, match=rf"t\.csv.*{message}"):
+    with pytest.raises(InvalidInputError, match=rf"t\.csv.*{message}"):
         Transitions.from_csv(tmp_path / "t.csv", state="x", action="drug", reward="gain")

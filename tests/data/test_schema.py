@@ -6,7 +6,7 @@ import pytest
 
 from capi.data import Column
 from capi.data.schema import Schema
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_defaults_are_numbered():
 
 @pytest.mark.parametrize("bad", ["ab", 5, None.__class__])
 def test_names_must_be_a_sequence(bad):
-    with pytest.raises(InvalidInput, match="feature_names must be a sequence"):
+    with pytest.raises(InvalidInputError, match="feature_names must be a sequence"):
         Schema.of(2, 2, bad)
 
 
@@ -76,7 +76,7 @@ def test_splits_are_said_in_the_words_of_the_table(feature, at_most, words):
 
 @pytest.mark.parametrize("feature", ["sex", 7, -1])
 def test_unknown_features_are_refused(feature):
-    with pytest.raises(InvalidInput, match="unknown feature"):
+    with pytest.raises(InvalidInputError, match="unknown feature"):
         ENCODED.condition(feature, 0.5)
 
 
@@ -112,13 +112,13 @@ def test_values_of_another_type_are_translated_or_refused():
     schema = Schema.of_columns([Column("b", "boolean"), Column("d", "date", origin="2021-01-01"), Column("x")], (0, 1))
     found = schema.encode({"b": [0, 1], "d": ["2021-01-03", None], "x": ["1.5", "2"]})
     np.testing.assert_array_equal(found, [[0, 2, 1.5], [1, np.nan, 2]])
-    with pytest.raises(InvalidInput, match=r"column 'b', row 1 .*booleans \(or 0 and 1\); got 2"):
+    with pytest.raises(InvalidInputError, match=r"column 'b', row 1 .*booleans \(or 0 and 1\); got 2"):
         schema.encode({"b": [0, 2], "d": [None, None], "x": [1, 2]})
-    with pytest.raises(InvalidInput, match="column 'd': must be dates"):
+    with pytest.raises(InvalidInputError, match="column 'd': must be dates"):
         schema.encode({"b": [0, 1], "d": ["soon", "later"], "x": [1, 2]})
-    with pytest.raises(InvalidInput, match=r"column 'x', row 1 .*must be numbers; got 'two'"):
+    with pytest.raises(InvalidInputError, match=r"column 'x', row 1 .*must be numbers; got 'two'"):
         schema.encode({"b": [0, 1], "d": [None, None], "x": ["1", "two"]})
-    with pytest.raises(InvalidInput, match="column 'x' is not there; the columns are b, d"):
+    with pytest.raises(InvalidInputError, match="column 'x' is not there; the columns are b, d"):
         schema.encode({"b": [0, 1], "d": [None, None]})
     numbers = Schema.of_columns([Column("n", "one-hot", (1, 2))], (0, 1))
     np.testing.assert_array_equal(numbers.encode({"n": ["x", "y"]}), np.full((2, 2), np.nan))
@@ -139,7 +139,7 @@ def test_a_schema_survives_json(labels):
 
 @pytest.mark.parametrize("label", [b"bytes", float("nan"), float("inf"), frozenset()], ids=repr)
 def test_labels_that_json_cannot_hold_are_refused(label):
-    with pytest.raises(InvalidInput, match="to be stored"):
+    with pytest.raises(InvalidInputError, match="to be stored"):
         Schema(("x",), (label, 1)).to_dict()
 
 
@@ -179,15 +179,15 @@ PLAIN = {"columns": [{"name": "x", "kind": "number"}], "action_labels": [0, 1]}
     ids=str,
 )
 def test_damaged_records_are_refused(changes):
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         Schema.from_dict({**PLAIN, **changes})
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInputError):
         Schema.from_dict(changes)
     assert Schema.from_dict(PLAIN) == Schema(("x",), (0, 1))
 
 
 def test_names_and_columns_must_agree():
-    with pytest.raises(InvalidInput, match="feature_names must be those of the columns"):
+    with pytest.raises(InvalidInputError, match="feature_names must be those of the columns"):
         Schema(("a",), (0, 1), (Column("b"),))
-    with pytest.raises(InvalidInput, match="names of features must be distinct"):
+    with pytest.raises(InvalidInputError, match="names of features must be distinct"):
         Schema.of_columns([Column("s", "one-hot", ("a",)), Column("s=a")], (0, 1))

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capi import Transitions
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.testing import random_batch
 
 
@@ -95,7 +95,7 @@ def test_subset_takes_a_mask_or_row_numbers():
 
 def test_subset_refuses_to_tear_an_episode_apart():
     for rows in ([0, 2, 1], [1, 0], [0, 0]):
-        with pytest.raises(InvalidInput, match="rows must increase in a batch with episodes"):
+        with pytest.raises(InvalidInputError, match="rows must increase in a batch with episodes"):
             small().subset(rows)
     assert len(small(episode=None).subset([3, 0, 0])) == 3
 
@@ -129,7 +129,7 @@ def test_concat_puts_back_together_what_was_taken_apart():
 
 
 def test_concat_of_rounds_with_the_same_numbers_needs_new_ones():
-    with pytest.raises(InvalidInput, match=r"episode 5 is in batches\[0\] and in batches\[1\].*renumber_episodes"):
+    with pytest.raises(InvalidInputError, match=r"episode 5 is in batches\[0\] and in batches\[1\].*renumber_episodes"):
         Transitions.concat([small(), small()])
     both = Transitions.concat([small(), small()], renumber_episodes=True)
     np.testing.assert_array_equal(both.episode, [0, 0, 1, 1, 2, 2, 3, 3])
@@ -169,7 +169,7 @@ def test_concat_of_rounds_with_the_same_numbers_needs_new_ones():
     ],
 )
 def test_bad_input_is_named(changes, words):
-    with pytest.raises(InvalidInput, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         small(**changes)
 
 
@@ -193,7 +193,7 @@ def test_whatever_comes_is_taken_or_refused_with_a_sentence(changes):
     """Nothing crashes with a traceback from the inside."""
     try:
         batch = small(**changes)
-    except InvalidInput as error:
+    except InvalidInputError as error:
         assert any(name in str(error) for name in changes)  # noqa: PT017  both outcomes are legal
     else:
         assert np.isfinite(batch.rewards).all()
@@ -216,5 +216,5 @@ def test_folds_are_reproducible_and_checked_at_once():
     assert list(batch.folds(3, random_state=1)) == list(batch.folds(3, random_state=1))
     assert list(batch.folds(3, random_state=1)) != list(batch.folds(3, random_state=2))
     for n_folds, words in ((1, "at least 2"), (21, "at most the number of episodes, 20")):
-        with pytest.raises(InvalidInput, match=words):
+        with pytest.raises(InvalidInputError, match=words):
             batch.folds(n_folds)

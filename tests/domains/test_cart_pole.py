@@ -4,7 +4,7 @@ from scipy.integrate import solve_ivp
 
 from capi.domains import _cart_pole
 from capi.domains.cart_pole import STARTS, CartPole
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.testing import check_domain, check_policy
 
 G, M, m, l = 9.8, 1.0, 0.1, 0.5  # noqa: E741
@@ -260,7 +260,7 @@ def test_the_test_states_are_a_grid():
     ],
 )
 def test_bad_settings_are_refused(bad):
-    with pytest.raises(InvalidInput, match=f"^{next(iter(bad))} must"):
+    with pytest.raises(InvalidInputError, match=f"^{next(iter(bad))} must"):
         CartPole(**bad)
 
 
@@ -283,12 +283,12 @@ def test_limits_may_be_where_the_starts_end():
     ],
 )
 def test_bad_steps_are_refused(states, actions, message):
-    with np.errstate(all="ignore"), pytest.raises(InvalidInput, match=message):  # kernels that run as Python warn
+    with np.errstate(all="ignore"), pytest.raises(InvalidInputError, match=message):  # kernels that run as Python warn
         step(CartPole(), states, actions)
 
 
 def test_bad_counts_are_refused():
-    with pytest.raises(InvalidInput, match="n must be an integer"):
+    with pytest.raises(InvalidInputError, match="n must be an integer"):
         CartPole().initial(-1, np.random.default_rng(0))
 
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from capi.domains import ChainWalk
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.loss import action_gap
 from capi.testing import check_domain
 
@@ -88,12 +88,12 @@ def test_where_the_optimal_policy_of_variant_1_switches(success, slip, switches)
     ],
 )
 def test_bad_settings_are_refused(bad):
-    with pytest.raises(InvalidInput, match=next(iter(bad))):
+    with pytest.raises(InvalidInputError, match=next(iter(bad))):
         ChainWalk(**bad)
 
 
 def test_bad_steps_are_refused():
-    with pytest.raises(InvalidInput, match="n must be an integer"):
+    with pytest.raises(InvalidInputError, match="n must be an integer"):
         ChainWalk().initial(-1, np.random.default_rng(0))
-    with pytest.raises(InvalidInput, match=r"actions\[0\] = 2"):
+    with pytest.raises(InvalidInputError, match=r"actions\[0\] = 2"):
         ChainWalk().step(np.zeros((1, 1)), np.array([2]), np.random.default_rng(0))

@@ -5,7 +5,7 @@ from scipy.optimize import fsolve
 
 from capi.domains import HIV
 from capi.domains.hiv import EFFICACIES, STEADY_STATES, Patient
-from capi.errors import InvalidInput, SimulationFailed
+from capi.errors import InvalidInputError, SimulationError
 from capi.policies import Constant
 from capi.simulation import performance, sample_episodes
 from capi.testing import check_domain
@@ -130,7 +130,7 @@ def test_counts_stay_legal_from_wild_states():
 
 
 def test_what_cannot_be_solved_is_said():
-    with pytest.raises(SimulationFailed, match=r"could not be solved from counts .*row 1"):
+    with pytest.raises(SimulationError, match=r"could not be solved from counts .*row 1"):
         HIV(observe="counts").step(np.array([[1.0] * 6, [1e6, 1e6, 1e6, 1e6, 1e16, 10.0]]), np.array([0, 0]), RNG)
 
 
@@ -173,18 +173,18 @@ def test_other_patients_and_other_starts():
     ],
 )
 def test_bad_settings_are_named(options, message):
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         HIV(**options)
 
 
 def test_bad_steps_are_named():
-    with pytest.raises(InvalidInput, match=r"first culprit states\[1\]"):
+    with pytest.raises(InvalidInputError, match=r"first culprit states\[1\]"):
         HIV(observe="counts").step(np.array([[1.0] * 6, [1.0] * 5 + [-1.0]]), np.array([0, 0]), RNG)
-    with pytest.raises(InvalidInput, match="actions"):
+    with pytest.raises(InvalidInputError, match="actions"):
         HIV().step(np.array([HIV().start_state]), np.array([4]), RNG)
-    with pytest.raises(InvalidInput, match="6 columns"):
+    with pytest.raises(InvalidInputError, match="6 columns"):
         HIV().step(np.zeros((1, 5)), np.array([0]), RNG)
-    with pytest.raises(InvalidInput, match="delta"):
+    with pytest.raises(InvalidInputError, match="delta"):
         Patient(delta=-0.7)
 
 
@@ -207,5 +207,5 @@ def test_perturbations_are_independent():
         HIV(observe="counts", start_spread=0.3).initial(1, np.random.default_rng(0))[0] / STEADY_STATES["unhealthy"]
     )
     assert len(set(starts.round(9))) == 6
-    with pytest.raises(InvalidInput, match="rng must be a numpy Generator"):
+    with pytest.raises(InvalidInputError, match="rng must be a numpy Generator"):
         HIV().perturbed(0)

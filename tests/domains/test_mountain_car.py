@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from capi.domains.mountain_car import STARTS, MountainCar
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.policies import Uniform
 from capi.simulation import performance
 from capi.testing import check_domain, check_policy
@@ -189,7 +189,7 @@ def test_the_box_is_a_copy():
 
 @pytest.mark.parametrize("bad", [{"starts": "hill"}, {"starts": None}, {"discount": 1.0}, {"discount": -0.1}], ids=str)
 def test_bad_settings_are_refused(bad):
-    with pytest.raises(InvalidInput, match=f"^{next(iter(bad))} must"):
+    with pytest.raises(InvalidInputError, match=f"^{next(iter(bad))} must"):
         MountainCar(**bad)
 
 
@@ -207,12 +207,12 @@ def test_bad_settings_are_refused(bad):
     ],
 )
 def test_bad_steps_are_refused(states, actions, message):
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         step(states, actions)
 
 
 def test_bad_counts_are_refused():
-    with pytest.raises(InvalidInput, match="n must be an integer"):
+    with pytest.raises(InvalidInputError, match="n must be an integer"):
         MountainCar().initial(-1, np.random.default_rng(0))
 
 

@@ -3,7 +3,7 @@ import pytest
 
 import builders
 from capi import FiniteMDP, Transitions
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.evaluators import Exact
 from capi.policies import Constant, Uniform
 from capi.testing import NearestQ, check_evaluator
@@ -48,11 +48,11 @@ def test_many_sweeps_approach_the_solution(mdp):
 
 
 def test_another_discount_than_the_models_is_refused(mdp):
-    with pytest.raises(InvalidInput, match=r"discount must be that of the model, 0.9; got 0.5"):
+    with pytest.raises(InvalidInputError, match=r"discount must be that of the model, 0.9; got 0.5"):
         Exact(mdp).evaluate(Uniform(2), discount=0.5)
 
 
 @pytest.mark.parametrize("bad", [{"mdp": "chain"}, {"sweeps": 0}, {"sweeps": 1.5}])
 def test_bad_settings_are_refused(mdp, bad):
-    with pytest.raises(InvalidInput, match=next(iter(bad))):
+    with pytest.raises(InvalidInputError, match=next(iter(bad))):
         Exact(**{"mdp": mdp, **bad})

@@ -15,7 +15,7 @@ import builders
 from capi import CAPI, FiniteMDP, Transitions
 from capi.baselines import FittedQIteration
 from capi.domains import ChainWalk
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.evaluators import FittedQ
 from capi.policies import Constant, Deterministic, Uniform
 from capi.policy_spaces import Thresholds, Trees, Unrestricted
@@ -81,7 +81,7 @@ def test_masks_of_the_next_states_bind_the_policy():
     q = FittedQ(n_trees=1, sweeps=60).evaluate(Constant(0, 2), batch, discount=0.5)
     np.testing.assert_allclose(q.values(np.zeros((1, 1))), [[1.0, 0.0]], atol=1e-9)
     half = Transitions(**columns, terminated=[True] * 4, allowed=np.ones((4, 2)))
-    with pytest.raises(InvalidInput, match="next_allowed must be given with allowed"):
+    with pytest.raises(InvalidInputError, match="next_allowed must be given with allowed"):
         FittedQ().evaluate(Constant(0, 2), half, discount=0.5)
 
 
@@ -157,7 +157,7 @@ def test_remembered_values_cannot_be_changed_and_other_states_are_checked(action
     with pytest.raises(ValueError, match="read-only"):
         q.values(batch.states)[0, 0] = 7.0
     for bad in (batch.states[:, :1], np.full((100, batch.n_features), np.inf)):
-        with pytest.raises(InvalidInput, match="states"):
+        with pytest.raises(InvalidInputError, match="states"):
             q.values(bad)
 
 
@@ -178,7 +178,7 @@ def test_what_a_policy_of_ones_own_returns_is_checked(given, message):
             return given(states)
 
     batch, evaluator = random_batch(), FittedQ(n_trees=2)
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         evaluator.evaluate(Own(), batch, discount=0.9)
 
 
@@ -274,7 +274,7 @@ def test_weights_of_the_batch_count():
 
 def test_an_action_that_was_never_taken_is_named():
     batch = Transitions([[0.0]], [0], [1.0], [[0.0]], [True], action_labels=["wait", "treat"])
-    with pytest.raises(InvalidInput, match=r"action 1 \('treat'\) never is"):
+    with pytest.raises(InvalidInputError, match=r"action 1 \('treat'\) never is"):
         FittedQ().evaluate(Constant(0, 2), batch, discount=0.5)
     assert FittedQ(actions="input").evaluate(Constant(0, 2), batch, discount=0.5).values(np.zeros((1, 1))).shape == (
         1,
@@ -297,17 +297,17 @@ def test_an_action_that_was_never_taken_is_named():
     ids=str,
 )
 def test_bad_settings_are_refused(bad):
-    with pytest.raises(InvalidInput, match=next(iter(bad))):
+    with pytest.raises(InvalidInputError, match=next(iter(bad))):
         FittedQ(**bad)
 
 
 def test_fitted_q_iteration_wants_a_fitted_q():
-    with pytest.raises(InvalidInput, match="evaluator must be a FittedQ; got 'trees'"):
+    with pytest.raises(InvalidInputError, match="evaluator must be a FittedQ; got 'trees'"):
         FittedQIteration("trees", 0.9).fit(random_batch())
 
 
 def test_without_data_there_is_a_clear_word():
-    with pytest.raises(InvalidInput, match="transitions must be given"):
+    with pytest.raises(InvalidInputError, match="transitions must be given"):
         FittedQ().evaluate(Constant(0, 2), None, discount=0.5)
 
 

@@ -10,7 +10,7 @@ from sklearn.gaussian_process.kernels import RBF, Matern
 from sklearn.kernel_ridge import KernelRidge
 
 from capi import CAPI, FiniteMDP, Transitions
-from capi.errors import DictionarySaturated, Diverged, InvalidInput
+from capi.errors import DictionarySaturatedWarning, DivergenceError, InvalidInputError
 from capi.evaluators import KernelFittedQ
 from capi.evaluators import _ridge as kernel_ridge
 from capi.features.kernels import Gaussian, Linear
@@ -225,7 +225,7 @@ def test_masks_of_the_next_states_bind_the_policy(form, sweeps):
     q = evaluator.evaluate(Constant(0, 2), batch, discount=0.5)
     np.testing.assert_allclose(q.values(np.zeros((1, 1))), [[1.0, 0.0]], atol=1e-7)
     half = Transitions(**columns, terminated=[True] * 4, allowed=np.ones((4, 2)))
-    with pytest.raises(InvalidInput, match="next_allowed must be given with allowed"):
+    with pytest.raises(InvalidInputError, match="next_allowed must be given with allowed"):
         evaluator.evaluate(Constant(0, 2), half, discount=0.5)
 
 
@@ -358,7 +358,7 @@ def off_policy_step(factor):
 )
 def test_sweeps_that_expand_are_told(form, factor, words):
     evaluator = KernelFittedQ(Linear(), ridge=1e-3, threshold=form, scale=None, sweeps=None)
-    with pytest.raises(Diverged, match=words):
+    with pytest.raises(DivergenceError, match=words):
         evaluator.evaluate(Constant(0, 1), off_policy_step(factor), discount=0.9)
     with pytest.raises(ArithmeticError, match="larger ridge"):
         evaluator.evaluate(Constant(0, 1), off_policy_step(factor), discount=0.9)
@@ -371,7 +371,7 @@ def test_sweeps_that_contract_settle_and_a_number_of_sweeps_need_not(form):
     assert settled.values(np.ones((1, 1)))[0, 0] == pytest.approx(1 / (1.001 - 0.45))
     twice = replace(evaluator, sweeps=2).evaluate(Constant(0, 1), off_policy_step(2.0), discount=0.9)
     assert twice.values(np.ones((1, 1)))[0, 0] == pytest.approx((1 + 1.8 / 1.001) / 1.001)
-    with pytest.raises(Diverged, match="must stay finite"):
+    with pytest.raises(DivergenceError, match="must stay finite"):
         replace(evaluator, sweeps=2000).evaluate(Constant(0, 1), off_policy_step(2.0), discount=0.9)
 
 
@@ -388,14 +388,14 @@ def test_without_rewards_q_settles_at_zero():
 
 
 def test_without_discount_there_is_no_fixed_point_to_reach():
-    with pytest.raises(InvalidInput, match="discount must lie in"):
+    with pytest.raises(InvalidInputError, match="discount must lie in"):
         KernelFittedQ(sweeps=None).evaluate(Constant(0, 3), random_batch(), discount=1.0)
 
 
 def test_a_full_dictionary_says_so_once_a_batch():
     batch = random_batch(n_episodes=60)
     evaluator = KernelFittedQ(max_size=10)
-    with pytest.warns(DictionarySaturated, match="max_size=10"):
+    with pytest.warns(DictionarySaturatedWarning, match="max_size=10"):
         q = evaluator.evaluate(Constant(0, 3), batch, discount=0.9)
     evaluator.evaluate(Constant(0, 3), batch, discount=0.9, previous=q)
 
@@ -405,7 +405,7 @@ def test_an_action_that_was_never_taken_is_named():
     never = Transitions([[0.0]] * 2, [0, 0], [1.0] * 2, **columns)
     without_weight = Transitions([[0.0]] * 2, [0, 1], [1.0] * 2, weight=[1.0, 0.0], **columns)
     for batch in (never, without_weight):
-        with pytest.raises(InvalidInput, match=r"action 1 \('treat'\) never is"):
+        with pytest.raises(InvalidInputError, match=r"action 1 \('treat'\) never is"):
             KernelFittedQ().evaluate(Constant(0, 2), batch, discount=0.5)
 
 
@@ -414,26 +414,26 @@ def test_missing_values_are_named(name):
     columns = {"states": np.zeros((3, 2)), "next_states": np.zeros((3, 2))}
     columns[name][1, 0] = np.nan
     batch = Transitions(**columns, actions=[0, 0, 0], rewards=[1.0] * 3, terminated=[False] * 3)
-    with pytest.raises(InvalidInput, match=rf"^{name} must have all values.*first {name}\[1\].*use FittedQ"):
+    with pytest.raises(InvalidInputError, match=rf"^{name} must have all values.*first {name}\[1\].*use FittedQ"):
         KernelFittedQ().evaluate(Constant(0, 1), batch, discount=0.5)
 
 
 def test_missing_values_are_refused_by_q():
     q = KernelFittedQ().evaluate(Constant(0, 3), random_batch(), discount=0.9)
-    with pytest.raises(InvalidInput, match=r"states\[0, 1\] = nan"):
+    with pytest.raises(InvalidInputError, match=r"states\[0, 1\] = nan"):
         q.values(np.array([[0.0, np.nan]]))
-    with pytest.raises(InvalidInput, match="must have 2 columns"):
+    with pytest.raises(InvalidInputError, match="must have 2 columns"):
         q.values(np.zeros((1, 3)))
 
 
 def test_a_kernel_that_is_none_is_told():
     batch = random_batch()
-    with pytest.raises(InvalidInput, match="kernel must be positive semi-definite"):
+    with pytest.raises(InvalidInputError, match="kernel must be positive semi-definite"):
         KernelFittedQ(lambda x, y: -Gaussian(1.0)(x, y), threshold=None).evaluate(Uniform(3), batch, discount=0.9)
 
 
 def test_without_data_there_is_a_clear_word():
-    with pytest.raises(InvalidInput, match="transitions must be given"):
+    with pytest.raises(InvalidInputError, match="transitions must be given"):
         KernelFittedQ().evaluate(Constant(0, 2), None, discount=0.5)
 
 
@@ -454,7 +454,7 @@ def test_without_data_there_is_a_clear_word():
     ids=str,
 )
 def test_bad_settings_are_refused(bad):
-    with pytest.raises(InvalidInput, match=next(iter(bad))):
+    with pytest.raises(InvalidInputError, match=next(iter(bad))):
         KernelFittedQ(**bad)
 
 

@@ -14,7 +14,7 @@ import builders
 import naive
 from capi import CAPI, FiniteMDP, Transitions
 from capi.baselines import LSPI
-from capi.errors import Diverged, InvalidInput, PathEnded
+from capi.errors import DivergenceError, InvalidInputError, PathEndedWarning
 from capi.evaluators import GTD2, LSTDQ, TD, BellmanResidual, FittedQ, KernelFittedQ, LassoTD, _means
 from capi.features import RKHS, Fourier, OneHot, Polynomial, RadialCentres, RadialGrid, Tiles
 from capi.features.kernels import Gaussian, Linear
@@ -302,7 +302,7 @@ def test_a_large_sparse_system_is_solved_as_such():
         table = rewards + 0.5 * (counts @ table[:n_states]) / visits
     values = q.values(np.arange(n_states)[:, None].astype(float))
     np.testing.assert_allclose(values.T.ravel(), table, atol=1e-3)
-    with pytest.raises(InvalidInput, match="linearly dependent"):
+    with pytest.raises(InvalidInputError, match="linearly dependent"):
         LSTDQ(OneHot(5000), ridge=0).evaluate(Constant(0, 2), batch, discount=0.5)
 
 
@@ -381,9 +381,9 @@ def test_irrelevant_features_are_left_out():
 def test_where_there_is_no_solution_it_says_so():
     """A feature that doubles along each transition: w = 1 + 2 * 0.9 w has no stable solution, and A is negative."""
     batch = Transitions([[1.0]], [0], [1.0], [[2.0]], [False])
-    with pytest.raises(Diverged, match="no fixed point"):
+    with pytest.raises(DivergenceError, match="no fixed point"):
         LassoTD(lambda x: x, penalty=0.1, solver="fixed-point").evaluate(Constant(0, 1), batch, discount=0.9)
-    with pytest.warns(PathEnded, match=r"turned back at a penalty of 1, above the 0\.1 that was asked for"):
+    with pytest.warns(PathEndedWarning, match=r"turned back at a penalty of 1, above the 0\.1 that was asked for"):
         q = LassoTD(lambda x: x, penalty=0.1).evaluate(Constant(0, 1), batch, discount=0.9)
     assert not q.weights.any()
     assert LassoTD(lambda x: x, penalty=0.1).path(Constant(0, 1), batch, discount=0.9).penalties.tolist() == [1.0]
@@ -439,7 +439,7 @@ def test_lspi_is_the_published_loop(six_states):
 )
 @pytest.mark.filterwarnings("ignore:invalid value")
 def test_bad_input_is_named(make, message):
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         make()
 
 
@@ -454,7 +454,7 @@ def width_of_values(states):
 def test_too_many_rows_for_a_kernel_are_refused():
     n = 5001
     batch = Transitions(np.zeros((n, 1)), np.zeros(n, int), np.zeros(n), np.zeros((n, 1)), np.zeros(n, bool))
-    with pytest.raises(InvalidInput, match="at most 5000; it has 5001"):
+    with pytest.raises(InvalidInputError, match="at most 5000; it has 5001"):
         LSTDQ(RKHS(), ridge=0.1, projection_ridge=0.1).evaluate(Constant(0, 1), batch, discount=0.9)
 
 
@@ -466,7 +466,7 @@ def test_too_many_weights_for_a_dense_method_are_refused():
             def wide(x, sparse=sparse):
                 return sp.csr_array((len(x), 7000)) if sparse else np.zeros((len(x), 7000))
 
-            with pytest.raises(InvalidInput, match="21000 weights"):
+            with pytest.raises(InvalidInputError, match="21000 weights"):
                 method(wide).evaluate(Constant(0, 3), batch, discount=0.9)
 
 
@@ -488,12 +488,12 @@ EVERYBODY = [
 @pytest.mark.parametrize("evaluator", EVERYBODY, ids=lambda e: type(e).__name__)
 def test_a_policy_with_other_actions_is_refused_before_anything_is_touched(evaluator):
     for n_actions in (2, 5):
-        with pytest.raises(InvalidInput, match=f"the 3 actions of the batch; it has {n_actions}"):
+        with pytest.raises(InvalidInputError, match=f"the 3 actions of the batch; it has {n_actions}"):
             evaluator.evaluate(Constant(1, n_actions), random_batch(), discount=0.9)
-    with pytest.raises(InvalidInput, match="transitions must be Transitions; got a dict"):
+    with pytest.raises(InvalidInputError, match="transitions must be Transitions; got a dict"):
         evaluator.evaluate(Constant(1, 3), {"states": []}, discount=0.9)
     for discount in (1.5, -1, np.nan, "x"):
-        with pytest.raises(InvalidInput, match="discount must lie in"):
+        with pytest.raises(InvalidInputError, match="discount must lie in"):
             evaluator.evaluate(Constant(1, 3), random_batch(), discount=discount)
 
 
@@ -502,7 +502,7 @@ def test_an_action_that_was_never_taken_is_refused(evaluator):
     """Its value would be zero, which looks good where all rewards are negative."""
     batch = random_batch()
     columns = {name: getattr(batch, name) for name in ("states", "actions", "rewards", "next_states", "terminated")}
-    with pytest.raises(InvalidInput, match=r"action 3 .* never is"):
+    with pytest.raises(InvalidInputError, match=r"action 3 .* never is"):
         evaluator.evaluate(Constant(1, 4), Transitions(**columns, n_actions=4), discount=0.9)
 
 
@@ -529,7 +529,7 @@ def test_the_units_of_features_do_not_matter_by_default(make, factor):
 
 
 def test_a_residual_without_minimum_is_refused():
-    with pytest.raises(InvalidInput, match="the modified loss has no minimum"):
+    with pytest.raises(InvalidInputError, match="the modified loss has no minimum"):
         BellmanResidual(quadratic, lambda x: np.ones((len(x), 1))).evaluate(Uniform(3), random_batch(), discount=0.95)
 
 
@@ -567,9 +567,9 @@ def test_numbers_beyond_all_numbers_are_refused():
     columns = {name: getattr(batch, name) for name in ("states", "actions", "next_states", "terminated")}
     huge = Transitions(**columns, rewards=np.full(len(batch), 1.7e308), n_actions=3)
     for method in (LSTDQ, BellmanResidual, LassoTD):
-        with pytest.raises(InvalidInput, match="finite"):
+        with pytest.raises(InvalidInputError, match="finite"):
             method(quadratic).evaluate(Uniform(3), huge, discount=0.5)
-    with pytest.raises(InvalidInput, match="finite squares"):
+    with pytest.raises(InvalidInputError, match="finite squares"):
         TD(lambda x: 1e200 * x).evaluate(Uniform(3), batch, discount=0.5)
 
 
@@ -589,6 +589,6 @@ def test_a_nearly_singular_system_has_the_shortest_solution():
 def test_the_path_answers_for_its_own_penalties_only():
     path = LassoTD(quadratic, 0.01).path(Uniform(3), random_batch(n_episodes=60), discount=0.6)
     for penalty in (0.001, -5, np.nan, "x"):
-        with pytest.raises(InvalidInput, match=r"penalty must be at least 0\.01"):
+        with pytest.raises(InvalidInputError, match=r"penalty must be at least 0\.01"):
             path.at(penalty)
     assert not path.at(1e9).any()

@@ -5,7 +5,7 @@ import builders
 from capi import CAPI, FiniteMDP
 from capi.baselines import DPI
 from capi.domains import ChainWalk
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.evaluators import Exact, FittedQ, Rollouts, RolloutsWithCritic
 from capi.policies import Constant, Tabular, Uniform
 from capi.policy_spaces import Thresholds, Trees, Unrestricted
@@ -115,7 +115,7 @@ def test_a_critic_learns_from_the_batch_and_keeps_its_trees():
     second = evaluator.evaluate(Constant(0, 2), batch, discount=0.99, states=states, previous=first)
     assert (first.critic.age, second.critic.age) == (2, 3), "grown in sweeps 1, 2 and 4"
     assert second.critic.n_sweeps == 6
-    with pytest.raises(InvalidInput, match="transitions must be given"):
+    with pytest.raises(InvalidInputError, match="transitions must be given"):
         evaluator.evaluate(Constant(0, 2), None, discount=0.99, states=states)
 
 
@@ -171,9 +171,9 @@ def test_equal_seeds_give_equal_values(mdp):
 def test_values_elsewhere_are_unknown():
     chain = ChainWalk()
     q = Rollouts(chain).evaluate(Constant(0, 2), None, discount=0.9, states=np.array([[3.0]]))
-    with pytest.raises(InvalidInput, match="only at the states that they started from"):
+    with pytest.raises(InvalidInputError, match="only at the states that they started from"):
         q.values(np.array([[4.0]]))
-    with pytest.raises(InvalidInput, match="not in Unrestricted"):
+    with pytest.raises(InvalidInputError, match="not in Unrestricted"):
         CAPI(Rollouts(chain), Unrestricted(), 0.9, 3).fit(states=lambda k, policy, rng: chain.initial(5, rng))
 
 
@@ -201,7 +201,7 @@ def test_they_run_in_the_loop_and_say_what_they_cost():
     ],
 )
 def test_bad_settings_are_named(make, message):
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         make()
 
 
@@ -276,7 +276,7 @@ def test_spread_is_the_standard_error():
 
 def test_a_discount_out_of_range_is_named():
     for discount in (1.0, -0.1, float("nan"), "a"):
-        with pytest.raises(InvalidInput, match="discount"):
+        with pytest.raises(InvalidInputError, match="discount"):
             Rollouts(ChainWalk()).evaluate(Constant(0, 2), None, discount=discount, states=STATES)
 
 

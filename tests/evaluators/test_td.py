@@ -6,7 +6,7 @@ import pytest
 import scipy.sparse as sp
 
 from capi import CAPI, FiniteMDP, Transitions
-from capi.errors import Diverged, InvalidInput
+from capi.errors import DivergenceError, InvalidInputError
 from capi.evaluators import GTD, GTD2, LSTDQ, TD, TDC, _td_batch
 from capi.features import Fourier, OneHot, RadialGrid, Tiles
 from capi.policies import Constant, Tabular, Uniform
@@ -255,7 +255,8 @@ def projected_bellman_error(batch, policy, discount, weights):
 def test_td_diverges_on_the_star_where_the_gradient_methods_do_not():
     batch, solid = star_batch(), Constant(1, 2)
     with pytest.raises(
-        Diverged, match=r"TD diverged in pass \d+ of 20, at step \d+ of 4000.*Lower step_size.*GTD2 or TDC.*LSTDQ"
+        DivergenceError,
+        match=r"TD diverged in pass \d+ of 20, at step \d+ of 4000.*Lower step_size.*GTD2 or TDC.*LSTDQ",
     ):
         TD(star_features).evaluate(solid, batch, discount=0.95)
     at_zero = projected_bellman_error(batch, solid, 0.95, np.zeros((2, 8)))
@@ -400,7 +401,7 @@ def test_a_schedule_may_be_a_function():
     ],
 )
 def test_a_schedule_that_returns_nonsense_is_refused(factors, message):
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         TD(curves, schedule=factors).evaluate(Leaning(), random_batch(), discount=0.9)
 
 
@@ -420,30 +421,36 @@ def test_a_schedule_that_returns_nonsense_is_refused(factors, message):
     ],
 )
 def test_settings_that_make_no_sense_are_refused(options, message):
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         TDC(**{"features": curves} | options)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_it_says_what_is_wrong_with_the_data(method):
     batch = random_batch()
-    with pytest.raises(InvalidInput, match=f"{method.__name__} learns from logged data: transitions must be given"):
+    with pytest.raises(
+        InvalidInputError, match=f"{method.__name__} learns from logged data: transitions must be given"
+    ):
         method(curves).evaluate(Leaning(), None, discount=0.9)
-    with pytest.raises(InvalidInput, match=r"discount must lie in \[0, 1\)"):
+    with pytest.raises(InvalidInputError, match=r"discount must lie in \[0, 1\)"):
         method(curves).evaluate(Leaning(), batch, discount=1.0)
-    with pytest.raises(InvalidInput, match=r"needs the probability of each logged action.*tree-backup"):
+    with pytest.raises(InvalidInputError, match=r"needs the probability of each logged action.*tree-backup"):
         method(curves, trace=0.5, correction="importance").evaluate(Leaning(), batch, discount=0.9)
     for name, culprit in (("states", 7), ("next_states", int(np.flatnonzero(~batch.terminated)[0]))):
         holes = getattr(batch, name).copy()
         holes[culprit, 1] = np.nan
-        with pytest.raises(InvalidInput, match=rf"^{name} must have no missing values; 1 of .*{name}\[{culprit}\]"):
+        with pytest.raises(
+            InvalidInputError, match=rf"^{name} must have no missing values; 1 of .*{name}\[{culprit}\]"
+        ):
             method(curves).evaluate(Leaning(), with_columns(batch, **{name: holes}), discount=0.9)
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_steps_that_are_too_large_are_reported(method):
     batch = random_batch()
-    with pytest.raises(Diverged, match=f"^{method.__name__} diverged in pass .* Lower step_size = 1000") as caught:
+    with pytest.raises(
+        DivergenceError, match=f"^{method.__name__} diverged in pass .* Lower step_size = 1000"
+    ) as caught:
         method(curves, step_size=1000.0).evaluate(Leaning(), batch, discount=0.9)
     assert ("second_step_size" in str(caught.value)) == (method is not TD)
     assert isinstance(caught.value, ArithmeticError)

@@ -7,7 +7,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.experiments.chain import SETTINGS, claims, run, summary, table
 from capi.experiments.chain.settings import FIGURES
 from capi.experiments.driver import load_experiment, reproduce
@@ -161,6 +161,6 @@ def test_pieces_work_on_fewer_iterations():
 
 
 def test_unknown_names_are_refused():
-    with pytest.raises(InvalidInput, match="no experiment 'mars'"):
+    with pytest.raises(InvalidInputError, match="no experiment 'mars'"):
         load_experiment("mars")
     assert callable(claims)

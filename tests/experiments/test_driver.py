@@ -6,7 +6,7 @@ from types import ModuleType
 
 import pytest
 
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.experiments import NAMES, driver
 from capi.experiments.driver import JOURNAL, Claim, reproduce
 
@@ -78,7 +78,7 @@ def test_two_at_once_are_refused(experiment, tmp_path):
     run = experiment.run
 
     def second(setting):
-        with pytest.raises(InvalidInput, match="another process is at work"):
+        with pytest.raises(InvalidInputError, match="another process is at work"):
             reproduce("toy", tmp_path)
         return run(setting)
 
@@ -88,7 +88,7 @@ def test_two_at_once_are_refused(experiment, tmp_path):
 
 def test_a_folder_in_the_way_is_said(experiment, tmp_path):
     (tmp_path / QUICK).mkdir()
-    with pytest.raises(InvalidInput, match="cannot be written"):
+    with pytest.raises(InvalidInputError, match="cannot be written"):
         reproduce("toy", tmp_path)
 
 
@@ -116,6 +116,6 @@ def test_after_all_is_done_it_is_done_anew(experiment, tmp_path):
 
 
 def test_an_unknown_size_is_refused(experiment, tmp_path):
-    with pytest.raises(InvalidInput, match="size"):
+    with pytest.raises(InvalidInputError, match="size"):
         reproduce("toy", tmp_path, "huge")
     assert experiment.calls == []

@@ -11,7 +11,7 @@ from sklearn.linear_model import Ridge
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from capi.errors import DictionarySaturated, InvalidInput
+from capi.errors import DictionarySaturatedWarning, InvalidInputError
 from capi.features.dictionary import BLOCK, KernelDictionary
 from capi.features.kernels import Gaussian, Linear
 
@@ -136,7 +136,7 @@ def test_no_table_of_all_states_is_ever_made():
 def test_a_full_dictionary_says_so():
     states = np.random.default_rng(5).uniform(size=(1000, 2))
     full = KernelDictionary(threshold=1e-3, max_size=20)
-    with pytest.warns(DictionarySaturated, match="max_size=20") as caught:
+    with pytest.warns(DictionarySaturatedWarning, match="max_size=20") as caught:
         full.fit(states)
     expected, _ = naive_dictionary(Gaussian(0.1), full.scaling_(states), 1e-3, max_size=20)
     np.testing.assert_array_equal(full.rows_, expected)
@@ -185,12 +185,12 @@ def test_kernels_of_scikit_learn_and_pipelines_work():
     "bad", [{"kernel": 3}, {"kernel": Gaussian}, {"threshold": 0}, {"threshold": None}, {"max_size": 0}], ids=str
 )
 def test_bad_settings_are_refused_when_data_arrive(bad):
-    with pytest.raises(InvalidInput, match=next(iter(bad))):
+    with pytest.raises(InvalidInputError, match=next(iter(bad))):
         KernelDictionary(**bad).fit(np.zeros((3, 1)))
 
 
 def test_bad_data_are_refused():
-    with pytest.raises(InvalidInput, match="no state joins the dictionary"):
+    with pytest.raises(InvalidInputError, match="no state joins the dictionary"):
         KernelDictionary(threshold=1.0).fit(np.zeros((3, 1)))
     with pytest.raises(ValueError, match="NaN"):
         KernelDictionary().fit([[0.0], [np.nan]])

@@ -3,7 +3,7 @@ import pytest
 from sklearn.gaussian_process.kernels import RBF, Matern
 from sklearn.metrics.pairwise import laplacian_kernel
 
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.features.kernels import Gaussian, Linear, check_kernel, likeness, own_likeness
 from capi.features.scaling import learned_scaling
 
@@ -24,16 +24,16 @@ def test_the_likeness_of_a_state_to_itself_is_the_diagonal(kernel):
 
 def test_bad_kernels_are_named():
     for kernel, message in ((Gaussian, "kernel must be a function"), (3, "kernel must be a function")):
-        with pytest.raises(InvalidInput, match=message):
+        with pytest.raises(InvalidInputError, match=message):
             check_kernel(kernel)
     for width in (0, 1e-200, 1e200):
-        with pytest.raises(InvalidInput, match="bandwidth must be"):
+        with pytest.raises(InvalidInputError, match="bandwidth must be"):
             Gaussian(width)
-    with pytest.raises(InvalidInput, match="table must be numbers"):
+    with pytest.raises(InvalidInputError, match="table must be numbers"):
         likeness(lambda x, y: [["a"] * len(y)] * len(x), X, Y)
-    with pytest.raises(InvalidInput, match=r"must have shape \(7, 7\)"):
+    with pytest.raises(InvalidInputError, match=r"must have shape \(7, 7\)"):
         likeness(lambda x, y: x, X, Y)
-    with pytest.raises(InvalidInput, match="table must be finite"):
+    with pytest.raises(InvalidInputError, match="table must be finite"):
         likeness(lambda x, y: np.full((len(x), len(y)), np.nan), X, Y)
 
 
@@ -46,5 +46,5 @@ def test_scalings_do_what_they_say():
     np.testing.assert_array_equal(learned_scaling(x, None)(x), x)
     box = learned_scaling(x, [[0.0, 0.0, 0.0], [8.0, 10.0, 2.0]])
     np.testing.assert_array_equal(box(x)[1], [0.5, 0.5, 1.5])
-    with pytest.raises(InvalidInput, match="states must have 3 columns"):
+    with pytest.raises(InvalidInputError, match="states must have 3 columns"):
         box(x[:, :2])

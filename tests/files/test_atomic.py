@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.files.atomic import result_folder, write_text, written_together, written_whole
 from capi.files.lock import locked
 
@@ -31,7 +31,7 @@ def test_files_appear_whole_and_together(tmp_path):
 )
 def test_what_fails_leaves_the_old_files_and_nothing_else(tmp_path, failing):
     (tmp_path / "a.txt").write_text("old a")
-    with pytest.raises((RuntimeError, KeyboardInterrupt, InvalidInput)) as caught:
+    with pytest.raises((RuntimeError, KeyboardInterrupt, InvalidInputError)) as caught:
         write(tmp_path, failing)
     assert contents(tmp_path) == {"a.txt": "old a"}
     if isinstance(failing, OSError):
@@ -40,7 +40,7 @@ def test_what_fails_leaves_the_old_files_and_nothing_else(tmp_path, failing):
 
 def test_a_folder_in_the_way_of_a_file_is_named(tmp_path):
     (tmp_path / "b.txt").mkdir()
-    with pytest.raises(InvalidInput, match=r"b.txt must be a file, but a folder is in the way"):
+    with pytest.raises(InvalidInputError, match=r"b.txt must be a file, but a folder is in the way"):
         write(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["b.txt"]
 
@@ -53,12 +53,12 @@ def test_a_result_folder_is_made_with_its_parents(tmp_path):
 @pytest.mark.parametrize("place", ["file", "file/below"])
 def test_a_file_in_the_way_is_named(tmp_path, place):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InvalidInput, match=r"file.*must be a folder, but a file is in the way"):
+    with pytest.raises(InvalidInputError, match=r"file.*must be a folder, but a file is in the way"):
         result_folder(tmp_path / place)
 
 
 def test_a_folder_without_a_name_is_refused():
-    with pytest.raises(InvalidInput, match="must have a name"):
+    with pytest.raises(InvalidInputError, match="must have a name"):
         result_folder("")
 
 
@@ -69,7 +69,7 @@ def fail_after(_):
 def test_one_file_is_written_with_its_folder_and_the_same_line_ends(tmp_path):
     write_text(tmp_path / "a" / "b.txt", "one\ntwo ü\n")
     assert (tmp_path / "a" / "b.txt").read_bytes() == "one\ntwo ü\n".encode()
-    with pytest.raises(InvalidInput, match="full"), written_whole(tmp_path / "a" / "b.txt") as place:
+    with pytest.raises(InvalidInputError, match="full"), written_whole(tmp_path / "a" / "b.txt") as place:
         fail_after(place.write_text("half"))
     assert contents(tmp_path / "a") == {"b.txt": "one\ntwo ü\n"}
 
@@ -92,9 +92,9 @@ def test_a_lock_keeps_another_process_out_and_says_who_holds_it(tmp_path):
     lock = tmp_path / ".lock"
     holder = subprocess.Popen([sys.executable, "-c", HOLDING, str(lock)], stdout=subprocess.PIPE, text=True)
     assert holder.stdout.readline() == "held\n"
-    with pytest.raises(InvalidInput, match=f"{holder.pid} is at work"), locked(lock, busy):
+    with pytest.raises(InvalidInputError, match=f"{holder.pid} is at work"), locked(lock, busy):
         pass
-    with pytest.raises(InvalidInput, match=f"{holder.pid} is at work"), locked(lock, busy):
+    with pytest.raises(InvalidInputError, match=f"{holder.pid} is at work"), locked(lock, busy):
         pass  # the first refusal left the lock and the name of its holder alone
     holder.kill()
     holder.communicate()
@@ -104,7 +104,7 @@ def test_a_lock_keeps_another_process_out_and_says_who_holds_it(tmp_path):
 
 
 def test_a_lock_is_not_given_twice_in_one_process_and_is_free_after_a_failure(tmp_path):
-    with locked(tmp_path / ".lock", busy), pytest.raises(InvalidInput, match="is at work"):
+    with locked(tmp_path / ".lock", busy), pytest.raises(InvalidInputError, match="is at work"):
         locked(tmp_path / ".lock", busy).__enter__()
     with pytest.raises(OSError, match="full"), locked(tmp_path / ".lock", busy):
         fail_after(0)
@@ -115,5 +115,5 @@ def test_a_lock_is_not_given_twice_in_one_process_and_is_free_after_a_failure(tm
 
 def test_a_lock_that_cannot_be_made_says_why(tmp_path):
     (tmp_path / ".lock").mkdir()
-    with pytest.raises(InvalidInput, match="cannot be written"), locked(tmp_path / ".lock", busy):
+    with pytest.raises(InvalidInputError, match="cannot be written"), locked(tmp_path / ".lock", busy):
         pass

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from capi import Transitions
 from capi.data.columns import Column
 from capi.data.schema import Schema
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.files.exports import export_policy
 from capi.files.exports.sql import number
 from capi.policies import Constant, Training, Uniform, described
@@ -217,7 +217,7 @@ def test_rules_are_told():
 @pytest.mark.parametrize("name", MASKED)
 @pytest.mark.parametrize("to", ["python", "sql"])
 def test_masks_are_unknown_to_code(name, to):
-    with pytest.raises(InvalidInput, match="learned with masks"):
+    with pytest.raises(InvalidInputError, match="learned with masks"):
         export_policy(policies()[name][0], to)
 
 
@@ -225,7 +225,7 @@ def test_masks_are_unknown_to_code(name, to):
 @pytest.mark.parametrize("name", OTHERS)
 def test_others_offer_the_tree_that_decides_most_alike(name, to):
     policy, states = policies()[name]
-    with pytest.raises(InvalidInput, match=r"cannot be exported to .* decides alike in [\d.]+ % of 300 states"):
+    with pytest.raises(InvalidInputError, match=r"cannot be exported to .* decides alike in [\d.]+ % of 300 states"):
         export_policy(policy, to, states=states)
     written = export_policy(policy, to, imitate=True, states=states)
     assert "decides alike in" in written
@@ -236,13 +236,13 @@ def test_others_offer_the_tree_that_decides_most_alike(name, to):
 
 
 def test_policies_that_keep_their_states_need_none():
-    with pytest.raises(InvalidInput, match=r"decides alike in [\d.]+ % of 60 states. Pass imitate=True"):
+    with pytest.raises(InvalidInputError, match=r"decides alike in [\d.]+ % of 60 states. Pass imitate=True"):
         export_policy(policies()["neighbors"][0], "python")
-    with pytest.raises(InvalidInput, match="pass imitate=True and states"):
+    with pytest.raises(InvalidInputError, match="pass imitate=True and states"):
         export_policy(policies()["kernel"][0], "python")
-    with pytest.raises(InvalidInput, match="cannot be exported"):
+    with pytest.raises(InvalidInputError, match="cannot be exported"):
         export_policy(Uniform(2), "sql")
-    with pytest.raises(InvalidInput, match="to must be one of 'text'"):
+    with pytest.raises(InvalidInputError, match="to must be one of 'text'"):
         export_policy(Constant(0, 2), "excel")
 
 
@@ -354,7 +354,7 @@ def test_dates_in_scores_are_refused_in_sql_only():
     policy = described(
         Linear(polish=False).improve(states, np.random.default_rng(0).normal(size=(250, 2))), WORDS, TRAINING
     )
-    with pytest.raises(InvalidInput, match="'admitted' holds dates"):
+    with pytest.raises(InvalidInputError, match="'admitted' holds dates"):
         export_policy(policy, "sql")
     decide = decide_of(export_policy(policy, "python"))
     table = {
@@ -368,7 +368,7 @@ def test_dates_in_scores_are_refused_in_sql_only():
 def test_columns_that_sql_cannot_tell_apart_are_refused():
     states, values = sample()
     policy = described(Trees(max_depth=2).improve(states, values), Schema.of(3, 3, ["Age", "age", "x"]), TRAINING)
-    with pytest.raises(InvalidInput, match="'Age' and 'age' are the same to SQL"):
+    with pytest.raises(InvalidInputError, match="'Age' and 'age' are the same to SQL"):
         export_policy(policy, "sql")
 
 
@@ -376,7 +376,7 @@ def test_labels_that_are_no_literals_are_refused():
     states, values = sample()
     policy = described(Thresholds().improve(states, values), Schema.of(3, 3, None, [date(2020, 1, 1), 1, 2]), TRAINING)
     for to in ("python", "sql"):
-        with pytest.raises(InvalidInput, match="labels must be text, numbers"):
+        with pytest.raises(InvalidInputError, match="labels must be text, numbers"):
             export_policy(policy, to)
 
 
@@ -387,7 +387,7 @@ def test_deep_trees_are_written_as_tables_and_refused_where_they_cannot_be():
     decide = decide_of(export_policy(tree, "python"))
     assert [decide(x0=float(x)) for x in range(n)] == tree.act(states).tolist()
     for to in ("sql", "text", "dot", "json"):
-        with pytest.raises(InvalidInput, match=r"more than \d+ splits"):
+        with pytest.raises(InvalidInputError, match=r"more than \d+ splits"):
             export_policy(tree, to)
 
 
@@ -432,7 +432,7 @@ def test_states_without_an_action_left_are_refused():
     rules = [Never(0, when="x0 > 0", if_missing=True), Only(0, when="x0 <= 0", if_missing=True)]
     policy = Constrained(Trees(max_depth=2), rules).improve(np.nan_to_num(states), values)
     row = {"x0": None, "x1": 0.0, "x2": 0.0}
-    with pytest.raises(InvalidInput, match="must be left with an action"):
+    with pytest.raises(InvalidInputError, match="must be left with an action"):
         policy.act(np.array([[np.nan, 0, 0]]))
     with pytest.raises(ValueError, match="leave no action"):
         decide_of(export_policy(policy, "python"))(row)
@@ -459,7 +459,7 @@ def test_sql_is_what_sqlite_accepts_or_it_is_refused():
     for policy in (Forests(max_depth=12).improve(states, values), Trees(max_depth=20).improve(states, values)):
         found = [row[0] for row in base.execute(f"select {export_policy(policy, 'sql')} from t")]
         assert found == policy.act(states).tolist()
-    with pytest.raises(InvalidInput, match="that SQLite accepts"):
+    with pytest.raises(InvalidInputError, match="that SQLite accepts"):
         export_policy(Forests(min_samples_split=2).improve(np.linspace(0, 1, 200)[:, None] ** 9, values), "sql")
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import capi
 from capi import load_policy, save_policy
-from capi.errors import CapiError, InvalidInput
+from capi.errors import CapiError, InvalidInputError
 from capi.features.kernels import Linear as LinearKernel
 from capi.files import archive
 from capi.files.archive import read_archive, write_archive
@@ -62,10 +62,10 @@ def rewritten(name, change):
 
 
 def opens_or_is_refused(place, name):
-    """Load and act; whatever is wrong must be said with InvalidInput. Return whether it opened."""
+    """Load and act; whatever is wrong must be said with InvalidInputError. Return whether it opened."""
     try:
         policy = load_policy(place)
-    except InvalidInput as error:
+    except InvalidInputError as error:
         if str(place) not in str(error):
             raise AssertionError("the error must name the file") from error
         return False
@@ -234,14 +234,14 @@ def linear_kernel(first, second):
 
 def test_what_would_be_code_is_refused_and_nothing_is_written(tmp_path):
     for reason, policy in refused_policies():
-        with pytest.raises(InvalidInput, match="cannot be kept in a file"):
+        with pytest.raises(InvalidInputError, match="cannot be kept in a file"):
             save_policy(policy, tmp_path / "policy.capi")
         assert list(tmp_path.iterdir()) == [], reason
 
 
 def test_labels_that_json_has_no_word_for_are_refused(tmp_path):
     policy = described(Constant(0, 1), capi.data.schema.Schema.of(1, 1, ["x"], [object()]), TRAINING)
-    with pytest.raises(InvalidInput, match="label"):
+    with pytest.raises(InvalidInputError, match="label"):
         policy.save(tmp_path / "policy.capi")
     assert list(tmp_path.iterdir()) == []
 
@@ -255,7 +255,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(zipfile.ZipFile, "writestr", full)
-    with pytest.raises(InvalidInput, match="No space left"):
+    with pytest.raises(InvalidInputError, match="No space left"):
         save_policy(Constant(1, 2), place)
     assert place.read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["policy.capi"]
@@ -264,26 +264,26 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
 @pytest.mark.parametrize("path", ["", "."])
 def test_a_path_without_a_name_is_refused(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InvalidInput, match="path must name a file"):
+    with pytest.raises(InvalidInputError, match="path must name a file"):
         save_policy(Constant(0, 2), path)
 
 
 def test_what_is_no_file_is_named(tmp_path):
-    with pytest.raises(InvalidInput, match=r"nothing.capi cannot be opened as a policy: there is no such file"):
+    with pytest.raises(InvalidInputError, match=r"nothing.capi cannot be opened as a policy: there is no such file"):
         load_policy(tmp_path / "nothing.capi")
-    with pytest.raises(InvalidInput, match="it is no file"):
+    with pytest.raises(InvalidInputError, match="it is no file"):
         load_policy(tmp_path)
-    with pytest.raises(InvalidInput, match="there is no such file"):
+    with pytest.raises(InvalidInputError, match="there is no such file"):
         load_policy("nul\0l")
     (tmp_path / "text.capi").write_text("hello")
-    with pytest.raises(InvalidInput, match="no whole zip file"):
+    with pytest.raises(InvalidInputError, match="no whole zip file"):
         load_policy(tmp_path / "text.capi")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
 def test_a_pipe_does_not_keep_anybody_waiting(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InvalidInput, match="it is no file"):
+    with pytest.raises(InvalidInputError, match="it is no file"):
         load_policy(tmp_path / "pipe")
 
 
@@ -302,7 +302,7 @@ def test_flipped_bits_open_or_are_refused(name, data):
 def test_truncated_files_are_refused():
     whole_file = contents_of("tree")
     for length in range(0, len(whole_file), 13):
-        with pytest.raises(InvalidInput):
+        with pytest.raises(InvalidInputError):
             load_policy(scratch(whole_file[:length]))
 
 
@@ -347,30 +347,30 @@ def members_of(name):
 )
 def test_names_that_do_not_belong_are_refused(name):
     place = scratch(zip_of([*members_of("threshold"), (name, b"")]))
-    with pytest.raises(InvalidInput, match="does not belong there"):
+    with pytest.raises(InvalidInputError, match="does not belong there"):
         load_policy(place)
 
 
 def test_names_that_end_in_the_middle_are_refused():
     data = zip_of([*members_of("threshold"), ("arrays/xYz.npy", b"")]).replace(b"xYz.npy", b"x\0z.npy")
-    with pytest.raises(InvalidInput, match=r"does not belong there|no whole zip"):
+    with pytest.raises(InvalidInputError, match=r"does not belong there|no whole zip"):
         load_policy(scratch(data))
 
 
 def test_two_members_of_one_name_are_refused():
-    with pytest.raises(InvalidInput, match="two members of the same name"):
+    with pytest.raises(InvalidInputError, match="two members of the same name"):
         load_policy(scratch(zip_of([*members_of("threshold"), members_of("threshold")[0]])))
 
 
 def test_arrays_that_belong_to_nothing_are_refused():
     extra = next(data for name, data in members_of("threshold") if name.endswith("npy"))
-    with pytest.raises(InvalidInput, match="belongs to nothing"):
+    with pytest.raises(InvalidInputError, match="belongs to nothing"):
         load_policy(scratch(zip_of([*members_of("threshold"), ("arrays/more.npy", extra)])))
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_other_ways_of_packing_are_refused(method):
-    with pytest.raises(InvalidInput, match="packed in a way"):
+    with pytest.raises(InvalidInputError, match="packed in a way"):
         load_policy(scratch(zip_of(members_of("threshold"), method)))
 
 
@@ -378,26 +378,26 @@ def test_zip_bombs_are_refused_before_they_are_unpacked(monkeypatch):
     bomb = zip_of([*members_of("threshold"), ("arrays/bomb.npy", bytes(2**25))])
     assert len(bomb) < 2**17
     monkeypatch.setattr(archive, "_unpacked", lambda *args: pytest.fail("unpacked"))
-    with pytest.raises(InvalidInput, match=r"would take \d+ bytes unpacked"):
+    with pytest.raises(InvalidInputError, match=r"would take \d+ bytes unpacked"):
         load_policy(scratch(bomb), max_bytes=2**24)
 
 
 def test_a_bomb_that_lies_about_its_size_gives_no_more_than_it_says():
     bomb = zip_of([*members_of("threshold"), ("arrays/bomb.npy", bytes(2**25))])
     lying = bomb.replace(struct.pack("<L", 2**25), struct.pack("<L", 100))
-    with pytest.raises(InvalidInput, match=r"whole zip|another size"):
+    with pytest.raises(InvalidInputError, match=r"whole zip|another size"):
         load_policy(scratch(lying), max_bytes=2**20)
 
 
 def test_a_large_header_is_refused(monkeypatch):
     monkeypatch.setattr(archive, "MOST_HEADER_BYTES", 50)
-    with pytest.raises(InvalidInput, match="would take"):
+    with pytest.raises(InvalidInputError, match="would take"):
         load_policy(scratch(contents_of("threshold")))
 
 
 def test_too_many_members_are_refused(monkeypatch):
     monkeypatch.setattr(archive, "MOST_MEMBERS", 3)
-    with pytest.raises(InvalidInput, match="members; at most 3"):
+    with pytest.raises(InvalidInputError, match="members; at most 3"):
         load_policy(scratch(contents_of("tree")))
 
 
@@ -419,19 +419,19 @@ def test_too_many_members_are_refused(monkeypatch):
     ids=range(8),
 )
 def test_headers_that_cannot_be_read_are_refused(text, reason):
-    with pytest.raises(InvalidInput, match=reason):
+    with pytest.raises(InvalidInputError, match=reason):
         load_policy(scratch(zip_of([("header.json", text)])))
 
 
 def test_a_newer_version_is_refused_with_advice():
     with pytest.raises(
-        InvalidInput, match=r"format version 2, and capi .* reads up to version 1\. Install a newer capi"
+        InvalidInputError, match=r"format version 2, and capi .* reads up to version 1\. Install a newer capi"
     ):
         load_policy(rewritten("tree", lambda header, arrays: header.update(version=2)))
 
 
 def test_an_unknown_kind_is_refused_by_name():
-    with pytest.raises(InvalidInput, match="has a 'oracle', which this version of capi does not know"):
+    with pytest.raises(InvalidInputError, match="has a 'oracle', which this version of capi does not know"):
         load_policy(rewritten("tree", lambda header, arrays: header["policy"].update(kind="oracle")))
 
 
@@ -441,7 +441,7 @@ def test_action_values_are_no_policy():
         for name in list(arrays):
             arrays[name.removeprefix("q.")] = arrays.pop(name)
 
-    with pytest.raises(InvalidInput, match="fitted values: that is no policy"):
+    with pytest.raises(InvalidInputError, match="fitted values: that is no policy"):
         load_policy(rewritten("fitted-values", only_q))
 
 
@@ -449,7 +449,7 @@ def test_policies_in_policies_have_an_end():
     policy = Constant(0, 2)
     for _ in range(40):
         policy = EpsilonGreedy(policy, 0.1)
-    with pytest.raises(InvalidInput, match="without end"):
+    with pytest.raises(InvalidInputError, match="without end"):
         save_policy(policy, scratch(b""))
 
 
@@ -565,14 +565,14 @@ def set_entry(array, place, value):
     ],
 )
 def test_no_tree_but_a_tree_comes_to_the_kernels(change, reason):
-    with pytest.raises(InvalidInput, match=reason):
+    with pytest.raises(InvalidInputError, match=reason):
         load_policy(rewritten("tree", change))
 
 
 def test_words_that_do_not_fit_the_policy_are_refused():
     other = described(Constant(0, 2), capi.data.schema.Schema.of(3, 2), TRAINING)
     words = read_archive_of(other)["policy"]["settings"]["schema"]
-    with pytest.raises(InvalidInput, match="2 labels for 3 actions"):
+    with pytest.raises(InvalidInputError, match="2 labels for 3 actions"):
         load_policy(rewritten("tree", lambda header, arrays: header["policy"]["settings"].update(schema=words)))
 
 
@@ -596,7 +596,7 @@ def test_arrays_are_matched_and_never_evaluated():
         "{'descr': '<f8', 'fortran_order': False, 'shape': (-6,), }\n",
     ):
         members = [(n, with_header(text) if n.endswith("ranking.npy") else d) for n, d in members_of("threshold")]
-        with pytest.raises(InvalidInput, match=r"no array of numbers|another size"):
+        with pytest.raises(InvalidInputError, match=r"no array of numbers|another size"):
             load_policy(scratch(zip_of(members)))
 
 

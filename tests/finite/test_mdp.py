@@ -5,7 +5,7 @@ import scipy.sparse as sp
 import builders
 import naive
 from capi import FiniteMDP
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.finite import TabularQ, linear_systems
 from capi.policies import Constant, Tabular, Uniform
 from capi.testing import check_domain
@@ -128,7 +128,7 @@ def test_nobody_can_change_a_model_from_outside():
 
 
 def test_several_stationary_distributions_are_refused_with_the_states():
-    with pytest.raises(InvalidInput, match="2 stationary distributions: states 0 and 1"):
+    with pytest.raises(InvalidInputError, match="2 stationary distributions: states 0 and 1"):
         two_states().stationary_distribution([0, 0])
 
 
@@ -215,7 +215,7 @@ def test_a_table_of_values_is_its_own():
     ],
 )
 def test_bad_models_are_refused_with_the_culprit(options, words):
-    with pytest.raises(InvalidInput, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         two_states(**options)
 
 
@@ -237,5 +237,5 @@ def test_bad_models_are_refused_with_the_culprit(options, words):
     ],
 )
 def test_bad_questions_are_refused_with_the_culprit(call, words):
-    with pytest.raises(InvalidInput, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         call(two_states())

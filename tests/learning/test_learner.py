@@ -7,7 +7,7 @@ from sklearn.base import clone
 
 from capi import CAPI, FiniteMDP, Transitions
 from capi.domains import ChainWalk
-from capi.errors import InvalidInput, NotFitted
+from capi.errors import InvalidInputError, NotFittedError
 from capi.evaluators import Exact
 from capi.finite import TabularQ
 from capi.policies import Constant, Tabular, Uniform
@@ -193,9 +193,9 @@ def test_a_function_may_use_its_buffer_again():
 def test_a_failed_fit_leaves_nothing_of_an_earlier_one():
     fitted = learner().fit()
     fitted.set_params(update=lambda old, new, **_: None)
-    with pytest.raises(InvalidInput, match="there is no policy"):
+    with pytest.raises(InvalidInputError, match="there is no policy"):
         fitted.fit()
-    with pytest.raises(NotFitted, match="has no schema_ yet"):
+    with pytest.raises(NotFittedError, match="has no schema_ yet"):
         fitted.predict(MDP.states)
     assert not hasattr(fitted, "policy_")
 
@@ -253,7 +253,7 @@ def test_states_may_come_with_weights_and_masks():
     mask = np.array([[False, True], [True, True]])
     masked = one_round(StateSample(states, None, mask))
     assert masked.predict(states, allowed=mask).tolist() == [1, 1]
-    with pytest.raises(InvalidInput, match="pass allowed"):
+    with pytest.raises(InvalidInputError, match="pass allowed"):
         masked.predict(states)
 
 
@@ -340,7 +340,7 @@ def test_functions_of_the_round_bring_their_words_too():
 
     named = CAPI(RowQ([[0.0, 1.0, 0.0]] * 3), Partition(cells), 0.5, 2, initial_policy=Constant(0, 3)).fit(batches)
     assert named.predict([[0.0]]).tolist() == ["b"]
-    with pytest.raises(InvalidInput, match="features and actions must not change; at k = 2"):
+    with pytest.raises(InvalidInputError, match="features and actions must not change; at k = 2"):
         named.set_params(n_iterations=3).fit(batches)
 
 
@@ -358,7 +358,7 @@ def test_the_batch_brings_its_states_weights_and_words():
     assert fitted.predict([[0.0]]).tolist() == ["treat"]
     assert fitted.policy_.rules() == "always treat"
     assert fitted.policy_.training.n_rows == 2
-    with pytest.raises(InvalidInput, match="must have 1 columns"):
+    with pytest.raises(InvalidInputError, match="must have 1 columns"):
         fitted.predict([[0.0, 1.0]])
 
 
@@ -439,12 +439,12 @@ def test_follows_scikit_learn():
     assert original.set_params(n_iterations=2) is original
     assert len(original.fit().history_) == 2
     assert repr(CAPI(Exact, Thresholds(), 0.9, patience=3)).endswith("discount=0.9, patience=3)")
-    with pytest.raises(InvalidInput, match="a parameter of CAPI must be one of"):
+    with pytest.raises(InvalidInputError, match="a parameter of CAPI must be one of"):
         original.set_params(gamma=0.9)
 
 
 def test_predict_before_fit_is_refused():
-    with pytest.raises(NotFitted, match="call fit first"):
+    with pytest.raises(NotFittedError, match="call fit first"):
         learner().predict(MDP.states)
 
 
@@ -506,7 +506,7 @@ class Broken:
     ],
 )
 def test_bad_settings_are_refused_with_a_sentence(options, words):
-    with pytest.raises(InvalidInput, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         learner(**options).fit(states=MDP.states)
 
 
@@ -523,15 +523,15 @@ def test_bad_settings_are_refused_with_a_sentence(options, words):
     ],
 )
 def test_bad_data_are_refused_with_a_sentence(arguments, words):
-    with pytest.raises(InvalidInput, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         learner().fit(**arguments)
 
 
 def test_without_states_or_number_of_actions_there_is_a_clear_word():
     blind = Broken(np.zeros((1, 2)))
-    with pytest.raises(InvalidInput, match="states must be given: there is no batch, and Broken knows none"):
+    with pytest.raises(InvalidInputError, match="states must be given: there is no batch, and Broken knows none"):
         learner(evaluator=blind).fit()
-    with pytest.raises(InvalidInput, match="an initial_policy must be given"):
+    with pytest.raises(InvalidInputError, match="an initial_policy must be given"):
         learner(evaluator=lambda k, policy, rng: blind).fit()
 
 

@@ -11,7 +11,7 @@ from sklearn.preprocessing import StandardScaler
 
 import naive
 from capi import Transitions
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.offline.behaviour import MIXED_IN, N_BINS, behaviour_of, calibration
 from capi.policies import Uniform
 from offline.helpers import bandit, hushed, quick, remade, told, warned_of
@@ -186,7 +186,7 @@ def test_rare_decisions_are_told():
 
 @pytest.mark.parametrize("classifier", ["trees", LogisticRegression, object()], ids=["word", "class", "thing"])
 def test_what_is_no_classifier_is_refused(classifier):
-    with pytest.raises(InvalidInput, match="behaviour must be a scikit-learn classifier"):
+    with pytest.raises(InvalidInputError, match="behaviour must be a scikit-learn classifier"):
         quick(Uniform(2), bandit(40), discount=0.0, behaviour=classifier)
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from capi import Transitions
 from capi.data.schema import Schema
-from capi.errors import Caveat, EvidenceWarning, InvalidInput
+from capi.errors import Caveat, EvidenceWarning, InvalidInputError
 from capi.evaluators import FittedQ
 from capi.offline import compare, cross_evaluate, evaluate, fitted_value
 from capi.offline.caveats import _most_telling
@@ -200,10 +200,10 @@ def test_few_episodes_are_told(n, doubtful):
 
 def test_a_single_episode_is_refused():
     batch = walks(1, longest=5)
-    with pytest.raises(InvalidInput, match="at least two episodes that count"):
+    with pytest.raises(InvalidInputError, match="at least two episodes that count"):
         quick(Uniform(2), batch)
     two = walks(2, longest=3)
-    with pytest.raises(InvalidInput, match="at least two episodes that count"):
+    with pytest.raises(InvalidInputError, match="at least two episodes that count"):
         quick(Uniform(2), remade(two, weight=(two.episode == 0).astype(float)))
 
 
@@ -229,7 +229,7 @@ def test_weights_that_differ_within_an_episode_are_refused():
     row = int(np.flatnonzero(batch.episode_lengths[batch.episode] > 1)[0]) + 1
     weight = np.ones(len(batch))
     weight[row] = 2.0
-    with pytest.raises(InvalidInput, match=rf"row {row} has 2\.0, the first row of its episode 1\.0"):
+    with pytest.raises(InvalidInputError, match=rf"row {row} has 2\.0, the first row of its episode 1\.0"):
         quick(Uniform(2), remade(batch, weight=weight))
 
 
@@ -265,9 +265,9 @@ def test_masks_bind_policy_and_values(masked):
     greedy = hushed(Greedy(Knowing(), masked=True), masked)
     assert np.isfinite(greedy.estimate)
     assert greedy.hardly_taken == 0
-    with pytest.raises(InvalidInput, match="next_allowed must be given"):
+    with pytest.raises(InvalidInputError, match="next_allowed must be given"):
         quick(Uniform(3), remade(masked, next_allowed=None))
-    with pytest.raises(InvalidInput, match="pass allowed"):
+    with pytest.raises(InvalidInputError, match="pass allowed"):
         quick(Greedy(Knowing(), masked=True), remade(masked, allowed=None, next_allowed=None))
 
 
@@ -276,7 +276,7 @@ def test_a_policy_that_ignores_masks_is_refused(masked):
         def probabilities(self, states, allowed=None):
             return super().probabilities(states)
 
-    with pytest.raises(InvalidInput, match="must be zero where an action is not allowed"):
+    with pytest.raises(InvalidInputError, match="must be zero where an action is not allowed"):
         quick(Careless(3), masked)
 
 
@@ -298,7 +298,7 @@ def test_what_is_no_distribution_is_refused(shares, rule):
         def probabilities(self, states, allowed=None):
             return np.tile(shares, (len(states), 1))
 
-    with pytest.raises(InvalidInput, match=rule):
+    with pytest.raises(InvalidInputError, match=rule):
         quick(Odd(2), bandit(40), discount=0.0)
 
 
@@ -321,7 +321,7 @@ def test_an_evaluator_without_finite_values_is_refused(values):
         def evaluate(self, policy, transitions, **options):
             return self
 
-    with pytest.raises(InvalidInput, match="Broken's Q"):
+    with pytest.raises(InvalidInputError, match="Broken's Q"):
         quick(Uniform(2), bandit(40), discount=0.0, evaluator=Broken())
 
 
@@ -354,7 +354,7 @@ class Clock(Uniform):
     ids=["steps", "exploring", "mixture", "both", "foreign"],
 )
 def test_policies_that_change_with_time_are_refused(policy):
-    with pytest.raises(InvalidInput, match="the policy changes with time"):
+    with pytest.raises(InvalidInputError, match="the policy changes with time"):
         quick(policy, bandit(40), discount=0.0)
 
 
@@ -367,7 +367,7 @@ def test_policies_that_could_change_but_do_not_are_not():
 def test_other_words_are_refused():
     batch = remade(bandit(40), feature_names=["age"])
     policy = Constant(1, 2, schema=Schema(("weight",), (0, 1)))
-    with pytest.raises(InvalidInput, match=r"other columns or actions than this batch.*schema=policy\.schema"):
+    with pytest.raises(InvalidInputError, match=r"other columns or actions than this batch.*schema=policy\.schema"):
         quick(policy, batch, discount=0.0)
     assert np.isfinite(hushed(Constant(1, 2, schema=batch.schema), batch, discount=0.0).estimate)
 
@@ -394,28 +394,28 @@ def test_other_words_are_refused():
     ids=str,
 )
 def test_bad_settings_are_named(settings, rule):
-    with pytest.raises(InvalidInput, match=rule):
+    with pytest.raises(InvalidInputError, match=rule):
         compare({"a": Uniform(2)}, bandit(40), **{"discount": 0.0, **settings})
-    with pytest.raises(InvalidInput, match=rule):
+    with pytest.raises(InvalidInputError, match=rule):
         cross_evaluate({"a": Uniform(2)}, bandit(40), **{"discount": 0.0, **settings})
 
 
 def test_what_is_no_policy_and_no_batch_is_refused():
     batch = bandit(40)
     for thing in (Uniform, "policy", None):
-        with pytest.raises(InvalidInput, match="must be a Policy"):
+        with pytest.raises(InvalidInputError, match="must be a Policy"):
             evaluate(thing, batch, discount=0.0)
-    with pytest.raises(InvalidInput, match="has 3 actions, the batch 2"):
+    with pytest.raises(InvalidInputError, match="has 3 actions, the batch 2"):
         evaluate(Uniform(3), batch, discount=0.0)
-    with pytest.raises(InvalidInput, match="batch must be a Transitions"):
+    with pytest.raises(InvalidInputError, match="batch must be a Transitions"):
         evaluate(Uniform(2), batch.states, discount=0.0)
     for things in ({}, [Uniform(2)]):
-        with pytest.raises(InvalidInput, match="policies must be a mapping"):
+        with pytest.raises(InvalidInputError, match="policies must be a mapping"):
             compare(things, batch, discount=0.0)
-    with pytest.raises(InvalidInput, match="at least one learner"):
+    with pytest.raises(InvalidInputError, match="at least one learner"):
         cross_evaluate({}, batch, discount=0.0)
     for thing in (Uniform, "learner"):
-        with pytest.raises(InvalidInput, match="learners must be learners or policies"):
+        with pytest.raises(InvalidInputError, match="learners must be learners or policies"):
             cross_evaluate(thing, batch, discount=0.0)
 
 
@@ -468,7 +468,7 @@ def test_any_log_gives_numbers_with_their_warnings_or_a_reason(batch, discount, 
     policy = EpsilonGreedy(Constant(0, batch.n_actions), epsilon)
     try:
         found = told(policy, batch, discount=discount, n_resamples=4, n_folds=2, regression=Regression(n_trees=2))
-    except InvalidInput:
+    except InvalidInputError:
         return
     assert found.doubtful  # so few episodes prove nothing
     assert np.isfinite(found.behaviour.value)
@@ -531,11 +531,11 @@ def test_discount_zero_and_long_episodes_are_told_together():
 
 
 def test_a_score_is_for_policies_of_the_batch():
-    with pytest.raises(InvalidInput, match="policy has 3 actions, the batch 2"):
+    with pytest.raises(InvalidInputError, match="policy has 3 actions, the batch 2"):
         fitted_value(Constant(0, 3), bandit(20), discount=0.0)
-    with pytest.raises(InvalidInput, match="must be a Policy"):
+    with pytest.raises(InvalidInputError, match="must be a Policy"):
         fitted_value("always", bandit(20), discount=0.0)
-    with pytest.raises(InvalidInput, match="batch must be a Transitions"):
+    with pytest.raises(InvalidInputError, match="batch must be a Transitions"):
         fitted_value(Constant(0, 2), [1, 2], discount=0.0)
 
 

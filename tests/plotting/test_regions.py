@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from capi.data.schema import Schema
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.policies import Constant, described
 from capi.policy_spaces import Thresholds
 
@@ -55,7 +55,7 @@ def test_missing_values_and_constant_features_are_no_obstacle():
     ],
 )
 def test_bad_input_is_named(features, message):
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         policy().plot_decisions(STATES, features)
 
 
@@ -63,5 +63,5 @@ def test_bad_input_is_named(features, message):
     ("features", "message"), [((0,), "no known value"), ((0, 1), "no state has a known value of both")]
 )
 def test_features_that_are_never_known_are_named(features, message):
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         Constant(0, 2).plot_decisions(np.full((3, 3), np.nan), features)

@@ -11,7 +11,7 @@ import pytest
 from capi import CAPI, Transitions
 from capi.data.columns import MOST_VALUES, Column
 from capi.data.schema import Schema
-from capi.errors import InvalidInput, NotFitted
+from capi.errors import InvalidInputError, NotFittedError
 from capi.evaluators import FittedQ
 from capi.loss import negligible_gap, second_best_gap
 from capi.plotting import colour_of, draw_gaps, draw_history, marker_of, new_figure
@@ -122,7 +122,7 @@ def test_constant_and_huge_values_draw():
     ],
 )
 def test_bad_histories_are_named(history, message):
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         draw_history(history)
 
 
@@ -137,9 +137,9 @@ def test_learners_plot_their_history():
 
 
 def test_learners_without_fit_have_nothing_to_plot():
-    with pytest.raises(NotFitted, match="call fit first"):
+    with pytest.raises(NotFittedError, match="call fit first"):
         learner().plot_history()
-    with pytest.raises(NotFitted, match="call fit first"):
+    with pytest.raises(NotFittedError, match="call fit first"):
         learner().plot_gap([[0.0]])
 
 
@@ -218,9 +218,9 @@ def test_states_with_one_allowed_action_are_left_out_and_counted():
     figure = draw_gaps(q, allowed)
     assert counts(figure).sum(axis=1).tolist() == [0, 1, 1]
     assert titles(figure)[0].endswith("of 2 states.\nLeft out: 1 state with one allowed action.")
-    with pytest.raises(InvalidInput, match="something to choose"):
+    with pytest.raises(InvalidInputError, match="something to choose"):
         draw_gaps(q, np.eye(3, dtype=bool))
-    with pytest.raises(InvalidInput, match="something to choose"):
+    with pytest.raises(InvalidInputError, match="something to choose"):
         draw_gaps([[1.0], [2.0]])
 
 
@@ -234,7 +234,7 @@ def test_states_with_one_allowed_action_are_left_out_and_counted():
     ],
 )
 def test_bad_gaps_are_named(options, message):
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         draw_gaps([[0.0, 1.0], [2.0, 0.0]], **options)
 
 
@@ -257,7 +257,7 @@ def test_learners_use_the_masks_of_the_batch_and_ask_for_those_of_states():
     figure = fitted.plot_gap(data)
     assert titles(figure)[0].endswith("Left out: 50 states with one allowed action.")
     assert png(figure) == png(fitted.plot_gap(data.states, data.allowed))
-    with pytest.raises(InvalidInput, match="pass allowed"):
+    with pytest.raises(InvalidInputError, match="pass allowed"):
         fitted.plot_gap(data.states)
 
 
@@ -298,7 +298,7 @@ def test_policies_that_keep_their_states_need_none(space):
     ids=lambda policy: type(policy).__name__,
 )
 def test_other_policies_ask_for_states(policy):
-    with pytest.raises(InvalidInput, match="states must be given"):
+    with pytest.raises(InvalidInputError, match="states must be given"):
         policy.plot()
     assert png(policy.plot(problem()[0]))
 
@@ -321,9 +321,9 @@ def test_policies_with_masks_say_that_they_need_them():
     allowed = np.ones(values.shape, dtype=bool)
     allowed[::3, 0] = False
     policy = Neighbors(5).improve(states, values, allowed=allowed)
-    with pytest.raises(InvalidInput, match="learned with masks"):
+    with pytest.raises(InvalidInputError, match="learned with masks"):
         policy.plot(states)
-    with pytest.raises(InvalidInput, match="learned with masks"):
+    with pytest.raises(InvalidInputError, match="learned with masks"):
         Greedy(None, masked=True).plot(states)
 
 

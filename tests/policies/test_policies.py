@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from capi.data.schema import Schema
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.finite import TabularQ
 from capi.policies import (
     Constant,
@@ -50,7 +50,7 @@ def test_uniform_spreads_over_what_is_allowed():
 
 
 def test_a_policy_learned_with_masks_refuses_to_act_without():
-    with pytest.raises(InvalidInput, match="pass allowed"):
+    with pytest.raises(InvalidInputError, match="pass allowed"):
         Greedy(Q, masked=True).act(STATES)
 
 
@@ -62,7 +62,7 @@ def test_a_table_does_not_follow_the_array_it_came_from():
 
 
 def test_tabular_names_a_state_that_it_does_not_have():
-    with pytest.raises(InvalidInput, match=r"state indices in 0..2.*states\[1\] = 3"):
+    with pytest.raises(InvalidInputError, match=r"state indices in 0..2.*states\[1\] = 3"):
         Tabular(np.array([0, 1, 1]), 2).act(np.array([[0.0], [3.0]]))
 
 
@@ -70,7 +70,7 @@ def test_tabular_names_a_state_that_it_does_not_have():
     "bad", [{"action": 2, "n_actions": 2}, {"action": -1, "n_actions": 2}, {"action": 0, "n_actions": 0}]
 )
 def test_constant_refuses_actions_that_do_not_exist(bad):
-    with pytest.raises(InvalidInput, match="action"):
+    with pytest.raises(InvalidInputError, match="action"):
         Constant(**bad)
 
 
@@ -126,7 +126,7 @@ def test_light_members_are_dropped_if_asked():
     np.testing.assert_allclose(mixture.weights, [0.599 / 0.999, 0.4 / 0.999])
     again = described(mixture, None, Training(0.9, 3, None, {}))
     np.testing.assert_array_equal(again.weights, mixture.weights)
-    with pytest.raises(InvalidInput, match=r"min_weight must leave a member; the largest weight is 0.5"):
+    with pytest.raises(InvalidInputError, match=r"min_weight must leave a member; the largest weight is 0.5"):
         Mixture([ZERO, ONE], [0.5, 0.5], min_weight=0.6)
 
 
@@ -153,7 +153,7 @@ def test_a_mixture_does_not_follow_the_arrays_it_came_from():
     ],
 )
 def test_what_is_no_mixture_is_refused(policies, weights, message):
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         Mixture(policies, weights)
 
 
@@ -164,7 +164,7 @@ def test_a_policy_of_steps_goes_on_with_its_last_or_another():
     uniform = Uniform(2)
     assert [NonStationary([ZERO, ONE], then=uniform).at(t) for t in (0, 1, 2, 9)] == [ZERO, ONE, uniform, uniform]
     assert len(policy) == 2
-    with pytest.raises(InvalidInput, match="t must be an integer, at least 0"):
+    with pytest.raises(InvalidInputError, match="t must be an integer, at least 0"):
         policy.at(-1)
 
 
@@ -187,9 +187,9 @@ def test_who_mixes_or_explores_asks_policies_of_steps_for_the_time():
 
 
 def test_what_is_no_policy_of_steps_is_refused():
-    with pytest.raises(InvalidInput, match="at least one Policy"):
+    with pytest.raises(InvalidInputError, match="at least one Policy"):
         NonStationary([])
-    with pytest.raises(InvalidInput, match="policies and then must have the same actions"):
+    with pytest.raises(InvalidInputError, match="policies and then must have the same actions"):
         NonStationary([ZERO], then=Constant(0, 3))
 
 

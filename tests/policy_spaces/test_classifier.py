@@ -12,7 +12,7 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from capi.data.schema import Schema
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.loss import gap_weighted_loss, greedy
 from capi.policy_spaces import Classifier, Thresholds
 from capi.policy_spaces._problem import ImprovementProblem
@@ -135,7 +135,7 @@ def test_masks_are_kept(estimator, n_actions):
     assert allowed[np.arange(80), taken].all()
     free = allowed.all(axis=1)
     np.testing.assert_array_equal(taken[free], policy.model.predict(STATES[free]))
-    with pytest.raises(InvalidInput, match="learned with masks"):
+    with pytest.raises(InvalidInputError, match="learned with masks"):
         policy.act(STATES)
 
 
@@ -162,7 +162,7 @@ def test_a_classifier_that_cannot_rank_refuses_masks():
     allowed = np.ones((80, 3), dtype=bool)
     allowed[0, 0] = False
     for estimator in (Recorder(), SVC(decision_function_shape="ovo")):
-        with pytest.raises(InvalidInput, match="must rank them"):
+        with pytest.raises(InvalidInputError, match="must rank them"):
             Classifier(estimator).improve(STATES, VALUES, allowed=allowed)
 
 
@@ -210,7 +210,7 @@ def test_the_rules_name_the_classifier_and_the_actions():
     ],
 )
 def test_bad_input_is_named(call, words):
-    with pytest.raises(InvalidInput, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         call()
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from capi import CAPI
 from capi.data.schema import Schema
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.evaluators import FittedQ
 from capi.loss import gap_weighted_loss
 from capi.policies import Uniform
@@ -101,7 +101,7 @@ def test_pointwise_rules_hold_in_every_state(space, rules, seed):
     try:
         policy = improved(Constrained(space, rules), states, values)
         decisions = policy.act(unseen)
-    except InvalidInput as error:
+    except InvalidInputError as error:
         assert "conflict" in str(error) or "leave none" in str(error)  # noqa: PT017
         return
     for state, action in zip(unseen, decisions, strict=True):
@@ -118,7 +118,7 @@ def test_a_conflict_is_found_exactly_when_there_is_one(rules, seed):
     try:
         Constrained(Thresholds(), rules, Schema.of(2, 3))
         conflict = False
-    except InvalidInput as error:
+    except InvalidInputError as error:
         assert "conflict" in str(error)  # noqa: PT017
         conflict = True
     numbers = sorted({float(p.split()[2]) for r in rules for p in (r.when or "").split(" and ") if p})
@@ -135,12 +135,12 @@ def test_a_conflict_is_found_exactly_when_there_is_one(rules, seed):
 
 
 def test_a_conflict_names_the_pair():
-    with pytest.raises(InvalidInput, match="'never 0 when x0 > 1' and 'never 1 when x0 < 3' conflict"):
+    with pytest.raises(InvalidInputError, match="'never 0 when x0 > 1' and 'never 1 when x0 < 3' conflict"):
         Constrained(Thresholds(), [Never(0, when="x0 > 1"), Never(1, when="x0 < 3")], Schema.of(1, 2))
     Constrained(Thresholds(), [Never(0, when="x0 > 3"), Never(1, when="x0 < 3")], Schema.of(1, 2))
-    with pytest.raises(InvalidInput, match="'only 0' and 'only 2 when x1 <= 0' conflict"):
+    with pytest.raises(InvalidInputError, match="'only 0' and 'only 2 when x1 <= 0' conflict"):
         Constrained(Thresholds(), [Only(0), Cap(1, 0.5), Only(2, when="x1 <= 0")], Schema.of(2, 3))
-    with pytest.raises(InvalidInput, match="never falls as age rises' and 'monotone: the action never rises"):
+    with pytest.raises(InvalidInputError, match="never falls as age rises' and 'monotone: the action never rises"):
         Constrained(Thresholds(), [Monotone("age"), Monotone("age", increasing=False)], WORDS)
 
 
@@ -149,10 +149,10 @@ def test_rules_and_masks_of_the_data_that_leave_nothing_are_named():
     allowed = np.ones((80, 3), dtype=bool)
     allowed[3, 1:] = False
     space = Constrained(Trees(max_depth=2), [Never(0, when="x0 > -9")])
-    with pytest.raises(InvalidInput, match=r"'never 0 when x0 > -9' and allowed\[3\] leave none"):
+    with pytest.raises(InvalidInputError, match=r"'never 0 when x0 > -9' and allowed\[3\] leave none"):
         space.improve(states, values, allowed=allowed)
     policy = space.improve(states, values)
-    with pytest.raises(InvalidInput, match="leave none"):
+    with pytest.raises(InvalidInputError, match="leave none"):
         policy.act(states, allowed)
     taken = policy.act(states, np.arange(3) != 1 + np.zeros((80, 1)))
     np.testing.assert_array_equal(taken, 2)
@@ -227,17 +227,17 @@ def test_limits_that_cannot_be_kept_are_named_with_the_rule_that_stands_against_
     states, values = sample(9)
     rules = [Only(1, when="x0 > 0"), Cap(1, 0.1)]
     with pytest.raises(
-        InvalidInput, match="'cap: 1 in at most 10 % of the states' and 'only 1 when x0 > 0' cannot be kept"
+        InvalidInputError, match="'cap: 1 in at most 10 % of the states' and 'only 1 when x0 > 0' cannot be kept"
     ):
         improved(Constrained(Trees(), rules), states, values)
-    with pytest.raises(InvalidInput, match=r"'budget: mean cost .* cannot be kept"):
+    with pytest.raises(InvalidInputError, match=r"'budget: mean cost .* cannot be kept"):
         improved(Constrained(Trees(), [Budget({0: 1.0, 1: 1.0, 2: 1.0}, 0.5)]), states, values)
 
 
 def test_a_space_that_is_too_poor_is_told_apart_from_rules_that_cannot_be_kept():
     values = np.stack([np.zeros(10), np.ones(10)], axis=1)
     space = Constrained(Partition(lambda x: np.zeros(len(x)), default=1), [Cap(1, 0.0), Cap(0, 0.5)])
-    with pytest.raises(InvalidInput, match=r"cannot be kept|no policy of the space"):
+    with pytest.raises(InvalidInputError, match=r"cannot be kept|no policy of the space"):
         improved(space, np.zeros((10, 1)), values)
 
 
@@ -307,7 +307,7 @@ def test_in_the_loop_from_a_batch():
     ],
 )
 def test_bad_input_is_named(make, message):
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         make()
 
 
@@ -332,12 +332,12 @@ def test_many_rules_are_checked_in_no_time():
     many = [Never(a, when=f"x0 > {j}") for a in range(8) for j in range(8)]
     assert (Constrained(Trees(max_depth=2), many).improve(states, values).act(np.full((1, 2), 9.0)) == 8).all()
     crossing = [Never(a, when=f"x0 > {j} and x0 < {j + 0.5} and x1 > {a}") for a in range(9) for j in range(9)]
-    with pytest.raises(InvalidInput, match="conflict"):
+    with pytest.raises(InvalidInputError, match="conflict"):
         Constrained(Trees(), crossing, Schema.of(2, 9))
 
 
 def test_rules_that_touch_in_one_point_conflict_there():
-    with pytest.raises(InvalidInput, match="conflict"):
+    with pytest.raises(InvalidInputError, match="conflict"):
         Constrained(Trees(), [Never(0, "x0 <= 1"), Never(1, "x0 >= 1")], Schema.of(1, 2))
     Constrained(Trees(), [Never(0, "x0 < 1"), Never(1, "x0 >= 1")], Schema.of(1, 2))
 
@@ -380,5 +380,5 @@ def test_random_spaces_draw_alike_at_every_price():
     ],
 )
 def test_more_bad_input_is_named(make, message):
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         make()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from capi.data.schema import Schema
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.features.kernels import Gaussian
 from capi.policies import Constant
 from capi.policy_spaces import Constrained, Forests, LocalAverages, Neighbors
@@ -39,7 +39,7 @@ def test_masks_go_into_the_imitation():
     allowed = rng.random((200, 3)) < 0.8
     allowed[:, 0] = True
     policy = Forests(n_trees=5).improve(states, values, allowed=allowed)
-    with pytest.raises(InvalidInput, match="learned with masks"):
+    with pytest.raises(InvalidInputError, match="learned with masks"):
         policy.rules()
     assert ", else " in policy.rules(states, allowed)
 
@@ -55,7 +55,7 @@ def test_fidelity_is_the_share_of_equal_decisions():
 
 def test_a_policy_without_its_states_asks_for_them():
     policy = replace(Forests(n_trees=2).improve(np.arange(4.0)[:, None], np.eye(4)[:, :2]), origin=None)
-    with pytest.raises(InvalidInput, match="states must be given"):
+    with pytest.raises(InvalidInputError, match="states must be given"):
         policy.rules()
 
 

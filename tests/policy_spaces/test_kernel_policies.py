@@ -4,7 +4,7 @@ from scipy.optimize import minimize
 
 import naive
 from capi.data.schema import Schema
-from capi.errors import DictionarySaturated, InvalidInput
+from capi.errors import DictionarySaturatedWarning, InvalidInputError
 from capi.features.kernels import Gaussian, Linear
 from capi.loss import gap_weighted_loss, greedy, regrets
 from capi.policy_spaces import KernelPolicies
@@ -80,7 +80,7 @@ def test_the_dictionary_travels():
 
 
 def test_a_full_dictionary_warns():
-    with pytest.warns(DictionarySaturated, match="max_size=3"):
+    with pytest.warns(DictionarySaturatedWarning, match="max_size=3"):
         KernelPolicies(max_size=3).improve(RING, RING_VALUES)
 
 
@@ -101,7 +101,7 @@ def test_masks_are_kept():
     policy = KernelPolicies(Gaussian(0.1), strength=1e-6, threshold=None).improve(RING, values, allowed=allowed)
     assert allowed[np.arange(150), policy.act(RING, allowed)].all()
     assert np.mean(policy.act(RING, allowed) == greedy(values, allowed)) > 0.9
-    with pytest.raises(InvalidInput, match="learned with masks"):
+    with pytest.raises(InvalidInputError, match="learned with masks"):
         policy.act(RING)
 
 
@@ -140,5 +140,5 @@ def test_the_rules_are_a_summary_in_the_words_of_the_table():
     ],
 )
 def test_bad_input_is_named(call, words):
-    with pytest.raises(InvalidInput, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         call()

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 import naive
 from capi import CAPI, Transitions
 from capi.data.schema import Schema
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.evaluators import FittedQ
 from capi.features import Fourier, OneHot, Polynomial, Tiles
 from capi.features.scaling import Scaling
@@ -289,7 +289,7 @@ def test_actions_that_are_not_allowed_have_no_influence():
     np.testing.assert_array_equal(policy.weights, other.weights)
     scores = np.where(allowed, policy.scores(states), -np.inf)
     np.testing.assert_array_equal(policy.act(states, allowed), scores.argmax(axis=1))
-    with pytest.raises(InvalidInput, match="learned with masks"):
+    with pytest.raises(InvalidInputError, match="learned with masks"):
         policy.act(states)
 
 
@@ -404,14 +404,14 @@ Q = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
     ],
 )
 def test_bad_input_is_named(call, words):
-    with pytest.raises(InvalidInput, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         call()
 
 
 def test_features_must_be_finite_in_the_rows_that_matter():
     q_values = np.vstack([Q[:3], [[0.0, 0.0]]])
     infinite = lambda x: np.where(x > 1, x, np.inf)  # noqa: E731
-    with pytest.raises(InvalidInput, match="must be finite"):
+    with pytest.raises(InvalidInputError, match="must be finite"):
         Linear(infinite).improve(X, q_values)
 
 
@@ -443,5 +443,5 @@ def test_monotone_costs_nothing_where_the_best_policy_is_monotone():
 
 @pytest.mark.parametrize("options", [{"penalty": "l1"}, {"features": lambda x: x}, {"monotone": {0: 3}}])
 def test_an_order_that_cannot_be_promised_is_refused(options):
-    with pytest.raises(InvalidInput, match="monotone"):
+    with pytest.raises(InvalidInputError, match="monotone"):
         Linear(**{"monotone": {0: 1}, **options})

@@ -9,7 +9,7 @@ from sklearn.gaussian_process.kernels import Matern
 from sklearn.metrics.pairwise import pairwise_kernels
 
 from capi import CAPI
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.evaluators import FittedQ
 from capi.features.kernels import Gaussian, Linear
 from capi.loss import regrets
@@ -126,7 +126,7 @@ def test_masks_play_the_best_that_is_allowed():
     np.testing.assert_array_equal(policy.regrets(np.array([[0.0], [90.0]])), [[np.inf, 1.0, 0.0], [0.0, 9.0, 9.0]])
     masks = np.array([[True, True, True], [True, True, False], [True, False, False]])
     np.testing.assert_array_equal(policy.act(np.zeros((3, 1)), masks), [2, 1, 0])
-    with pytest.raises(InvalidInput, match="pass allowed"):
+    with pytest.raises(InvalidInputError, match="pass allowed"):
         policy.act(np.zeros((3, 1)))
 
 
@@ -187,7 +187,7 @@ def test_runs_in_the_loop():
     ],
 )
 def test_bad_settings_are_refused(options, words):
-    with pytest.raises(InvalidInput, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         LocalAverages(**options)
 
 
@@ -201,7 +201,7 @@ def test_bad_settings_are_refused(options, words):
 )
 def test_bad_kernels_are_refused(kernel, words):
     states = np.array([[-1.0], [1.0]])
-    with pytest.raises(InvalidInput, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         LocalAverages(kernel, scale=None).improve(states, np.eye(2)).act(states)
 
 
@@ -213,5 +213,5 @@ def test_bad_samples_and_states_are_refused():
         (lambda: policy.act(np.array([[np.nan]])), "states must be finite"),
         (lambda: policy.act(np.zeros((1, 2))), "states must have 1 columns"),
     ):
-        with pytest.raises(InvalidInput, match=words):
+        with pytest.raises(InvalidInputError, match=words):
             improve()

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.loss import gap_weighted_loss
 from capi.policy_spaces import Constrained, Linear, OptimalTrees, Thresholds, Trees
 from capi.policy_spaces._monotone import monotone_actions
@@ -84,7 +84,7 @@ def test_an_order_is_not_promised_with_masks():
     allowed = np.ones((60, 3), dtype=bool)
     allowed[0, 0] = False
     for make in (Thresholds, Trees, OptimalTrees, Linear):
-        with pytest.raises(InvalidInput, match="monotone cannot be promised with masks"):
+        with pytest.raises(InvalidInputError, match="monotone cannot be promised with masks"):
             make(monotone={0: 1}).improve(np.zeros((60, 2)), np.eye(60)[:, :3], allowed=allowed)
 
 

@@ -10,7 +10,7 @@ from scipy.spatial.distance import cdist
 from sklearn.metrics import pairwise_distances
 
 from capi import CAPI
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.evaluators import FittedQ
 from capi.loss import regrets
 from capi.policy_spaces import LocalAverages, Neighbors
@@ -267,7 +267,7 @@ def test_masks_play_the_best_that_is_allowed():
     policy = Neighbors(2).improve([[0.0], [0.5]], [[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]], allowed=allowed)
     masks = np.array([[True, True, True], [False, True, True], [False, False, True]])
     np.testing.assert_array_equal(policy.act(np.zeros((3, 1)), masks), [0, 1, 2])
-    with pytest.raises(InvalidInput, match="pass allowed"):
+    with pytest.raises(InvalidInputError, match="pass allowed"):
         policy.act(np.zeros((3, 1)))
 
 
@@ -402,13 +402,15 @@ def test_an_approximate_index_finds_enough_rows_of_repeated_states(graph):
 
 
 def test_a_metric_without_an_approximate_index_is_refused(graph):
-    with pytest.raises(InvalidInput, match=r"'canberra' has no approximate index: no such thing\. Take index='exact'"):
+    with pytest.raises(
+        InvalidInputError, match=r"'canberra' has no approximate index: no such thing\. Take index='exact'"
+    ):
         Neighbors(metric="canberra", index="approximate").improve(np.arange(30.0)[:, None], np.zeros((30, 2)))
 
 
 def test_a_missing_pynndescent_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynndescent", None)
-    with pytest.raises(InvalidInput, match=r"needs pynndescent: pip install capi\[ann\]"):
+    with pytest.raises(InvalidInputError, match=r"needs pynndescent: pip install capi\[ann\]"):
         Neighbors(index="approximate")
 
 
@@ -445,7 +447,7 @@ def test_pynndescent_finds_nearly_all_neighbours_and_the_same_ones_again():
     ],
 )
 def test_bad_settings_are_refused(options, words):
-    with pytest.raises(InvalidInput, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         Neighbors(**options)
 
 
@@ -465,7 +467,7 @@ def test_bad_settings_are_refused(options, words):
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # scipy on correlations of constants
 def test_settings_that_do_not_fit_the_states_are_refused(options, words):
     states = np.array([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
-    with pytest.raises(InvalidInput, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         Neighbors(**options).improve(states, [[0.0, 1.0], [1.0, 0.0]]).act(states)
 
 
@@ -481,7 +483,7 @@ def test_bad_samples_and_states_are_refused():
         (lambda: policy.act(np.zeros((1, 2))), "states must have 1 columns"),
         (lambda: policy.act(states, np.ones((2, 3), dtype=bool)), r"allowed must have shape \(2, 2\)"),
     ):
-        with pytest.raises(InvalidInput, match=words):
+        with pytest.raises(InvalidInputError, match=words):
             improve()
 
 

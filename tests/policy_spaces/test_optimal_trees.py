@@ -7,7 +7,7 @@ import pytest
 
 import naive
 from capi.data.schema import Schema
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.loss import gap_weighted_loss
 from capi.policies import Training, described
 from capi.policy_spaces import OptimalTrees, Thresholds, Trees, _optimal_search
@@ -298,7 +298,7 @@ def test_with_masks_nothing_is_proved():
     assert policy.stopped_by is None
     assert policy.remaining_gap == pytest.approx(gap_weighted_loss(values, actions, None, allowed))
     assert "learned with masks" in policy.rules()
-    with pytest.raises(InvalidInput, match="pass allowed"):
+    with pytest.raises(InvalidInputError, match="pass allowed"):
         policy.act(states)
 
 
@@ -333,5 +333,5 @@ def test_the_order_and_the_scale_of_rows_do_not_matter():
     ],
 )
 def test_bad_input_is_named(call, words):
-    with pytest.raises(InvalidInput, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         call()

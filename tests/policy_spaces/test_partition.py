@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.policy_spaces import Partition
 from capi.testing import check_policy_space
 
@@ -41,7 +41,7 @@ def test_masks_play_the_best_that_is_allowed():
     policy = Partition(first_digit).improve([[0.0], [0.5]], [[3.0, 2.0, 1.0], [3.0, 2.0, 1.0]], allowed=allowed)
     masks = np.array([[True, True, True], [False, True, True], [False, False, True]])
     np.testing.assert_array_equal(policy.act(np.zeros((3, 1)), masks), [0, 1, 2])
-    with pytest.raises(InvalidInput, match="pass allowed"):
+    with pytest.raises(InvalidInputError, match="pass allowed"):
         policy.act(np.zeros((3, 1)))
 
 
@@ -85,14 +85,14 @@ def test_masks_that_allow_everything_are_no_masks():
     ],
 )
 def test_bad_partitions_are_refused(space, words):
-    with pytest.raises(InvalidInput, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         space.improve([[0.0], [1.0]], [[0.0, 1.0], [1.0, 0.0]])
 
 
 def test_bad_settings_are_refused():
-    with pytest.raises(InvalidInput, match="index must be a function"):
+    with pytest.raises(InvalidInputError, match="index must be a function"):
         Partition("abc")
-    with pytest.raises(InvalidInput, match="default must be an integer"):
+    with pytest.raises(InvalidInputError, match="default must be an integer"):
         Partition(first_digit, default=-1)
 
 

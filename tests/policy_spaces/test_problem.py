@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from capi import CAPI, policy_spaces, validation
 from capi._utils.parameters import check_options
 from capi.baselines.cpi import _SmallSteps
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.features.kernels import Gaussian
 from capi.loss import expected_loss, gap_weighted_loss, regrets, zero_one_values
 from capi.policies import Constant
@@ -143,7 +143,7 @@ def test_improve_checks_once(space, counts):
 def test_every_space_names_what_is_wrong(space, change, message):
     states, values, _, _ = sample()
     arguments = {"states": states, "q_values": values, "q": Matrix(values), "previous": Constant(0, 3), **change}
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         space.improve(**arguments)
 
 
@@ -151,7 +151,7 @@ def test_missing_values_are_refused_by_spaces_that_measure_distances_also_in_the
     states, values, _, _ = sample()
     states[3, 1] = np.nan
     for space in (Neighbors(5), LocalAverages(Gaussian(0.2)), KernelPolicies(), Linear()):
-        with pytest.raises(InvalidInput, match="states must be finite"):
+        with pytest.raises(InvalidInputError, match="states must be finite"):
             CAPI(Known(values), space, 0.9, 1, initial_policy=Constant(0, 3)).fit(states=states)
 
 
@@ -200,7 +200,7 @@ def test_every_space_takes_the_problem_and_states_its_rules():
     ],
 )
 def test_options_are_checked_without_building_a_space(space, options, message):
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         check_options(space, options)
 
 

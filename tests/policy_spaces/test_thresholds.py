@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import naive
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.policy_spaces import Thresholds
 from capi.policy_spaces.thresholds import _best_cut
 from capi.testing import check_policy_space
@@ -191,7 +191,7 @@ def test_rules_speak():
     ],
 )
 def test_bad_input_is_named(call, words):
-    with pytest.raises(InvalidInput, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         call()
 
 
@@ -223,5 +223,5 @@ def test_masks_are_kept_and_the_next_best_action_is_played():
     policy = Thresholds().improve(states, q, allowed=allowed)
     np.testing.assert_array_equal(policy.act(states, allowed), [0, 1, 2, 2])
     assert policy.rules() == "if x0 <= 1.5: 0, else 1, else 2\nelse: 2, else 1, else 0"
-    with pytest.raises(InvalidInput, match="learned with masks"):
+    with pytest.raises(InvalidInputError, match="learned with masks"):
         policy.act(states)

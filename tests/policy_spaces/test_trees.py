@@ -5,7 +5,7 @@ import pytest
 
 from capi import CAPI, Transitions
 from capi.data.schema import Schema
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.loss import gap_weighted_loss
 from capi.policies import Training, described
 from capi.policy_spaces import Forests, OptimalTrees, Thresholds, Trees
@@ -215,7 +215,7 @@ def test_weights_are_copies(space):
     ],
 )
 def test_bad_input_is_named(call, words):
-    with pytest.raises(InvalidInput, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         call()
 
 
@@ -252,7 +252,7 @@ def test_masks_are_honoured(space):
     assert allowed[np.arange(400), actions].all()
     worst = np.where(allowed, values, np.inf).argmin(axis=1)
     assert gap_weighted_loss(values, actions, None, allowed) < 0.3 * gap_weighted_loss(values, worst, None, allowed)
-    with pytest.raises(InvalidInput, match="pass allowed"):
+    with pytest.raises(InvalidInputError, match="pass allowed"):
         policy.act(states)
 
 

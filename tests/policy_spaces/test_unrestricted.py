@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.policy_spaces import Unrestricted
 from capi.testing import NearestQ, check_policy_space
 
@@ -17,7 +17,7 @@ def test_is_greedy_everywhere_and_has_no_loss():
 
 
 def test_needs_the_function_behind_the_values():
-    with pytest.raises(InvalidInput, match="needs q"):
+    with pytest.raises(InvalidInputError, match="needs q"):
         Unrestricted().improve([[0.0]], [[0.0, 1.0]])
 
 
@@ -25,7 +25,7 @@ def test_learned_with_masks_it_refuses_to_act_without():
     states, values = np.array([[0.0]]), np.array([[0.0, 1.0]])
     policy = Unrestricted().improve(states, values, q=NearestQ(states, values), allowed=np.array([[True, False]]))
     assert policy.act(states, np.array([[True, False]]))[0] == 0
-    with pytest.raises(InvalidInput, match="pass allowed"):
+    with pytest.raises(InvalidInputError, match="pass allowed"):
         policy.act(states)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from capi.data import Column
 from capi.data.schema import Schema
-from capi.errors import Caveat, InvalidInput
+from capi.errors import Caveat, InvalidInputError
 from capi.files.archive import write_archive
 from capi.files.codecs import CLASSES
 from capi.files.exports import export_policy
@@ -220,7 +220,7 @@ def test_policies_without_columns_or_with_chance(small, tmp_path):
     chance = with_policy(small, tmp_path / "chance", EpsilonGreedy(Constant(1, 2), 0.2), batch)
     assert "EpsilonGreedy" in report_record(chance)["head"]["kind"]
     masked = replace(Thresholds().improve(batch.states, np.zeros((40, 2))), masked=True)
-    with pytest.raises(InvalidInput, match="masks of allowed actions"):
+    with pytest.raises(InvalidInputError, match="masks of allowed actions"):
         report_record(with_policy(small, tmp_path / "masked", masked, batch))
     mixture = with_policy(small, tmp_path / "mixture", Mixture([Constant(1, 2), Constant(0, 2)], [0.7, 0.3]), batch)
     assert not report_record(mixture)["panel"]["exact"]
@@ -242,7 +242,7 @@ def test_what_is_wrong_is_said(small, tmp_path, spoil, words):
     run = changed(small, tmp_path)
     (run / "report.html").unlink(missing_ok=True)
     spoil(run)
-    with pytest.raises(InvalidInput, match=words):
+    with pytest.raises(InvalidInputError, match=words):
         write_report(run)
     assert not (run / "report.html").exists()
 
@@ -257,20 +257,20 @@ def test_tables_that_moved_or_changed_are_named(tmp_path):
         (frame.assign(sex=frame["sex"].replace("other", "unknown")), "its columns are"),
     ):
         other.to_parquet(table)
-        with pytest.raises(InvalidInput, match=words):
+        with pytest.raises(InvalidInputError, match=words):
             report_record(run)
     table.unlink()
-    with pytest.raises(InvalidInput, match=r"visits\.parquet, is not there"):
+    with pytest.raises(InvalidInputError, match=r"visits\.parquet, is not there"):
         report_record(run)
 
 
 def test_bad_arguments_are_refused(small, tmp_path):
-    with pytest.raises(InvalidInput, match="no folder"):
+    with pytest.raises(InvalidInputError, match="no folder"):
         write_report(tmp_path / "nothing")
-    with pytest.raises(InvalidInput, match="include_cases"):
+    with pytest.raises(InvalidInputError, match="include_cases"):
         write_report(small, include_cases="yes")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(InvalidInput, match="folder is in the way"):
+    with pytest.raises(InvalidInputError, match="folder is in the way"):
         write_report(small, tmp_path / "folder")
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from capi.data import Column
 from capi.data.columns import DAY
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.files.archive import read_archive, write_archive
 from capi.loss import negligible_gap, second_best_gap
 from capi.policies import Constant
@@ -71,7 +71,7 @@ def test_files_of_the_run_and_its_table_are_never_overwritten(run, tmp_path, mon
     ours += [run / ".." / "visits.parquet", tmp_path / "copy" / "run" / ".." / "run" / "policy.capi"]
     before = parquet.read_bytes()
     for out in ours:
-        with pytest.raises(InvalidInput, match="which the report is made from"):
+        with pytest.raises(InvalidInputError, match="which the report is made from"):
             write_report(run, out)
     assert parquet.read_bytes() == before
 
@@ -79,7 +79,7 @@ def test_files_of_the_run_and_its_table_are_never_overwritten(run, tmp_path, mon
 @pytest.mark.parametrize("name", ["x" * 300, "a\0b.html", "", ".", "..", "d", "y" * 300 + "/r.html", "\udfff" * 300])
 def test_names_that_no_file_can_have_are_refused(run, tmp_path, name):
     (tmp_path / "d").mkdir()
-    with pytest.raises(InvalidInput, match=r"out must be|in the way"):
+    with pytest.raises(InvalidInputError, match=r"out must be|in the way"):
         write_report(run, tmp_path / name if name else "")
 
 
@@ -91,14 +91,14 @@ def test_a_table_that_changed_in_one_number_is_refused(run):
     frame = pd.read_parquet(parquet)
     frame.loc[3, "age"] = 3.5
     frame.to_parquet(parquet)
-    with pytest.raises(InvalidInput, match="changed since the policy was learned: fit again, or restore it"):
+    with pytest.raises(InvalidInputError, match="changed since the policy was learned: fit again, or restore it"):
         report_record(run)
     header, arrays = read_archive(run / "values.zip")
     write_archive(run / "values.zip", {key: value for key, value in header.items() if key != "table"}, arrays)
-    with pytest.raises(InvalidInput, match="changed since the policy was learned"):  # by its episodes
+    with pytest.raises(InvalidInputError, match="changed since the policy was learned"):  # by its episodes
         report_record(run)
     (run / "values.zip").unlink()
-    with pytest.raises(InvalidInput, match="changed since the policy was learned"):
+    with pytest.raises(InvalidInputError, match="changed since the policy was learned"):
         report_record(run)
 
 
@@ -164,7 +164,7 @@ def test_values_that_are_no_numbers_are_refused(run):
     for spoil in (np.nan, np.inf):
         values[3, 0] = spoil
         write_archive(run / "values.zip", header, {"values": values})
-        with pytest.raises(InvalidInput, match=r"values\.zip must hold finite"):
+        with pytest.raises(InvalidInputError, match=r"values\.zip must hold finite"):
             report_record(run)
 
 
@@ -207,14 +207,14 @@ def test_ticks_stay_inside():
 )  # fmt: skip
 def test_evaluations_of_wrong_types_are_refused(run, change):
     (run / "evaluation.json").write_text(json.dumps({**EVALUATION, **change}))
-    with pytest.raises(InvalidInput, match=r"evaluation\.json"):
+    with pytest.raises(InvalidInputError, match=r"evaluation\.json"):
         write_report(run)
 
 
 def test_evaluations_that_are_too_deep_or_no_text_are_refused(run):
     for content in (b"[" * 100_000, b'{"a":' * 100_000, b"\xff\xfe", b"9" * 10_000):
         (run / "evaluation.json").write_bytes(content)
-        with pytest.raises(InvalidInput, match=r"evaluation\.json"):
+        with pytest.raises(InvalidInputError, match=r"evaluation\.json"):
             write_report(run)
 
 
@@ -264,7 +264,7 @@ def test_any_evaluation_is_told_or_refused(changes, row):
     found = {**EVALUATION, "estimates": [row], "difference": row, **changes, "format": "capi evaluation"}
     try:
         checked = checked_evaluation(json.loads(json.dumps(found)))
-    except InvalidInput:
+    except InvalidInputError:
         return
     record = evaluation_record(checked)
     json.dumps(record, allow_nan=False, ensure_ascii=False).encode("utf-8")

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from capi.cli import app
-from capi.errors import Caveat, InvalidInput
+from capi.errors import Caveat, InvalidInputError
 from capi.files.archive import read_archive
 from capi.offline import fitted_value
 from capi.runs import RunSettings, evaluate_run, fit_run, load_run
@@ -29,9 +29,9 @@ def test_episodes_that_are_held_out_are_not_learned_from(table):
     assert others.n_episodes == round(0.4 * whole.n_episodes)
     assert learned == settings_for(table, hold_out=0.4).batch()  # the same in each process
     assert learned != settings_for(table, hold_out=0.4, seed=1).batch()
-    with pytest.raises(InvalidInput, match="nothing was held out"):
+    with pytest.raises(InvalidInputError, match="nothing was held out"):
         settings_for(table).held_out()
-    with pytest.raises(InvalidInput, match="hold_out must lie in"):
+    with pytest.raises(InvalidInputError, match="hold_out must lie in"):
         settings_for(table, hold_out=1.0)
 
 
@@ -72,22 +72,22 @@ def test_the_learning_table_is_recognised_and_another_one_is_read_by_its_words(r
     assert not any("learned from" in str(warning) for warning in found.warnings)
     assert 0 < found.n_rows < len(only_two)  # some rows serve only as next state
     frame.drop(columns="dose").to_csv(tmp_path / "short.csv", index=False)
-    with pytest.raises(InvalidInput, match="dose"):
+    with pytest.raises(InvalidInputError, match="dose"):
         evaluate_run(run.folder, tmp_path / "short.csv")
-    with pytest.raises(InvalidInput, match=r"\.csv or \.parquet"):
+    with pytest.raises(InvalidInputError, match=r"\.csv or \.parquet"):
         evaluate_run(run.folder, tmp_path / "short.txt")
 
 
 def test_folds_learn_again_and_exclude_a_table(run, table):
     found = evaluate_run(run.folder, folds=3, n_resamples=5)
     assert (found.kind, found.n_episodes) == ("cross", settings_for(table).batch().n_episodes)
-    with pytest.raises(InvalidInput, match="exclude each other"):
+    with pytest.raises(InvalidInputError, match="exclude each other"):
         evaluate_run(run.folder, table, folds=3)
 
 
 def test_a_run_that_held_nothing_out_says_what_to_do(table, tmp_path):
     fit_run(settings_for(table), tmp_path / "run")
-    with pytest.raises(InvalidInput, match="give a TABLE of them, or --folds 5"):
+    with pytest.raises(InvalidInputError, match="give a TABLE of them, or --folds 5"):
         evaluate_run(tmp_path / "run")
     assert not (tmp_path / "run" / "evaluation.json").exists()
 
@@ -121,7 +121,7 @@ def test_the_best_round_survives_an_interruption_and_the_first_of_equals_is_best
     fit_run(None, tmp_path / "cut", resume=True)
     for name in ("policy.capi", "history.csv", "values.zip"):
         assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
-    with pytest.raises(InvalidInput, match="keep"):
+    with pytest.raises(InvalidInputError, match="keep"):
         settings_for(table, keep="first")
 
 
@@ -186,6 +186,6 @@ def test_a_new_policy_has_no_old_evaluation_and_settings_are_not_lost(table, tmp
     (tmp_path / "run" / "policy.capi").unlink()
     text = (tmp_path / "run" / "settings.toml").read_text()
     (tmp_path / "run" / "settings.toml").write_text(text.replace("max_depth = 2", "max_leaf_nodes = 1"))
-    with pytest.raises(InvalidInput, match="max_leaf_nodes"):
+    with pytest.raises(InvalidInputError, match="max_leaf_nodes"):
         fit_run(None, tmp_path / "run", resume=True)
     assert (tmp_path / "run" / "settings.toml").exists()

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from capi._utils.parameters import at_least
 from capi.cli import app
 from capi.data import frames
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.files.archive import read_archive, write_archive
 from capi.files.policy_file import load_policy
 from capi.policy_spaces import Trees
@@ -105,7 +105,7 @@ def test_settings_build_their_parts_once_and_check_options_before(table, monkeyp
     assert len(made) == 1
     monkeypatch.setattr(Trees, "_constraints", {"max_depth": at_least(2)}, raising=False)
     made.clear()
-    with pytest.raises(InvalidInput, match="max_depth must be an integer, at least 2; got 1"):
+    with pytest.raises(InvalidInputError, match="max_depth must be an integer, at least 2; got 1"):
         RunSettings("t.csv", ROLES, space="trees", space_options={"max_depth": 1})
     assert not made  # the table of rules is enough
 
@@ -122,7 +122,7 @@ def test_settings_build_their_parts_once_and_check_options_before(table, monkeyp
 def test_what_is_wrong_in_a_file_is_said_with_its_name(section, message, tmp_path):
     text = f"[data]\ntable = 't.csv'\nstate = ['s']\naction = 'a'\nreward = 'r'\n{section}\n"
     (tmp_path / "mine.toml").write_text(text)
-    with pytest.raises(InvalidInput, match=rf"mine\.toml: {message}"):
+    with pytest.raises(InvalidInputError, match=rf"mine\.toml: {message}"):
         RunSettings.from_toml(tmp_path / "mine.toml")
 
 
@@ -191,7 +191,7 @@ def test_a_finished_run_is_opened_and_not_run_again(table, tmp_path):
     np.testing.assert_array_equal(again.policy.act(states), result.policy.act(states))
     assert again.policy.training.discount == 0.8
     assert load_run(tmp_path / "run").history[-1]["k"] == 5
-    with pytest.raises(InvalidInput, match="already has a run"):
+    with pytest.raises(InvalidInputError, match="already has a run"):
         fit_run(settings_for(table), tmp_path / "run")
 
 
@@ -202,12 +202,12 @@ def test_a_changed_table_or_checkpoint_is_not_continued(table, tmp_path):
         fit_run(settings_for(str(copy)), tmp_path / "run", shown=interrupted(2))
     text = copy.read_text()
     copy.write_text(text.replace("none", "nothing"))
-    with pytest.raises(InvalidInput, match="other settings or table"):
+    with pytest.raises(InvalidInputError, match="other settings or table"):
         fit_run(None, tmp_path / "run", resume=True)
     copy.write_text(text)
     checkpoint = tmp_path / "run" / "checkpoint.zip"
     checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
-    with pytest.raises(InvalidInput, match="cannot be continued"):
+    with pytest.raises(InvalidInputError, match="cannot be continued"):
         fit_run(None, tmp_path / "run", resume=True)
 
 
@@ -219,13 +219,13 @@ def test_a_checkpoint_of_an_earlier_version_says_so(table, tmp_path):
     header["age"] = header.pop("sweeps")[0]
     checkpoint.unlink()
     write_archive(checkpoint, header, arrays)
-    with pytest.raises(InvalidInput, match=r"earlier version of capi\. Start a new run\."):
+    with pytest.raises(InvalidInputError, match=r"earlier version of capi\. Start a new run\."):
         fit_run(None, tmp_path / "run", resume=True)
 
 
 def test_a_table_that_cannot_be_read_makes_no_run(table, tmp_path):
     bad = RunSettings(table, {**ROLES, "state": ["height"]})
-    with pytest.raises(InvalidInput, match="height"):
+    with pytest.raises(InvalidInputError, match="height"):
         fit_run(bad, tmp_path / "run")
     assert not (tmp_path / "run" / "settings.toml").exists()
 
@@ -317,7 +317,7 @@ def test_the_command_line_from_table_to_sql(table, tmp_path):
 )
 def test_bad_settings_are_named(make, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         make()
 
 
@@ -329,7 +329,7 @@ def test_benchmarks_are_listed_and_unknown_ones_refused():
     assert set(listed.stdout.split()) == files
     assert "\n\t$(BIN)/capi bench\n" in (Path(__file__).parents[2] / "Makefile").read_text()  # all of them
     refused = runner.invoke(app, ["bench", "magic"])
-    assert isinstance(refused.exception, InvalidInput)
+    assert isinstance(refused.exception, InvalidInputError)
     assert "there is no benchmark 'magic'" in str(refused.exception)
 
 
@@ -364,14 +364,14 @@ def test_predict_takes_the_words_of_the_table_that_was_learned_from(tmp_path, mo
     assert "would be replaced" in str(same.exception)
     Path("folder.csv").mkdir()
     refused = runner.invoke(app, ["predict", "run", "folder.csv", "--out", "o.csv"])
-    assert isinstance(refused.exception, InvalidInput)
+    assert isinstance(refused.exception, InvalidInputError)
 
 
 def test_a_fit_that_fails_leaves_the_folder_free(table, tmp_path):
     frame = pd.read_csv(table)
     frame.loc[0, "age"] = np.nan
     frame.to_csv(tmp_path / "holes.csv", index=False)
-    with pytest.raises(InvalidInput, match="finite"):
+    with pytest.raises(InvalidInputError, match="finite"):
         fit_run(settings_for(str(tmp_path / "holes.csv"), "linear"), tmp_path / "run")
     assert fit_run(settings_for(str(tmp_path / "holes.csv"), "trees"), tmp_path / "run").policy.n_actions == 3
 
@@ -390,7 +390,7 @@ def test_options_that_would_be_ignored_are_refused(table, tmp_path):
 def test_a_run_without_its_history_says_so(table, tmp_path):
     fit_run(settings_for(table), tmp_path / "run")
     (tmp_path / "run" / "history.csv").unlink()
-    with pytest.raises(InvalidInput, match=r"history\.csv cannot be read"):
+    with pytest.raises(InvalidInputError, match=r"history\.csv cannot be read"):
         load_run(tmp_path / "run")
 
 

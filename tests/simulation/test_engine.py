@@ -8,7 +8,7 @@ import pytest
 from capi._utils.row_ops import draw_columns
 from capi._utils.statistics import all_hold, bootstrap_interval, is_positive, standard_error
 from capi.domains import ChainWalk
-from capi.errors import InvalidInput, SimulationFailed
+from capi.errors import InvalidInputError, SimulationError
 from capi.policies import Constant, EpsilonGreedy, Tabular, Uniform
 from capi.simulation import Performance, performance, sample_episodes, sample_steps
 
@@ -140,7 +140,7 @@ for _name, _result, _message in (
 @pytest.mark.parametrize("case", BROKEN)
 def test_a_domain_that_misbehaves_is_named_with_the_step(case):
     domain, message = BROKEN[case]
-    with pytest.raises(SimulationFailed, match=message):
+    with pytest.raises(SimulationError, match=message):
         performance(Constant(0, 3), domain, starts=[[3.0], [3.0]], max_steps=5)
 
 
@@ -165,7 +165,7 @@ def test_a_domain_that_misbehaves_is_named_with_the_step(case):
     ],
 )
 def test_bad_input_is_named(call, message):
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         call()
 
 
@@ -205,13 +205,13 @@ def test_more_ways_to_misbehave():
         (Starts(np.full((2, 1), np.nan)), "finite states"),
         (Starts(None), "initial failed"),
     ):
-        with pytest.raises(SimulationFailed, match=message):
+        with pytest.raises(SimulationError, match=message):
             performance(Constant(0, 3), domain, n_episodes=2, max_steps=5)
 
 
 def test_the_given_starts_are_not_written_to():
     starts = np.array([[3.0]])
-    with pytest.raises(SimulationFailed):
+    with pytest.raises(SimulationError):
         performance(Constant(0, 3), Writes(), starts=starts, max_steps=5)
     assert starts[0, 0] == 3.0
 
@@ -233,12 +233,12 @@ class Odd:
 
 @pytest.mark.parametrize("row", [[0.5, 0.5], [1.0, 1.0, 1.0], [1.5, -0.5, 0.0], [np.nan, 0.5, 0.5]])
 def test_probabilities_of_a_policy_are_checked(row):
-    with pytest.raises(InvalidInput, match=r"Odd.probabilities"):
+    with pytest.raises(InvalidInputError, match=r"Odd.probabilities"):
         performance(Odd(row), Countdown(), n_episodes=1, max_steps=2)
 
 
 def test_a_policy_that_ignores_masks_is_named():
-    with pytest.raises(InvalidInput, match="the actions of Odd must be allowed"):
+    with pytest.raises(InvalidInputError, match="the actions of Odd must be allowed"):
         performance(Odd([0.0, 0.0, 1.0]), Masked(), starts=[[3.0]], max_steps=2)
 
 
@@ -294,12 +294,12 @@ class Lost(Countdown):
 
 
 def test_next_states_that_are_no_numbers_are_named():
-    with pytest.raises(SimulationFailed, match="at step 1, from state"):
+    with pytest.raises(SimulationError, match="at step 1, from state"):
         performance(Constant(0, 3), Lost(), starts=[[3.0]], max_steps=5)
 
 
 def test_a_policy_with_more_actions_is_refused():
-    with pytest.raises(InvalidInput, match="3 actions; it has 4"):
+    with pytest.raises(InvalidInputError, match="3 actions; it has 4"):
         performance(Constant(0, 4), Countdown(), n_episodes=1, max_steps=1)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import capi.simulation.gymnasium as environments
 from capi.domains import ChainWalk
-from capi.errors import InvalidInput, SimulationFailed
+from capi.errors import InvalidInputError, SimulationError
 from capi.policies import Constant, EpsilonGreedy, Uniform
 from capi.simulation import performance, sample_episodes
 from capi.simulation.engine import check_domain_fits
@@ -223,14 +223,16 @@ def test_an_environment_may_write_to_its_observations():
     ids=lambda space: type(space).__name__,
 )
 def test_observations_that_are_no_row_of_numbers_are_refused(space):
-    with pytest.raises(InvalidInput, match=r"Counter must have observations .*TransformObservation") as refusal:
+    with pytest.raises(InvalidInputError, match=r"Counter must have observations .*TransformObservation") as refusal:
         sample_episodes(Counter(space=space), n_episodes=1, max_steps=1)
     assert str(space) in str(refusal.value)
 
 
 @pytest.mark.parametrize("space", [spaces.Box(-1, 1, (2,)), spaces.MultiDiscrete([2, 2])], ids=str)
 def test_actions_that_are_not_discrete_are_refused(space):
-    with pytest.raises(InvalidInput, match=r"Counter must have a Discrete action space; .*DiscretizeAction") as refusal:
+    with pytest.raises(
+        InvalidInputError, match=r"Counter must have a Discrete action space; .*DiscretizeAction"
+    ) as refusal:
         performance(Uniform(2), Counter(actions=space), n_episodes=1, max_steps=1, discount=0.9)
     assert str(space) in str(refusal.value)
 
@@ -238,13 +240,13 @@ def test_actions_that_are_not_discrete_are_refused(space):
 def test_what_does_not_fit_is_refused_before_anything_runs():
     env = gymnasium.make("CartPole-v1")
     rng = np.random.default_rng(0)
-    with pytest.raises(InvalidInput, match="the 2 actions of CartPole-v1; it has 3"):
+    with pytest.raises(InvalidInputError, match="the 2 actions of CartPole-v1; it has 3"):
         environments.run(env, Uniform(3), 1, 1, rng)
-    with pytest.raises(InvalidInput, match="n_episodes must be an integer, at least 1"):
+    with pytest.raises(InvalidInputError, match="n_episodes must be an integer, at least 1"):
         environments.run(env, Uniform(2), 0, 1, rng)
-    with pytest.raises(InvalidInput, match="max_steps must be an integer, at least 1"):
+    with pytest.raises(InvalidInputError, match="max_steps must be an integer, at least 1"):
         environments.run(env, Uniform(2), 1, 0, rng)
-    with pytest.raises(InvalidInput, match="starts where it likes"):
+    with pytest.raises(InvalidInputError, match="starts where it likes"):
         sample_episodes(env, starts=np.zeros((1, 4)), max_steps=1)
 
 
@@ -258,7 +260,7 @@ def test_a_policy_that_takes_other_actions_is_refused():
         def probabilities(self, states, allowed=None):
             return np.array([[0.0, 0.0, 1.0]])
 
-    with pytest.raises(InvalidInput, match=r"Wrong.probabilities must have shape \(1, 2\)"):
+    with pytest.raises(InvalidInputError, match=r"Wrong.probabilities must have shape \(1, 2\)"):
         sample_episodes(Counter(), Wrong(), n_episodes=1, max_steps=1)
 
 
@@ -289,19 +291,19 @@ def one_of(good, bad, when):
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_an_environment_that_fails_says_where(env, message):
-    with pytest.raises(SimulationFailed, match=message):
+    with pytest.raises(SimulationError, match=message):
         sample_episodes(env, n_episodes=2, max_steps=10, random_state=0)
 
 
 def test_the_episode_of_a_failure_is_named():
     env = Counter()
     env.reward = lambda t: np.nan if len(env.seeds) == 3 else 0.0
-    with pytest.raises(SimulationFailed, match="step 0 of episode 2"):
+    with pytest.raises(SimulationError, match="step 0 of episode 2"):
         performance(Uniform(2), env, n_episodes=5, max_steps=10, discount=0.9)
 
 
 def test_an_environment_is_no_domain():
-    with pytest.raises(InvalidInput, match="Gymnasium"):
+    with pytest.raises(InvalidInputError, match="Gymnasium"):
         check_domain_fits(gymnasium.make("CartPole-v1"))
 
 
@@ -376,7 +378,7 @@ def test_settings_go_to_the_domain(registered):
     env.reset(options={"state": [8]})
     observation, reward, *_ = env.step(1)
     assert (observation.tolist(), reward) == ([9.0], 1.0)
-    with pytest.raises(InvalidInput, match="reward_on must be one of"):
+    with pytest.raises(InvalidInputError, match="reward_on must be one of"):
         gymnasium.make("capi/ChainWalk-v0", reward_on="never")
 
 
@@ -408,11 +410,11 @@ def test_an_environment_starts_where_it_is_told():
     observation, _ = env.reset(options={"state": start})
     start[0] = observation[0] = 99.0  # neither is the environment's own
     assert env.step(0)[0][0] in (16.0, 18.0)
-    with pytest.raises(InvalidInput, match=r"options\['state'\] must have one dimension"):
+    with pytest.raises(InvalidInputError, match=r"options\['state'\] must have one dimension"):
         env.reset(options={"state": [[17.0]]})
-    with pytest.raises(InvalidInput, match="must have 1 columns"):
+    with pytest.raises(InvalidInputError, match="must have 1 columns"):
         env.reset(options={"state": [17.0, 3.0]})
-    with pytest.raises(InvalidInput, match="the key 'state' only"):
+    with pytest.raises(InvalidInputError, match="the key 'state' only"):
         env.reset(options={"start": [17.0]})
 
 
@@ -433,11 +435,11 @@ class Ending:
 
 def test_an_episode_must_be_running():
     env = environments.DomainEnv(Ending())
-    with pytest.raises(InvalidInput, match="call reset first"):
+    with pytest.raises(InvalidInputError, match="call reset first"):
         env.step(0)
     env.reset()
     assert env.step(0)[2] is True
-    with pytest.raises(InvalidInput, match="again after the end"):
+    with pytest.raises(InvalidInputError, match="again after the end"):
         env.step(0)
 
 
@@ -451,9 +453,9 @@ def test_what_is_allowed_is_told():
 def test_wrong_actions_and_domains_are_refused():
     env = environments.DomainEnv(ChainWalk())
     env.reset(seed=0)
-    with pytest.raises(InvalidInput, match=r"action must lie in 0\.\.1"):
+    with pytest.raises(InvalidInputError, match=r"action must lie in 0\.\.1"):
         env.step(-1)
-    with pytest.raises(InvalidInput, match="domain must have initial"):
+    with pytest.raises(InvalidInputError, match="domain must have initial"):
         environments.DomainEnv(object())
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         environments.nothing  # noqa: B018

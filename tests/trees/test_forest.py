@@ -6,7 +6,7 @@ import pytest
 from numba import njit
 
 import naive
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.trees import forest
 from capi.trees import predictor as paths
 from capi.trees._kernels import node as _grow
@@ -421,5 +421,5 @@ def test_regrets_that_differ_by_rounding_alone_are_equal():
 
 
 def test_more_features_than_a_node_has_bits_for_are_refused():
-    with pytest.raises(InvalidInput, match="at most 32767 features; got 32768"):
+    with pytest.raises(InvalidInputError, match="at most 32767 features; got 32768"):
         encode(np.zeros((2, 2**15)))

@@ -6,7 +6,7 @@ from sklearn.datasets import make_friedman1, make_friedman2
 from sklearn.ensemble import ExtraTreesRegressor as Peer
 from sklearn.utils.estimator_checks import check_estimator
 
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.trees import ExtraTreesRegressor
 
 
@@ -90,5 +90,5 @@ def test_weights_are_copies():
     ids=str,
 )
 def test_bad_settings_are_refused(bad):
-    with pytest.raises(InvalidInput, match=next(iter(bad))):
+    with pytest.raises(InvalidInputError, match=next(iter(bad))):
         ExtraTreesRegressor(**bad).fit([[0.0], [1.0]], [0.0, 1.0])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from capi.errors import Caveat, InvalidInput
+from capi.errors import Caveat, InvalidInputError
 
 ROOT = Path(__file__).parents[2]
 SEVERITIES = ("note", "warning", "severe")
@@ -38,9 +38,9 @@ def test_fields_of_later_versions_are_ignored():
     ],
 )  # fmt: skip
 def test_what_is_not_a_caveat_is_refused(change):
-    with pytest.raises(InvalidInput, match=f"the '{next(iter(change))}' of a caveat must be"):
+    with pytest.raises(InvalidInputError, match=f"the '{next(iter(change))}' of a caveat must be"):
         Caveat.from_dict({**FULL.to_dict(), **change})
-    with pytest.raises(InvalidInput, match="a caveat must be a record or a string"):
+    with pytest.raises(InvalidInputError, match="a caveat must be a record or a string"):
         Caveat.from_dict(5)
 
 
@@ -77,3 +77,10 @@ def test_kinds_and_severities_are_those_of_the_documentation():
         kind: severities for kind, severities in documented().items() if kind != "unknown"
     }
     assert documented()["unknown"] == {"warning"}
+
+
+def test_an_old_name_of_an_error_says_the_new_one():
+    with pytest.raises(ImportError, match=r"capi\.errors\.InvalidInput is now called capi\.errors\.InvalidInputError"):
+        from capi.errors import InvalidInput  # noqa: F401
+    with pytest.raises(ImportError, match="cannot import name 'Nothing'"):
+        from capi.errors import Nothing  # noqa: F401

@@ -26,7 +26,7 @@ from capi._utils.parameters import (
 )
 from capi._utils.validation import as_positive, as_share
 from capi.domains import ChainWalk
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.evaluators import Exact, FittedQ
 from capi.features import OneHot, Tiles
 from capi.policies import Constant
@@ -100,7 +100,7 @@ def test_the_public_settings_have_tables():
 @pytest.mark.parametrize(("kind", "name"), RULES, ids=named)
 def test_each_rule_is_about_a_parameter_and_refuses_nonsense(kind, name):
     assert name in inspect.signature(kind).parameters
-    with pytest.raises(InvalidInput, match=rf"\b{name}\b"):
+    with pytest.raises(InvalidInputError, match=rf"\b{name}\b"):
         check_options(kind, {name: NONSENSE})
 
 
@@ -111,7 +111,7 @@ BUILT = [(kind, name) for kind, name in RULES if is_dataclass(kind) and "policy_
 def test_settings_are_checked_when_they_are_built(kind, name):
     parameters = inspect.signature(kind).parameters.values()
     needed = {p.name: REQUIRED[p.name] for p in parameters if p.default is inspect.Parameter.empty}
-    with pytest.raises(InvalidInput, match=rf"\b{name}\b"):
+    with pytest.raises(InvalidInputError, match=rf"\b{name}\b"):
         kind(**{**needed, name: NONSENSE})
 
 
@@ -120,7 +120,7 @@ FITTED = [(kind, name) for kind, name in RULES if hasattr(kind, "fit_transform")
 
 @pytest.mark.parametrize(("kind", "name"), FITTED, ids=named)
 def test_transformers_are_checked_when_they_are_fitted(kind, name):
-    with pytest.raises(InvalidInput, match=rf"\b{name}\b"):
+    with pytest.raises(InvalidInputError, match=rf"\b{name}\b"):
         kind(**{name: NONSENSE}).fit(np.zeros((3, 1)))
 
 
@@ -146,19 +146,19 @@ class Forest:
 
 def test_settings_refuse_the_first_parameter_that_breaks_its_rule():
     assert Forest(3, 2).depth == 2
-    with pytest.raises(InvalidInput, match="n_trees must be an integer, at least 1; got 0"):
+    with pytest.raises(InvalidInputError, match="n_trees must be an integer, at least 1; got 0"):
         Forest(0, 0)
-    with pytest.raises(InvalidInput, match="depth must be an integer, at least 1; got 'deep'"):
+    with pytest.raises(InvalidInputError, match="depth must be an integer, at least 1; got 'deep'"):
         Forest(depth="deep")
 
 
 def test_options_are_checked_without_building():
     check_options(Forest, {"n_trees": 2, "depth": None, "name": "a name has no rule"})
     check_options(FittedQ, {"sweeps": None})  # needs another refresh_every: a rule of two parameters
-    with pytest.raises(InvalidInput, match="depth must be an integer"):
+    with pytest.raises(InvalidInputError, match="depth must be an integer"):
         check_options(Forest, {"depth": 0})
     with pytest.raises(
-        InvalidInput, match=re.escape("Forest has no parameter 'n_leaves'; it has n_trees, depth, name.")
+        InvalidInputError, match=re.escape("Forest has no parameter 'n_leaves'; it has n_trees, depth, name.")
     ):
         check_options(Forest, {"n_leaves": 2})
 
@@ -169,7 +169,7 @@ def test_a_class_without_a_table_has_its_parameters_only():
         pass
 
     check_options(Plain, {})
-    with pytest.raises(InvalidInput, match="Plain has no parameter 'x'; it has none"):
+    with pytest.raises(InvalidInputError, match="Plain has no parameter 'x'; it has none"):
         check_options(Plain, {"x": 1})
 
 
@@ -219,10 +219,10 @@ def test_constraints_accept(constraint, value):
 
 @pytest.mark.parametrize(("constraint", "value", "message"), REFUSED)
 def test_constraints_refuse_and_say_why(constraint, value, message):
-    with pytest.raises(InvalidInput, match=f"^{re.escape(message)}$"):
+    with pytest.raises(InvalidInputError, match=f"^{re.escape(message)}$"):
         constraint(value, "x")
 
 
 def test_transformers_with_a_box_refuse_deviations():
-    with pytest.raises(InvalidInput, match="scale must be one of 'range'; got 'deviation'"):
+    with pytest.raises(InvalidInputError, match="scale must be one of 'range'; got 'deviation'"):
         Tiles(scale="deviation").fit(np.zeros((3, 1)))

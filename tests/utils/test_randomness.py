@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from capi._utils.randomness import as_generator, numbered_rng, seed_sequence
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 
 def test_the_same_int_gives_the_same_numbers():
@@ -28,5 +28,5 @@ def test_a_step_draws_the_same_whatever_was_drawn_before():
 
 @pytest.mark.parametrize("bad", ["seed", -1, 1.5, True])
 def test_other_things_are_refused(bad):
-    with pytest.raises(InvalidInput, match="random_state must be"):
+    with pytest.raises(InvalidInputError, match="random_state must be"):
         as_generator(bad)

@@ -1,6 +1,6 @@
 """Rules for settings, as data: each frozen dataclass has one table, from parameter to constraint.
 
-A constraint is a function of a value and its name that raises `InvalidInput`. Rules that relate several parameters
+A constraint is a function of a value and its name that raises `InvalidInputError`. Rules that relate several parameters
 stay in ``__post_init__``, after `check_parameters`.
 
 >>> from dataclasses import dataclass
@@ -14,7 +14,7 @@ stay in ``__post_init__``, after `check_parameters`.
 ...         check_parameters(self)
 >>> Forest(max_depth=0)
 Traceback (most recent call last):
-capi.errors.InvalidInput: max_depth must be an integer, at least 1; got 0.
+capi.errors.InvalidInputError: max_depth must be an integer, at least 1; got 0.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from inspect import signature
 from typing import Any, TypeAlias
 
 from capi._utils.validation import as_int, check_choice, is_real
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 Constraint: TypeAlias = Callable[[Any, str], object]
 Constraints: TypeAlias = Mapping[str, Constraint]
@@ -45,7 +45,7 @@ def check_options(kind: type, options: Mapping[str, Any]) -> None:
     constraints: Constraints = getattr(kind, "_constraints", {})
     for name, value in options.items():
         if name not in known:
-            raise InvalidInput(f"{kind.__name__} has no parameter {name!r}; it has {', '.join(known) or 'none'}.")
+            raise InvalidInputError(f"{kind.__name__} has no parameter {name!r}; it has {', '.join(known) or 'none'}.")
         if name in constraints:
             constraints[name](value, name)
 
@@ -55,7 +55,7 @@ def at_least(minimum: int, *, at_most: int | None = None, otherwise: str = "") -
 
     def check(value: Any, name: str) -> None:
         if as_int(value, name, minimum=minimum) > (value if at_most is None else at_most):
-            raise InvalidInput(f"{name} must be at most {at_most}; got {value}.{otherwise and ' ' + otherwise}")
+            raise InvalidInputError(f"{name} must be at most {at_most}; got {value}.{otherwise and ' ' + otherwise}")
 
     return check
 
@@ -85,7 +85,7 @@ def strictly_between(low: float, high: float) -> Constraint:
 
     def check(value: Any, name: str) -> None:
         if not is_real(value) or not low < value < high:
-            raise InvalidInput(f"{name} must lie strictly between {low:g} and {high:g}; got {value!r}.")
+            raise InvalidInputError(f"{name} must lie strictly between {low:g} and {high:g}; got {value!r}.")
 
     return check
 
@@ -95,7 +95,7 @@ def instance_of(kind: type | tuple[type, ...], description: str) -> Constraint:
 
     def check(value: Any, name: str) -> None:
         if isinstance(value, type) or not isinstance(value, kind):
-            raise InvalidInput(f"{name} must be {description}; got {value!r}.")
+            raise InvalidInputError(f"{name} must be {description}; got {value!r}.")
 
     return check
 
@@ -105,7 +105,7 @@ def satisfying(holds: Callable[[Any], bool], rule: str, *, advice: str = "") -> 
 
     def check(value: Any, name: str) -> None:
         if not holds(value):
-            raise InvalidInput(f"{name} must {rule}; got {value!r}.{advice and ' ' + advice}")
+            raise InvalidInputError(f"{name} must {rule}; got {value!r}.{advice and ' ' + advice}")
 
     return check
 

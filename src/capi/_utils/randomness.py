@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 RandomState: TypeAlias = int | np.random.Generator | np.random.SeedSequence | None
 
@@ -30,7 +30,7 @@ def seed_sequence(random_state: RandomState) -> np.random.SeedSequence:
         return np.random.SeedSequence()
     is_int = isinstance(random_state, Integral) and not isinstance(random_state, bool)
     if not is_int or random_state < 0:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"random_state must be a non-negative int, a numpy Generator, a SeedSequence or None; got {random_state!r}."
         )
     return np.random.SeedSequence(int(random_state))

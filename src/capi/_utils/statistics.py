@@ -9,7 +9,7 @@ from scipy import stats
 
 from capi._utils.randomness import RandomState, as_generator
 from capi._utils.validation import Floats, is_real
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 RESAMPLES = 2000
 MANY = 10_000  # values whose mean is normal for all purposes
@@ -23,7 +23,7 @@ def standard_error(values: Floats) -> float:
 def bootstrap_interval(values: Floats, level: float = 0.95, *, random_state: RandomState = 0) -> tuple[float, float]:
     """Return the percentile bootstrap interval of the mean of ``values`` (n,); NaN for a single one, normal for very many."""
     if not is_real(level) or not 0 < level < 1:
-        raise InvalidInput(f"level must lie strictly between 0 and 1; got {level!r}.")
+        raise InvalidInputError(f"level must lie strictly between 0 and 1; got {level!r}.")
     if len(values) < 2:
         return float("nan"), float("nan")
     if np.ptp(values) == 0:  # every resample has the same mean

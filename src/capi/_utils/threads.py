@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from capi._utils.late import threadpoolctl
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -20,7 +20,9 @@ def n_threads(n_jobs: int | None, name: str = "n_jobs") -> int:
     if n_jobs is None:
         return 1
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0 or n_jobs < -1:
-        raise InvalidInput(f"{name} must be a positive integer, -1 for all cores, or None for one; got {n_jobs!r}.")
+        raise InvalidInputError(
+            f"{name} must be a positive integer, -1 for all cores, or None for one; got {n_jobs!r}."
+        )
     return available_cores() if n_jobs == -1 else n_jobs
 
 

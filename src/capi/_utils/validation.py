@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -27,14 +27,14 @@ def as_floats(value: ArrayLike, name: str, *, ndim: int, allow_nan: bool = False
     """Return ``value`` as a float64 array of ``ndim`` dimensions without infinities (or NaN)."""
     array = _numeric(value, name)
     if array.ndim != ndim:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{name} must have {_dimensions(ndim)}; got shape {array.shape}.{_reshape_advice(name, ndim, array)}"
         )
     bad = np.isinf(array) if allow_nan else ~np.isfinite(array)
     if bad.any():
         where = np.unravel_index(int(np.argmax(bad)), array.shape)
         rule = "must not be infinite (NaN stands for a missing value)" if allow_nan else "must be finite"
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{name} {rule}; {int(bad.sum())} of {array.size} values are not, "
             f"first {_entry(name, where)} = {array[where]}. Remove or replace what is not."
         )
@@ -47,11 +47,13 @@ def as_states(
     """Return ``value`` as states (n, d), n >= 1; NaN is a missing value and legal unless said otherwise."""
     states = as_floats(value, name, ndim=2, allow_nan=allow_nan)
     if states.shape[0] == 0:
-        raise InvalidInput(f"{name} must have at least one row; got shape {states.shape}. Check the filter before it.")
+        raise InvalidInputError(
+            f"{name} must have at least one row; got shape {states.shape}. Check the filter before it."
+        )
     if states.shape[1] == 0:
-        raise InvalidInput(f"{name} must have at least one column; got shape {states.shape}.")
+        raise InvalidInputError(f"{name} must have at least one column; got shape {states.shape}.")
     if n_features is not None and states.shape[1] != n_features:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{name} must have {n_features} columns, one a feature; got {states.shape[1]} (shape {states.shape}). "
             "Pass the same features in the same order everywhere."
         )
@@ -104,7 +106,7 @@ def as_flags(value: ArrayLike, name: str, *, shape: tuple[int, ...], rows_of: st
         bad = (array != 0) & (array != 1)
         if bad.any():
             where = np.unravel_index(int(np.argmax(bad)), array.shape)
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{name} must be booleans (or 0 and 1); first culprit {_entry(name, where)} = {array[where]}."
             )
         array = array.astype(np.bool_)
@@ -115,28 +117,28 @@ def as_flags(value: ArrayLike, name: str, *, shape: tuple[int, ...], rows_of: st
 def as_int(value: Any, name: str, *, minimum: int) -> int:
     """Return ``value`` as an int that is at least ``minimum``."""
     if not isinstance(value, Integral) or isinstance(value, bool) or value < minimum:
-        raise InvalidInput(f"{name} must be an integer, at least {minimum}; got {value!r}.")
+        raise InvalidInputError(f"{name} must be an integer, at least {minimum}; got {value!r}.")
     return int(value)
 
 
 def as_positive(value: Any, name: str) -> float:
     """Return ``value`` as a positive, finite number."""
     if not is_real(value) or not 0 < value < np.inf:
-        raise InvalidInput(f"{name} must be a positive number; got {value!r}.")
+        raise InvalidInputError(f"{name} must be a positive number; got {value!r}.")
     return float(value)
 
 
 def as_not_negative(value: Any, name: str) -> float:
     """Return ``value`` as a finite number that is at least zero."""
     if not is_real(value) or not 0 <= value < np.inf:
-        raise InvalidInput(f"{name} must be a number, at least 0; got {value!r}.")
+        raise InvalidInputError(f"{name} must be a number, at least 0; got {value!r}.")
     return float(value)
 
 
 def as_discount(value: Any, name: str = "discount") -> float:
     """Return ``value`` as a discount in [0, 1)."""
     if not is_real(value) or not 0 <= value < 1:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{name} must lie in [0, 1); got {value!r}. For an undiscounted problem with long episodes take 0.99 or more."
         )
     return float(value)
@@ -145,7 +147,7 @@ def as_discount(value: Any, name: str = "discount") -> float:
 def as_share(value: Any, name: str) -> float:
     """Return ``value`` as a number in [0, 1]."""
     if not is_real(value) or not 0 <= value <= 1:
-        raise InvalidInput(f"{name} must be a number in [0, 1]; got {value!r}.")
+        raise InvalidInputError(f"{name} must be a number in [0, 1]; got {value!r}.")
     return float(value)
 
 
@@ -160,7 +162,7 @@ def as_weights(value: ArrayLike | None, name: str, n_rows: int, rows_of: str = "
         total = weights.sum()
     if not 0 < total < np.inf:
         found = f"all {n_rows} are zero" if total == 0 else f"the sum is {total:g}"
-        raise InvalidInput(f"{name} must have a positive, finite sum; {found}.")
+        raise InvalidInputError(f"{name} must have a positive, finite sum; {found}.")
     return weights
 
 
@@ -178,9 +180,9 @@ def as_q_values(value: ArrayLike, *, n_rows: int | None = None, name: str = "q_v
     """Return ``value`` as action values (n, A) with A >= 1, all finite."""
     q_values = as_floats(value, name, ndim=2)
     if 0 in q_values.shape:
-        raise InvalidInput(f"{name} must have at least one row and one action; got shape {q_values.shape}.")
+        raise InvalidInputError(f"{name} must have at least one row and one action; got shape {q_values.shape}.")
     if n_rows is not None and len(q_values) != n_rows:
-        raise InvalidInput(f"{name} must have one row a state: {n_rows} rows; got shape {q_values.shape}.")
+        raise InvalidInputError(f"{name} must have one row a state: {n_rows} rows; got shape {q_values.shape}.")
     return q_values
 
 
@@ -190,7 +192,7 @@ def as_distribution(value: ArrayLike, name: str, n: int) -> Floats:
     check_shape(p, name, (n,))
     check_rows(p >= 0, p, name, "must not be negative")
     if abs(p.sum() - 1) > ROW_SUM_TOLERANCE:
-        raise InvalidInput(f"{name} must sum to one; it sums to {p.sum():.10g}. Divide it by its sum.")
+        raise InvalidInputError(f"{name} must sum to one; it sums to {p.sum():.10g}. Divide it by its sum.")
     return p
 
 
@@ -205,7 +207,7 @@ def check_actions(actions: Ints, n_actions: int, name: str = "actions") -> None:
     if bad.size:
         i = int(bad[0])
         advice = f" If they are coded 1..{n_actions}, subtract 1." if actions.min() >= 1 else ""
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{name} must lie in 0..{n_actions - 1} (n_actions={n_actions}); {bad.size} of {len(actions)} do not, "
             f"first {name}[{i}] = {actions[i]}.{advice}"
         )
@@ -215,7 +217,7 @@ def check_shape(array: NDArray[Any], name: str, shape: tuple[int, ...], rows_of:
     """Refuse an array of another shape; ``rows_of`` names the argument that sets the number of rows."""
     if array.shape != shape:
         reason = f", one row for each of {rows_of}" if rows_of else ""
-        raise InvalidInput(f"{name} must have shape {shape}{reason}; got {array.shape}.")
+        raise InvalidInputError(f"{name} must have shape {shape}{reason}; got {array.shape}.")
 
 
 def check_rows(good: Any, values: NDArray[Any], name: str, rule: str, advice: str = "") -> None:
@@ -223,7 +225,7 @@ def check_rows(good: Any, values: NDArray[Any], name: str, rule: str, advice: st
     bad = np.flatnonzero(~good)
     if bad.size:
         i = int(bad[0])
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{name} {rule}; {bad.size} of {len(good)} rows break this, first {name}[{i}] = {values[i]}.{advice}"
         )
 
@@ -231,20 +233,20 @@ def check_rows(good: Any, values: NDArray[Any], name: str, rule: str, advice: st
 def check_choice(value: Any, name: str, choices: Collection[Any]) -> None:
     """Refuse a value that is not one of ``choices``, in type and value."""
     if not any(type(value) is type(choice) and value == choice for choice in choices):
-        raise InvalidInput(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.")
+        raise InvalidInputError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.")
 
 
 def as_names(value: Sequence[Any], name: str, count: int) -> tuple[Any, ...]:
     """Return ``value`` as a tuple of ``count`` distinct names."""
     names = sequence_of_names(value, name)
     if len(names) != count:
-        raise InvalidInput(f"{name} must have {count} entries; got {len(names)}: {_shortened(names)}.")
+        raise InvalidInputError(f"{name} must have {count} entries; got {len(names)}: {_shortened(names)}.")
     seen: set[Any] = set()
     for i, item in enumerate(names):
         if not isinstance(item, Hashable):
-            raise InvalidInput(f"{name} must be plain values; {name}[{i}] = {item!r} is a {type(item).__name__}.")
+            raise InvalidInputError(f"{name} must be plain values; {name}[{i}] = {item!r} is a {type(item).__name__}.")
         if item in seen:
-            raise InvalidInput(f"{name} must be distinct; {name}[{i}] = {item!r} is there twice.")
+            raise InvalidInputError(f"{name} must be distinct; {name}[{i}] = {item!r} is there twice.")
         seen.add(item)
     return names
 
@@ -252,7 +254,7 @@ def as_names(value: Sequence[Any], name: str, count: int) -> tuple[Any, ...]:
 def sequence_of_names(value: Any, name: str) -> tuple[Any, ...]:
     """Return ``value`` as a tuple; one string is not a sequence of names."""
     if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
-        raise InvalidInput(f"{name} must be a sequence of names; got {value!r}.")
+        raise InvalidInputError(f"{name} must be a sequence of names; got {value!r}.")
     return tuple(_plain(item) for item in value)
 
 
@@ -264,11 +266,13 @@ def is_real(value: Any) -> bool:
 def as_array(value: ArrayLike, name: str) -> NDArray[Any]:
     """Return ``value`` as an array of any kind; ragged and masked ones are refused."""
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        raise InvalidInput(f"{name} must not have masked entries. Write a missing value as NaN: {name}.filled(np.nan).")
+        raise InvalidInputError(
+            f"{name} must not have masked entries. Write a missing value as NaN: {name}.filled(np.nan)."
+        )
     try:
         return np.asarray(value)
     except (ValueError, TypeError) as error:
-        raise InvalidInput(f"{name} must be a regular array of numbers; its rows have unequal lengths.") from error
+        raise InvalidInputError(f"{name} must be a regular array of numbers; its rows have unequal lengths.") from error
 
 
 def _numeric(value: ArrayLike, name: str) -> Floats:
@@ -277,13 +281,13 @@ def _numeric(value: ArrayLike, name: str) -> Floats:
     if array.dtype.kind in "fiub":
         return array.astype(np.float64, copy=False)
     if array.dtype.kind not in "OUS":
-        raise InvalidInput(f"{name} must be real numbers; got an array of type {array.dtype}.")
+        raise InvalidInputError(f"{name} must be real numbers; got an array of type {array.dtype}.")
     numbers = np.empty(array.shape)
     for where, item in np.ndenumerate(array):
         try:
             numbers[where] = float(item)
         except (TypeError, ValueError, OverflowError) as error:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{name} must be numbers; first culprit {_entry(name, where)} = {_plain(item)!r}. "
                 "Code categories as numbers; write a missing value as NaN."
             ) from error

@@ -37,7 +37,7 @@ from capi._utils.randomness import RandomState
 from capi._utils.row_ops import row_sum
 from capi._utils.validation import as_discount, as_not_negative, as_positive, as_share, as_weights
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.finite.mdp import FiniteMDP
 from capi.learning.iteration import Iteration, Loop, own_states
 from capi.learning.learner import Learner
@@ -191,7 +191,7 @@ class CPI(Learner):
         if not isinstance(model, FiniteMDP):
             return None if model is None else partial(_stopped, model, self.n_states, as_discount(self.discount))
         if model.discount != self.discount:
-            raise InvalidInput(f"discount must be that of the model, {model.discount:g}; got {self.discount!r}.")
+            raise InvalidInputError(f"discount must be that of the model, {model.discount:g}; got {self.discount!r}.")
         return partial(_occupied, model)
 
     def _range_of(self, transitions: Any) -> float | None:
@@ -204,7 +204,7 @@ class CPI(Learner):
         if isinstance(transitions, Transitions):
             end = [0.0] if transitions.terminated.any() else []
             return float(np.ptp(np.append(transitions.rewards, end)))
-        raise InvalidInput(
+        raise InvalidInputError(
             "reward_range must be given: neither a finite model nor a fixed batch says how far rewards reach. "
             "Pass the largest reward minus the smallest, or a constant step_size."
         )
@@ -212,7 +212,7 @@ class CPI(Learner):
 
 def _check_space(value: Any, name: str) -> None:
     if isinstance(value, type) or not isinstance(value, PolicySpace):
-        raise InvalidInput(f"{name} must have the method improve; got {value!r}.")
+        raise InvalidInputError(f"{name} must have the method improve; got {value!r}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,7 +254,7 @@ class _SmallSteps(ImprovementSolver[Policy]):
     ) -> Policy:
         """Return the old policy with a share of the best new one, or as it is if none has enough advantage."""
         if previous is None:
-            raise InvalidInput("previous must be given: a step starts from somewhere.")
+            raise InvalidInputError("previous must be given: a step starts from somewhere.")
         last = previous.policies[-1] if isinstance(previous, Mixture) else previous  # what the space itself made
         new = improved(self.space, problem, q=q, previous=last, rng=rng)
         sample = problem.states, problem.allowed
@@ -313,7 +313,7 @@ def _stopped(
         x = step.next_states[~step.terminated]
     states = np.concatenate(found)
     if not len(states):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"n_states must be larger: each of {n} episodes ended before it stopped to look at its state."
         )
     return StateSample(states, np.full(len(states), 1 / n), masks_of(domain, states))

@@ -12,7 +12,7 @@ from capi._utils.parameters import Constraints, at_least, check_parameters
 from capi._utils.randomness import RandomState
 from capi._utils.validation import as_discount
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.evaluators.rollouts import Rollouts, RolloutsWithCritic
 from capi.learning.iteration import Iteration, Loop
 from capi.learning.learner import Learner
@@ -97,7 +97,9 @@ class DPI(Learner):
     ) -> Iterator[Iteration]:
         """Yield each round; ``states`` are drawn from the domain unless given."""
         if transitions is not None:
-            raise InvalidInput("DPI learns by simulation: there is no use for transitions. Pass states, or nothing.")
+            raise InvalidInputError(
+                "DPI learns by simulation: there is no use for transitions. Pass states, or nothing."
+            )
         return super().iterate(
             states=partial(_draw, self.domain, self.n_states) if states is None else states, after=after
         )
@@ -190,5 +192,5 @@ def _draw(domain: Domain, n: int, k: int, policy: Policy, rng: np.random.Generat
 
 def _discount_of(domain: Any) -> float:
     if getattr(domain, "discount", None) is None:
-        raise InvalidInput(f"discount must be given: {type(domain).__name__} has none of its own.")
+        raise InvalidInputError(f"discount must be given: {type(domain).__name__} has none of its own.")
     return as_discount(domain.discount)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from capi._utils.validation import Bools, Floats, as_positive
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.evaluators import Exact
 from capi.finite.mdp import FiniteMDP
 from capi.learning.iteration import Iteration, Loop
@@ -32,7 +32,7 @@ class _FiniteLearner(Learner):
     ) -> Iterator[Iteration]:
         """Yield each round; ``after`` continues behind one that was yielded earlier."""
         if transitions is not None or states is not None:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{type(self).__name__} learns from its model, on all states: it takes neither transitions nor states. "
                 "Use CAPI with capi.evaluators.Exact for other samples."
             )
@@ -155,7 +155,7 @@ class _AllTables:
         rng: np.random.Generator | None = None,  # noqa: ARG002
     ) -> Tabular:
         if q is None or previous is None:
-            raise InvalidInput("q and previous must be given.")
+            raise InvalidInputError("q and previous must be given.")
         return Tabular(self.mdp.improved(previous.act(self.mdp.states), q.values(self.mdp.states)), self.mdp.n_actions)
 
 

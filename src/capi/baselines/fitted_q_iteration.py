@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Generic, TypeVar
 
 from capi._utils.randomness import RandomState
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.evaluators._sweeps import with_one_sweep
 from capi.evaluators.fitted_q import FittedQ
 from capi.evaluators.kernel_fitted_q import KernelFittedQ
@@ -32,7 +32,7 @@ class _SweptIteration(Learner, Generic[Evaluator]):
     def loop(self) -> Loop:
         """Return one sweep a round, all policies."""
         if not isinstance(self.evaluator, self._kind):
-            raise InvalidInput(f"evaluator must be a {self._kind.__name__}; got {self.evaluator!r}.")
+            raise InvalidInputError(f"evaluator must be a {self._kind.__name__}; got {self.evaluator!r}.")
         return Loop(
             with_one_sweep(self.evaluator),
             Unrestricted(),

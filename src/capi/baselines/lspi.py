@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from capi._utils.randomness import RandomState
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.evaluators.bellman_residual import BellmanResidual
 from capi.evaluators.lstd import LSTDQ
 from capi.learning.iteration import Loop
@@ -54,7 +54,7 @@ class LSPI(Learner):
     def loop(self) -> Loop:
         """Return the whole solution of a linear system a round, all policies."""
         if not isinstance(self.evaluator, LSTDQ | BellmanResidual):
-            raise InvalidInput(f"evaluator must be an LSTDQ or a BellmanResidual; got {self.evaluator!r}.")
+            raise InvalidInputError(f"evaluator must be an LSTDQ or a BellmanResidual; got {self.evaluator!r}.")
         return Loop(
             self.evaluator,
             Unrestricted(),

@@ -24,7 +24,7 @@ from capi._utils.randomness import RandomState
 from capi._utils.validation import Floats
 from capi.data.schema import Schema
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.evaluators._sweeps import makes_sweeps, with_one_sweep
 from capi.evaluators.rollouts import Rollouts, RolloutValues
 from capi.learning.iteration import Iteration, Loop, States
@@ -122,7 +122,7 @@ class PSDP(Learner):
     ) -> Iterator[Iteration]:
         """Yield each round, from the last step to the first; its policy is that of the steps from there on."""
         if self.base is not None and states is not None:
-            raise InvalidInput("give base or states, not both: base says where each step is improved.")
+            raise InvalidInputError("give base or states, not both: base says where each step is improved.")
         sample = states if self.base is None else partial(_base_states, self.base, self.horizon)
         return super().iterate(transitions, states=sample, after=after)
 
@@ -148,7 +148,7 @@ def _one_step(evaluator: Any) -> PolicyEvaluator:
     if makes_sweeps(evaluator):
         one_sweep: PolicyEvaluator = with_one_sweep(evaluator)
         return one_sweep
-    raise InvalidInput(
+    raise InvalidInputError(
         f"evaluator must make sweeps of the Bellman operator (Exact, FittedQ, KernelFittedQ) or be Rollouts; got {evaluator!r}. "
         "The value of a step is one sweep from that of the next, not a fixed point."
     )

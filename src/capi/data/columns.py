@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capi._utils.validation import Floats, as_names, check_choice
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 Kind: TypeAlias = Literal["number", "boolean", "date", "one-hot", "codes"]
 
@@ -61,13 +61,13 @@ class Column:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
-            raise InvalidInput(f"names of columns must be strings; got {self.name!r}.")
+            raise InvalidInputError(f"names of columns must be strings; got {self.name!r}.")
         check_choice(self.kind, f"the kind of column {self.name!r}", get_args(Kind))
         object.__setattr__(self, "values", as_names(self.values, f"values of column {self.name!r}", len(self.values)))
         if bool(self.values) != (self.kind in ("one-hot", "codes")):
-            raise InvalidInput(f"column {self.name!r} of kind {self.kind!r} has the values {self.values!r}.")
+            raise InvalidInputError(f"column {self.name!r} of kind {self.kind!r} has the values {self.values!r}.")
         if (self.origin is not None) != (self.kind == "date"):
-            raise InvalidInput(f"column {self.name!r} of kind {self.kind!r} has the origin {self.origin!r}.")
+            raise InvalidInputError(f"column {self.name!r} of kind {self.kind!r} has the origin {self.origin!r}.")
         if self.kind == "date":
             self._origin()
 
@@ -136,10 +136,10 @@ class Column:
             "values",
             "origin",
         }:
-            raise InvalidInput(f"a column must be a record of name, kind, values and origin; got {record!r}.")
+            raise InvalidInputError(f"a column must be a record of name, kind, values and origin; got {record!r}.")
         values = record.get("values", ())
         if not isinstance(values, list | tuple) or not all(isinstance(v, str | int | float | bool) for v in values):
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"values of column {record['name']!r} must be a list of strings or numbers; got {values!r}."
             )
         return cls(record["name"], record["kind"], tuple(values), record.get("origin"))
@@ -154,11 +154,11 @@ class Column:
         try:
             origin = np.datetime64(self.origin)
         except (ValueError, TypeError) as error:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"the origin of column {self.name!r} must be an ISO date; got {self.origin!r}."
             ) from error
         if np.isnat(origin) or np.datetime_data(origin)[0] in ("Y", "M", "W"):
-            raise InvalidInput(f"the origin of column {self.name!r} must be an ISO date; got {self.origin!r}.")
+            raise InvalidInputError(f"the origin of column {self.name!r} must be an ISO date; got {self.origin!r}.")
         return origin
 
     def _dates(self, days: Floats, missing: NDArray[np.bool_]) -> NDArray[Any]:

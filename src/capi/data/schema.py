@@ -14,7 +14,7 @@ from capi._utils.validation import Floats, Ints, as_names, as_states
 from capi.data.columns import Column, is_table
 from capi.data.readers.arrow import table_of
 from capi.data.readers.encode import encode
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,9 @@ class Schema:
             object.__setattr__(self, "columns", tuple(Column(name) for name in self.feature_names))
         names = tuple(name for column in self.columns for name in column.feature_names)
         if names != tuple(self.feature_names):
-            raise InvalidInput(f"feature_names must be those of the columns, {names!r}; got {self.feature_names!r}.")
+            raise InvalidInputError(
+                f"feature_names must be those of the columns, {names!r}; got {self.feature_names!r}."
+            )
 
     @classmethod
     def of(
@@ -69,7 +71,7 @@ class Schema:
         names = as_names(features, "feature_names", n_features)
         for j, name in enumerate(names):
             if not isinstance(name, str):
-                raise InvalidInput(f"feature_names must be strings; feature_names[{j}] = {name!r}.")
+                raise InvalidInputError(f"feature_names must be strings; feature_names[{j}] = {name!r}.")
         return cls(names, as_names(labels, "action_labels", n_actions))
 
     @classmethod
@@ -128,7 +130,7 @@ class Schema:
         """
         j = self.feature_names.index(feature) if feature in self.feature_names else feature
         if isinstance(j, str) or not 0 <= j < len(self.feature_names):
-            raise InvalidInput(f"unknown feature {feature!r}; known are {', '.join(self.feature_names)}.")
+            raise InvalidInputError(f"unknown feature {feature!r}; known are {', '.join(self.feature_names)}.")
         for column in self.columns:
             if j < len(column.feature_names):
                 break
@@ -146,10 +148,10 @@ class Schema:
     def from_dict(cls, record: Mapping[str, Any]) -> Schema:
         """Return the schema of a record from `to_dict`, checked."""
         if not isinstance(record, Mapping) or set(record) != {"columns", "action_labels"}:
-            raise InvalidInput(f"a schema must be a record of columns and action_labels; got {record!r}.")
+            raise InvalidInputError(f"a schema must be a record of columns and action_labels; got {record!r}.")
         columns, labels = record["columns"], record["action_labels"]
         if not all(isinstance(part, list) and part for part in (columns, labels)):
-            raise InvalidInput("columns and action_labels of a schema must be lists that are not empty.")
+            raise InvalidInputError("columns and action_labels of a schema must be lists that are not empty.")
         return cls.of_columns([Column.from_dict(column) for column in columns], [_unpacked(label) for label in labels])
 
 
@@ -164,7 +166,9 @@ def _packed(label: Any) -> Any:
         return {"tuple": [_packed(item) for item in plain]}
     if plain is None or isinstance(plain, str | bool) or (isinstance(plain, int | float) and abs(plain) < np.inf):
         return plain
-    raise InvalidInput(f"action labels must be strings, numbers, dates or tuples of them to be stored; got {label!r}.")
+    raise InvalidInputError(
+        f"action labels must be strings, numbers, dates or tuples of them to be stored; got {label!r}."
+    )
 
 
 def _unpacked(label: Any) -> Any:
@@ -179,5 +183,5 @@ def _unpacked(label: Any) -> Any:
         if kind == "time":
             return datetime.fromisoformat(text)
     except (TypeError, ValueError) as error:
-        raise InvalidInput(f"an action label must be a {kind}; got {text!r}.") from error
-    raise InvalidInput(f"an action label must be a string, a number, a date or a tuple; got {label!r}.")
+        raise InvalidInputError(f"an action label must be a {kind}; got {text!r}.") from error
+    raise InvalidInputError(f"an action label must be a string, a number, a date or a tuple; got {label!r}.")

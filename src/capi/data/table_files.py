@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 FORMATS: dict[str, Literal["csv", "parquet"]] = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
 
@@ -23,14 +23,14 @@ def format_of(path: str | Path, name: str = "table") -> Literal["csv", "parquet"
     """
     ending = Path(path).suffix.lower()
     if ending not in FORMATS:
-        raise InvalidInput(f"{name} must be a .csv or .parquet file; got {str(path)!r}.")
+        raise InvalidInputError(f"{name} must be a .csv or .parquet file; got {str(path)!r}.")
     return FORMATS[ending]
 
 
 def existing(path: Any) -> str:
     """Return the path of a file or folder that is there."""
     if not isinstance(path, str | Path):
-        raise InvalidInput(f"path must be a string or a Path; got {path!r}.")
+        raise InvalidInputError(f"path must be a string or a Path; got {path!r}.")
     if not Path(path).exists():
-        raise InvalidInput(f"{path}: there is no such file.")
+        raise InvalidInputError(f"{path}: there is no such file.")
     return str(path)

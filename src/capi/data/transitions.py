@@ -33,7 +33,7 @@ from capi.data.readers.constructors import Readers
 from capi.data.schema import Schema
 from capi.data.sketch import Hashes, episode_hashes
 from capi.data.summary.description import Description, describe
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from capi.data.readers.read import Read
@@ -139,7 +139,7 @@ class Transitions(Readers):
         n_actions = as_int(n_actions, "n_actions", minimum=1)
         check_actions(a, n_actions)
         if n_actions > MOST_ACTIONS:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"actions must be coded 0, 1, ...: {n_actions} actions are more than {MOST_ACTIONS}, "
                 f"actions[{a.argmax()}] = {a.max()}. Number the distinct actions from 0 and pass them as action_labels."
             )
@@ -210,7 +210,7 @@ class Transitions(Readers):
         """Return what the next states allow (n, A); where the process ended nothing is decided, so anything goes."""
         if self.next_allowed is None:
             if self.allowed is not None:
-                raise InvalidInput(
+                raise InvalidInputError(
                     "next_allowed must be given with allowed: the policy decides in the next states, too."
                 )
             return None
@@ -221,7 +221,7 @@ class Transitions(Readers):
         counts = np.bincount(self.actions, weights=self.weight, minlength=self.n_actions)
         if not counts.all():
             a = int(np.argmin(counts))
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"each action must be taken in the batch; action {a} ({self.schema.action_labels[a]!r}) never is, so nothing "
                 f"says what it is worth. Leave it out{advice or '.'}"
             )
@@ -246,10 +246,12 @@ class Transitions(Readers):
         Episodes are drawn at random and keep their order. Without episode numbers rows are drawn.
         """
         if not is_real(share) or not 0 < share < 1:
-            raise InvalidInput(f"share must lie strictly between 0 and 1; got {share!r}.")
+            raise InvalidInputError(f"share must lie strictly between 0 and 1; got {share!r}.")
         n_episodes = self.n_episodes
         if n_episodes < 2:
-            raise InvalidInput("split needs at least two episodes; this batch has one. Split it by rows with subset.")
+            raise InvalidInputError(
+                "split needs at least two episodes; this batch has one. Split it by rows with subset."
+            )
         n_first = min(max(round(share * n_episodes), 1), n_episodes - 1)
         chosen = np.zeros(n_episodes, dtype=bool)
         chosen[as_generator(random_state).permutation(n_episodes)[:n_first]] = True
@@ -274,7 +276,7 @@ class Transitions(Readers):
         """
         n_episodes = self.n_episodes
         if as_int(n_folds, "n_folds", minimum=2) > n_episodes:
-            raise InvalidInput(f"n_folds must be at most the number of episodes, {n_episodes}; got {n_folds}.")
+            raise InvalidInputError(f"n_folds must be at most the number of episodes, {n_episodes}; got {n_folds}.")
         fold = np.empty(n_episodes, dtype=np.int64)
         fold[as_generator(random_state).permutation(n_episodes)] = np.arange(n_episodes) % n_folds
         fold_of_row = np.repeat(fold, self.episode_lengths)  # (n,)
@@ -304,9 +306,9 @@ class Transitions(Readers):
             different episodes.
         """
         if not isinstance(batches, Sequence):
-            raise InvalidInput(f"concat takes a sequence of Transitions; got a {type(batches).__name__}.")
+            raise InvalidInputError(f"concat takes a sequence of Transitions; got a {type(batches).__name__}.")
         if not batches:
-            raise InvalidInput("concat needs at least one batch; got none.")
+            raise InvalidInputError("concat needs at least one batch; got none.")
         first = batches[0]
         for i, batch in enumerate(batches):
             _check_same_kind(first, batch, i)
@@ -369,7 +371,7 @@ class Transitions(Readers):
             array = as_integers(rows, "rows")
             check_rows((array >= 0) & (array < len(self)), array, "rows", f"must lie in 0..{len(self) - 1}")
         if not len(array):
-            raise InvalidInput("rows must choose at least one row; they choose none.")
+            raise InvalidInputError("rows must choose at least one row; they choose none.")
         return array
 
     def _columns(self) -> list[str]:
@@ -439,7 +441,7 @@ def _checked_episodes(value: ArrayLike | None, terminated: Bools) -> Ints | None
     first_run[np.unique(ids, return_index=True)[1]] = True
     if not first_run.all():
         i = int(starts[np.flatnonzero(~first_run)[0]])
-        raise InvalidInput(
+        raise InvalidInputError(
             f"rows of an episode must stand together; episode[{i}] = {episode[i]} comes back after another episode. "
             "Sort the rows by episode and time, or give each episode its own number."
         )
@@ -458,11 +460,11 @@ def _run_starts(episode: Ints) -> Ints:
 
 def _check_same_kind(first: Transitions, batch: Transitions, i: int) -> None:
     if not isinstance(batch, Transitions):
-        raise InvalidInput(f"concat takes Transitions; batches[{i}] is a {type(batch).__name__}.")
+        raise InvalidInputError(f"concat takes Transitions; batches[{i}] is a {type(batch).__name__}.")
     if batch.schema != first.schema:
-        raise InvalidInput(f"batches must have the same features and actions; batches[{i}] has {batch.schema}.")
+        raise InvalidInputError(f"batches must have the same features and actions; batches[{i}] has {batch.schema}.")
     if batch._columns() != first._columns():
-        raise InvalidInput(
+        raise InvalidInputError(
             f"batches must have the same columns; batches[0] has {first._columns()}, batches[{i}] {batch._columns()}."
         )
 
@@ -473,7 +475,7 @@ def _check_distinct_episodes(batches: Sequence[Transitions]) -> None:
         numbers = [] if batch.episode is None else np.unique(batch.episode).tolist()
         for number in numbers:
             if owner.setdefault(number, i) != i:
-                raise InvalidInput(
+                raise InvalidInputError(
                     f"episode {number} is in batches[{owner[number]}] and in batches[{i}]. "
                     "Pass renumber_episodes=True if they are different episodes."
                 )

@@ -35,7 +35,7 @@ from capi._utils.validation import (
     check_rows,
 )
 from capi.domains import _cart_pole
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.policies import Deterministic, permitted
 
 LEFT, RIGHT = 0, 1
@@ -130,12 +130,12 @@ class CartPole:
         check_parameters(self)
         reach = STARTS[self.starts]
         if np.radians(self.angle_limit) < reach[ANGLE]:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"angle_limit must not be below the start states' {np.degrees(reach[ANGLE]):.3g} degrees "
                 f"(starts={self.starts!r}); got {self.angle_limit!r}. It is in degrees."
             )
         if self.track_limit is not None and self.track_limit < reach[POSITION]:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"track_limit must not be below the start states' {reach[POSITION]} m (starts={self.starts!r}); "
                 f"got {self.track_limit!r}. For an endless track pass None."
             )

@@ -20,7 +20,7 @@ import numpy as np
 
 from capi._utils.parameters import Constraints, check_parameters, one_of, optional, word_or
 from capi._utils.validation import Bools, Floats, Ints, as_discount, as_finite_step, as_floats, as_int, as_share
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.finite.mdp import FiniteMDP
 
 LEFT, RIGHT = 0, 1
@@ -29,7 +29,7 @@ N_STATES = 200
 
 def _check_rewards(rewards: Any, name: str) -> None:
     if len(as_floats(rewards, name, ndim=1)) < 2:
-        raise InvalidInput(f"{name} must have at least two states.")
+        raise InvalidInputError(f"{name} must have at least two states.")
 
 
 @dataclass(frozen=True, eq=False)

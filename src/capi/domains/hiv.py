@@ -34,7 +34,7 @@ from capi._utils.validation import (
     check_choice,
     is_real,
 )
-from capi.errors import InvalidInput, SimulationFailed
+from capi.errors import InvalidInputError, SimulationError
 
 if TYPE_CHECKING:
     from capi.domains import _hiv
@@ -96,7 +96,7 @@ def _start_counts(start: Any, name: str = "start") -> Floats:
         return np.array(STEADY_STATES[start])
     counts = as_floats(start, name, ndim=1)
     if counts.shape != (6,) or not (counts >= 0).all():
-        raise InvalidInput(f"{name} must be a name or six counts that are not negative; got {start!r}.")
+        raise InvalidInputError(f"{name} must be a name or six counts that are not negative; got {start!r}.")
     return counts
 
 
@@ -184,9 +184,9 @@ class HIV:
     def perturbed(self, rng: np.random.Generator, spread: float = 0.1) -> HIV:
         """Return the same problem with another patient: each parameter times a number between 1 - spread and 1 + spread."""
         if not isinstance(rng, np.random.Generator):
-            raise InvalidInput(f"rng must be a numpy Generator; got {rng!r}. Pass np.random.default_rng(seed).")
+            raise InvalidInputError(f"rng must be a numpy Generator; got {rng!r}. Pass np.random.default_rng(seed).")
         if not is_real(spread) or not 0 <= spread < 1:
-            raise InvalidInput(f"spread must be at least 0 and below 1; got {spread!r}.")
+            raise InvalidInputError(f"spread must be at least 0 and below 1; got {spread!r}.")
         factors = rng.uniform(1 - spread, 1 + spread, size=len(fields(Patient)))
         values = {name: value * u for (name, value), u in zip(asdict(self.patient).items(), factors, strict=True)}
         return replace(self, patient=Patient(**values))
@@ -205,7 +205,7 @@ class HIV:
         before = self.counts(x)
         if (before < 0).any():
             i = int(np.argmax((before < 0).any(axis=1)))
-            raise InvalidInput(f"states must be counts that are not negative; first culprit states[{i}] = {x[i]}.")
+            raise InvalidInputError(f"states must be counts that are not negative; first culprit states[{i}] = {x[i]}.")
         after = self._after(before, EFFICACIES[a])
         virus, defence = (before if self.reward_on == "state" else after)[:, 4:].T
         drugs = EFFICACIES[a] ** 2 @ [RTI_COST, self.pi_cost]
@@ -233,7 +233,7 @@ class HIV:
 
         failed = [i for i in in_threads(advance, range(0, len(x), ROWS_AT_ONCE), n_threads(self.n_jobs)) if i >= 0]
         if failed:
-            raise SimulationFailed(
+            raise SimulationError(
                 f"HIV's equations could not be solved from counts {counts[failed[0]]} (row {failed[0]}): they change faster "
                 "than the smallest step can follow. Start from counts that a patient can have."
             )

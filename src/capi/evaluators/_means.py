@@ -17,7 +17,7 @@ import scipy.sparse as sp
 
 from capi._utils.validation import Floats, Ints
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.evaluators._batches import next_shares
 from capi.evaluators._linear_model import features_on, known_on
 from capi.evaluators._solving import Matrix, as_dense
@@ -104,7 +104,7 @@ def next_means(features: FittedFeatures, t: Transitions, policy: Policy) -> tupl
 def _check_dense_size(features: FittedFeatures, n_actions: int) -> None:
     """Refuse more weights than there is memory for all pairs of them."""
     if (m := features.n_columns * n_actions) > MOST_DENSE:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{m} weights, features times actions, are too many for all pairs of them; at most {MOST_DENSE}. "
             "Use fewer features, or LSTDQ without projection_ridge on sparse ones."
         )
@@ -135,7 +135,7 @@ class _Blocks:
             self.sums /= total
             matrix = self.sums.reshape(A * p, A * q)
         if not np.isfinite(matrix.data if self.sparse else matrix).all():
-            raise InvalidInput("features(states) must be finite, and so must be their products.")
+            raise InvalidInputError("features(states) must be finite, and so must be their products.")
         return matrix
 
 
@@ -177,7 +177,7 @@ def _weight(t: Transitions, rows: Ints) -> Floats:
 def _finite(rewards: Floats) -> Floats:
     """Return the mean products with rewards (A p,), if they are numbers."""
     if not np.isfinite(rewards).all():
-        raise InvalidInput("features(states) times rewards must be finite. Scale the rewards down.")
+        raise InvalidInputError("features(states) times rewards must be finite. Scale the rewards down.")
     return rewards.ravel()
 
 

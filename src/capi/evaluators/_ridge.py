@@ -11,7 +11,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from capi._utils.array_cache import Remembered
 from capi._utils.validation import Floats, Ints, is_fixed
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.features.dictionary import KernelDictionary
 from capi.features.kernels import Kernel, likeness
 from capi.features.scaling import Scaling
@@ -136,7 +136,7 @@ def factorised(matrix: Floats, ridge: float) -> Floats:
     try:
         factor: Floats = cho_factor(matrix.T, lower=True, overwrite_a=True, check_finite=False)[0]  # LAPACK's order
     except LinAlgError as error:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"kernel must be positive semi-definite, but its table is not, even with ridge = {ridge:g} on the diagonal. "
             "Take another kernel, or a larger ridge if it is one up to rounding."
         ) from error

@@ -16,7 +16,7 @@ import numpy as np
 
 from capi._utils.validation import Floats, as_states
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.evaluators._batches import next_shares, normalised_weights
 from capi.evaluators._solving import solved
 from capi.features.bases import RKHS
@@ -66,7 +66,7 @@ class _Pairs:
         """Return the pairs of the rows that count."""
         rows = np.arange(len(t)) if t.weight is None else np.flatnonzero(t.weight)
         if len(rows) > MOST_ROWS:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"RKHS works with all pairs of rows, so the batch must have at most {MOST_ROWS}; it has {len(rows)}. "
                 "Use features=KernelDictionary(kernel), which keeps the states that matter, or KernelFittedQ."
             )
@@ -122,7 +122,7 @@ def residual(
 def check_ridges(ridge: float | None, projection_ridge: float | None) -> None:
     """Refuse penalties without which everything could be represented."""
     if not ridge or not projection_ridge:
-        raise InvalidInput(
+        raise InvalidInputError(
             "with RKHS features ridge and projection_ridge must be positive, such as 1e-4: a kernel can fit any noise."
         )
 
@@ -130,7 +130,7 @@ def check_ridges(ridge: float | None, projection_ridge: float | None) -> None:
 def check_auxiliary(auxiliary: Any) -> None:
     """Refuse an auxiliary space other than the kernel's own."""
     if not (isinstance(auxiliary, str) and auxiliary == "same"):
-        raise InvalidInput(f"with RKHS features auxiliary must be 'same'; got {auxiliary!r}.")
+        raise InvalidInputError(f"with RKHS features auxiliary must be 'same'; got {auxiliary!r}.")
 
 
 def _smoother(gram: Floats, weight: Floats, ridge: float) -> Floats:

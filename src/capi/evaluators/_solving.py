@@ -11,7 +11,7 @@ from scipy.linalg.lapack import dgecon, dgetrf, dgetrs
 from scipy.sparse.linalg import splu
 
 from capi._utils.validation import Floats
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 DENSE_LIMIT = 2000  # weights; a sparse system with fewer is solved as a dense one
 
@@ -24,7 +24,7 @@ def solved(matrix: Matrix, right: Floats) -> Floats:
         try:
             return np.asarray(splu(sp.csc_array(matrix)).solve(right))
         except RuntimeError as error:  # its name for "exactly singular"
-            raise InvalidInput("the features are linearly dependent on this batch. Raise ridge.") from error
+            raise InvalidInputError("the features are linearly dependent on this batch. Raise ridge.") from error
     dense = as_dense(matrix)
     factors, pivots, info = dgetrf(dense)
     if info == 0 and dgecon(factors, np.abs(dense).sum(axis=0).max())[0] > np.finfo(float).eps:

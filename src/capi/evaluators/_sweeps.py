@@ -14,7 +14,7 @@ import numpy as np
 
 from capi._utils.validation import Floats
 from capi.data.transitions import Transitions
-from capi.errors import Diverged
+from capi.errors import DivergenceError
 from capi.policies import Decisions, value_of
 from capi.types import QFunction
 
@@ -101,7 +101,7 @@ def settled_targets(
             break
     if moved <= SETTLED * largest:  # only its last digits move
         return swept
-    raise Diverged(
+    raise DivergenceError(
         f"Q must settle; after {n_sweeps} sweeps it has reached {largest:.3g} and still moves by {moved / largest:.2g} of that. {advice}"
     )
 
@@ -109,5 +109,5 @@ def settled_targets(
 def finite_targets(targets: Floats, advice: str) -> Floats:
     """Return the targets if they are numbers, else give ``advice``."""
     if not np.isfinite(targets).all():
-        raise Diverged(f"Q must stay finite; it grew beyond all numbers. {advice}")
+        raise DivergenceError(f"Q must stay finite; it grew beyond all numbers. {advice}")
     return targets

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from capi._utils.validation import Floats, Ints
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.evaluators import _td_kernels as _td
 from capi.evaluators._means import ENTRIES_AT_ONCE
 from capi.features.tables import FittedFeatures
@@ -63,7 +63,7 @@ class Tables:
                 _td.squared_lengths(table.data, table.starts, squares[rows[0] : rows[-1] + 1])
         mean = float(weight @ squares) / float(weight.sum())
         if not np.isfinite(mean):
-            raise InvalidInput("features(states) must have finite squares. Scale them down.")
+            raise InvalidInputError("features(states) must have finite squares. Scale them down.")
         return mean or 1.0
 
 

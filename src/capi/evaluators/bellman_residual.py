@@ -23,7 +23,7 @@ import numpy as np
 from capi._utils.parameters import Constraints, check_parameters, literal_or, optional
 from capi._utils.validation import Floats, as_discount, as_not_negative
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.evaluators import _rkhs as rkhs
 from capi.evaluators._batches import needs_batch
 from capi.evaluators._linear_model import LinearValues
@@ -129,7 +129,7 @@ def _check_has_minimum(left: Floats) -> None:
     """Refuse a quadratic loss that falls without end in some direction."""
     lowest, highest = np.linalg.eigvalsh(left)[[0, -1]]
     if lowest < -NEGATIVE * max(highest, 1e-300):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"the modified loss has no minimum: more than the noise is taken off (curvature {lowest:.2g} in one direction, {highest:.2g} "
             "in another). Take a richer auxiliary space, a smaller projection_ridge, or a larger ridge."
         )

@@ -11,14 +11,14 @@ from capi._utils.parameters import Constraints, at_least, check_parameters, opti
 from capi._utils.validation import Floats, check_shape
 from capi.data.schema import Schema
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.finite.mdp import FiniteMDP, TabularQ
 from capi.types import Policy, QFunction
 
 
 def _check_mdp(mdp: Any, name: str) -> None:
     if not isinstance(mdp, FiniteMDP):
-        raise InvalidInput(f"{name} must be a FiniteMDP; got a {type(mdp).__name__}.")
+        raise InvalidInputError(f"{name} must be a FiniteMDP; got a {type(mdp).__name__}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,7 @@ class Exact:
     ) -> TabularQ:
         """Return the action values of ``policy``, or the sweeps from ``previous`` towards them."""
         if discount != self.mdp.discount:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"discount must be that of the model, {self.mdp.discount:g}; got {discount!r}. "
                 "Build the FiniteMDP with the discount that you learn with."
             )

@@ -21,7 +21,7 @@ from capi._utils.row_ops import chosen_entries
 from capi._utils.threads import n_threads
 from capi._utils.validation import Floats, Ints, as_discount, as_states, is_fixed
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.evaluators._batches import batch_for
 from capi.evaluators._sweeps import after_sweeps, bellman_targets, following_values, movements, stands_still
 from capi.policies import Decisions, decided
@@ -214,7 +214,7 @@ class FittedQ:
     def __post_init__(self) -> None:
         check_parameters(self)
         if self.sweeps is None and (self.refresh_every != "never" or self.regressor is not None):
-            raise InvalidInput(
+            raise InvalidInputError(
                 'sweeps=None needs refresh_every="never" and our trees: else there is no fixed point to reach.'
             )
 
@@ -250,7 +250,7 @@ class FittedQ:
             return q
         prepared, threads = self._prepared(transitions, None), n_threads(self.n_jobs)
         if len(prepared.groups) != len(q.models):
-            raise InvalidInput("q does not belong to these settings: it has another number of models.")
+            raise InvalidInputError("q does not belong to these settings: it has another number of models.")
         models = []
         for model, rows in zip(q.models, prepared.groups, strict=True):
             leaves = model.forest.leaves_in_trees(self._inputs(transitions, rows), threads)  # (T, n)
@@ -336,7 +336,7 @@ def _settled(first: FittedValues, swept: Callable[[FittedValues], FittedValues],
 
 def _finite(moved: float) -> float:
     if not np.isfinite(moved):
-        raise InvalidInput("Q must stay finite; rewards or weights are too large or too small to be averaged.")
+        raise InvalidInputError("Q must stay finite; rewards or weights are too large or too small to be averaged.")
     return moved
 
 

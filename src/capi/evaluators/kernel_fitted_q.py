@@ -153,7 +153,7 @@ class KernelFittedQ:
         deviation to 0 and 1, the lowest and the highest state of a box to 0 and 1, or as they are.
     sweeps : int, optional
         Sweeps of the Bellman operator an evaluation makes, from the previous Q on. None goes on until Q is within 1e-9 of its
-        fixed point, relative to its largest value (or as close as rounding allows), and raises `Diverged` if it does not
+        fixed point, relative to its largest value (or as close as rounding allows), and raises `DivergenceError` if it does not
         settle: unlike averages, ridge regression may expand.
 
     Notes

@@ -21,7 +21,7 @@ from sklearn.linear_model import lars_path_gram
 from capi._utils.parameters import Constraints, check_parameters, one_of, optional
 from capi._utils.validation import Bools, Floats, as_discount, as_not_negative, is_real
 from capi.data.transitions import Transitions
-from capi.errors import Diverged, InvalidInput, PathEnded
+from capi.errors import DivergenceError, InvalidInputError, PathEndedWarning
 from capi.evaluators._batches import needs_batch
 from capi.evaluators._linear_model import LinearValues
 from capi.evaluators._means import Means, means
@@ -47,7 +47,7 @@ class LassoPath:
         """Return the weights (A, p) for a penalty on the path."""
         lowest = self.penalties[-1]
         if not is_real(penalty) or not penalty >= lowest:
-            raise InvalidInput(f"penalty must be at least {lowest:.4g}, where the path ends; got {penalty!r}.")
+            raise InvalidInputError(f"penalty must be at least {lowest:.4g}, where the path ends; got {penalty!r}.")
         flat = self.weights.reshape(len(self.penalties), -1)
         found = [np.interp(penalty, self.penalties[::-1], column[::-1]) for column in flat.T]
         return np.array(found).reshape(self.weights.shape[1:])
@@ -68,7 +68,7 @@ class LassoTD:
         Added to the diagonal of A, for features that are nearly dependent; by default 1e-9 of the features' mean square.
     solver : "path" or "fixed-point"
         LARS-TD, or repeated lasso regressions on the targets of the last weights, which is slow. Off-policy the path may turn
-        back: then the solution for the smallest penalty that it reached is returned, with a `PathEnded` warning. Either way
+        back: then the solution for the smallest penalty that it reached is returned, with a `PathEndedWarning` warning. Either way
         the conditions of optimality are checked.
 
     Examples
@@ -115,7 +115,7 @@ class LassoTD:
             penalties, knots = problem.path(self.penalty)
             weights, reached = knots[-1], penalties[-1]
             if reached > self.penalty:
-                warnings.warn(_complaint(self.penalty, reached), PathEnded, stacklevel=2)
+                warnings.warn(_complaint(self.penalty, reached), PathEndedWarning, stacklevel=2)
         else:
             weights = problem.fixed_point(self.penalty)
         return LinearValues(weights.reshape(t.n_actions, -1), fitted, kept_settings(self.features), origin)
@@ -206,7 +206,7 @@ class _Problem:
             settled = self._with_support(w, penalty)
             if self.is_solved_by(settled, penalty):
                 return settled
-        raise Diverged(
+        raise DivergenceError(
             f"no fixed point of the L1-penalised projection was found at penalty {penalty:g}: off-policy there need not be one. "
             "Raise penalty or ridge, or use LSTDQ."
         )

@@ -29,7 +29,7 @@ from capi._utils.row_ops import row_sum
 from capi._utils.validation import Floats, Ints, as_discount, as_q_values, as_share, as_states
 from capi.data.schema import Schema
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.simulation.engine import Outcome, check_domain, masks_of, outcome, steps
 from capi.types import Domain, Policy, PolicyEvaluator, QFunction
 
@@ -59,7 +59,7 @@ class RolloutValues:
         x = as_states(states, n_features=self.states.shape[1])
         rows = [self._row_of.get(state.tobytes(), -1) for state in x]
         if -1 in rows:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"rollouts know Q only at the states that they started from, which {x[rows.index(-1)]} is not. Improve the policy "
                 "in a space that generalises from them (Trees, Forests, Thresholds, ...), not in Unrestricted."
             )
@@ -143,7 +143,9 @@ class Rollouts(_InDomain):
     def __post_init__(self) -> None:
         check_parameters(self)
         if self.allocation == "gap" and self.n_rollouts < 2:
-            raise InvalidInput('allocation="gap" needs n_rollouts of at least 2: it spends the rest where it helps.')
+            raise InvalidInputError(
+                'allocation="gap" needs n_rollouts of at least 2: it spends the rest where it helps.'
+            )
 
     def evaluate(
         self,
@@ -327,5 +329,5 @@ def _spend(tally: _Tally, budget: int, delta: float) -> None:
 
 def _starts(domain: Domain, states: Floats | None) -> Floats:
     if states is None:
-        raise InvalidInput("states must be given: rollouts start from them. Pass states to fit.")
+        raise InvalidInputError("states must be given: rollouts start from them. Pass states to fit.")
     return as_states(states, n_features=len(domain.feature_names), allow_nan=False)

@@ -36,7 +36,7 @@ from capi._utils.parameters import Constraints, at_least, callable_or, check_par
 from capi._utils.randomness import as_generator
 from capi._utils.validation import Floats, Ints, as_array, as_discount, as_floats, as_positive, as_share, check_rows
 from capi.data.transitions import Transitions
-from capi.errors import Diverged, InvalidInput
+from capi.errors import DivergenceError, InvalidInputError
 from capi.evaluators import _td_kernels as _td
 from capi.evaluators._batches import needs_batch, next_shares
 from capi.evaluators._inherited_docs import with_inherited_parameters
@@ -185,7 +185,7 @@ class _Stepwise:
             return np.ones(len(times)) if self.schedule == "constant" else (1 + times / n) ** -self.power
         found = as_array(self.schedule(times), "schedule(t)")
         if found.shape not in ((), times.shape):
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"schedule(t) must be a number, or have shape {times.shape}, one for each step; got {found.shape}."
             )
         factors = as_floats(np.broadcast_to(found, times.shape), "schedule(t)", ndim=1)
@@ -197,13 +197,13 @@ class _Stepwise:
         first = total // 2 if self.average else total
         return np.maximum(times - first, 0) / max(total - first, 1)
 
-    def _diverged(self, number: int, step: int, n: int) -> Diverged:
+    def _diverged(self, number: int, step: int, n: int) -> DivergenceError:
         gradient = (
             "; take GTD2 or TDC, which need not diverge off-policy"
             if self.method == _td.TD
             else " and second_step_size"
         )
-        return Diverged(
+        return DivergenceError(
             f"{type(self).__name__} diverged in pass {number + 1} of {self.passes}, at step {step + 1} of {n}: its values are "
             f"beyond all that the rewards allow. Lower step_size = {self.step_size:g}{gradient}; or solve with LSTDQ at once."
         )
@@ -239,7 +239,7 @@ class TD(_Stepwise):
     r"""Temporal differences, TD(:math:`\lambda`) (Sutton 1988), for action values.
 
     The cheapest of the four, and the fastest to learn. It settles if the rows are distributed as the policy visits them;
-    with other data and features that are not a table it may diverge, which raises `Diverged`.
+    with other data and features that are not a table it may diverge, which raises `DivergenceError`.
 
     Examples
     --------
@@ -352,7 +352,7 @@ def _complete_next_states(t: Transitions) -> Floats:
 
 def _propensity(t: Transitions) -> Floats:
     if t.propensity is None:
-        raise InvalidInput(
+        raise InvalidInputError(
             'correction="importance" needs the probability of each logged action: give the batch its propensity, or take '
             'correction="tree-backup", which needs none.'
         )

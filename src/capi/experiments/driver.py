@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, TypeAlias
 
 from capi._utils.validation import check_choice
 from capi._utils.versions import versions
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.experiments import NAMES
 from capi.files.atomic import encode_text, result_folder, written_together
 from capi.files.lock import locked
@@ -81,7 +81,7 @@ class Result:
 def load_experiment(name: str) -> Experiment:
     """Return the experiment called ``name``."""
     if name not in NAMES:
-        raise InvalidInput(f"there is no experiment {name!r}; there are: {', '.join(NAMES)}.")
+        raise InvalidInputError(f"there is no experiment {name!r}; there are: {', '.join(NAMES)}.")
     experiment: Any = import_module(f"capi.experiments.{name.replace('-', '_')}")
     return experiment
 
@@ -150,7 +150,7 @@ def _opened_alone(journal: Path) -> Iterator[TextIO]:
     try:
         file = journal.open("a", encoding="utf-8", newline="\n")
     except OSError as error:
-        raise InvalidInput(f"{journal} cannot be written: {error.strerror}. Choose another place.") from error
+        raise InvalidInputError(f"{journal} cannot be written: {error.strerror}. Choose another place.") from error
     with file, alone:
         yield file
 

@@ -17,7 +17,7 @@ from sklearn.preprocessing import PolynomialFeatures
 
 from capi._utils.parameters import Constraints, at_least, check_parameters, optional
 from capi._utils.validation import Floats, Ints, as_positive, as_state_index, as_states
-from capi.errors import InvalidInput, NotFitted
+from capi.errors import InvalidInputError, NotFittedError
 from capi.features.kernels import Gaussian, Kernel, check_kernel
 from capi.features.scaling import Scale, check_box_scale, check_scale, learned_scaling
 
@@ -55,7 +55,7 @@ class OneHot(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             self.values_ = np.unique(x, axis=0)
         else:
             if x.shape[1] != 1:
-                raise InvalidInput(f"OneHot(n_values) needs states with one column, an index; got {x.shape[1]}.")
+                raise InvalidInputError(f"OneHot(n_values) needs states with one column, an index; got {x.shape[1]}.")
             self.values_ = np.arange(self.n_values, dtype=np.float64)[:, None]
         return self
 
@@ -361,7 +361,7 @@ def _spacing(centres: Floats) -> float:
 
 def _check_size(count: int, name: str) -> None:
     if count > MOST_FEATURES:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"this {name} makes more than {MOST_FEATURES} features of these states. Lower it, or take RadialCentres, whose number "
             "does not grow with the columns."
         )
@@ -374,4 +374,4 @@ def _power(base: int, d: int) -> int:
 
 def _check_fitted(transformer: Any, learned: str) -> None:
     if not hasattr(transformer, learned):
-        raise NotFitted(f"this {type(transformer).__name__} has not learned from states yet: call fit first.")
+        raise NotFittedError(f"this {type(transformer).__name__} has not learned from states yet: call fit first.")

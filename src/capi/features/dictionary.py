@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from capi._utils.parameters import Constraints, at_least, check_parameters, optional
 from capi._utils.validation import Floats, Ints, as_positive
-from capi.errors import DictionarySaturated, InvalidInput
+from capi.errors import DictionarySaturatedWarning, InvalidInputError
 from capi.features.kernels import Gaussian, Kernel, check_kernel, likeness, own_likeness
 from capi.features.scaling import Scale, Scaling, check_scale, learned_scaling
 
@@ -113,7 +113,7 @@ class KernelDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.factor_: Floats = growing.factor[: len(self.rows_), : len(self.rows_)].copy()
         self.saturated_ = growing.n_left_out > 0
         if self.saturated_:
-            warnings.warn(growing.complaint(), DictionarySaturated, stacklevel=2)
+            warnings.warn(growing.complaint(), DictionarySaturatedWarning, stacklevel=2)
         return self
 
     def transform(self, X: ArrayLike) -> Floats:
@@ -138,7 +138,7 @@ def _validated(dictionary: KernelDictionary, X: ArrayLike, **options: Any) -> Fl
     try:
         states: Floats = validate_data(dictionary, X, dtype=np.float64, **options)
     except ValueError as error:
-        raise InvalidInput(str(error)) from error
+        raise InvalidInputError(str(error)) from error
     return states
 
 
@@ -165,7 +165,7 @@ class _Growing:
         for start in range(0, len(self.states), BLOCK):
             self._take(start, own[start : start + BLOCK])
         if not self.rows:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"threshold must be below the kernel's k(x, x) of some state; that is at most {own.max():.3g}, the threshold "
                 f"{self.threshold:.3g}, so no state joins the dictionary. Lower it, or choose another kernel or scale."
             )

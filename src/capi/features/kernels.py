@@ -14,7 +14,7 @@ from scipy.spatial.distance import cdist
 
 from capi._utils.parameters import Constraints, all_of, check_parameters, satisfying
 from capi._utils.validation import Floats, as_floats, as_positive, check_shape
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 ROWS_AT_ONCE = 256
 SMALLEST = 1e-150  # number that can be squared
@@ -91,7 +91,7 @@ class Linear:
 def check_kernel(kernel: Any, name: str = "kernel") -> None:
     """Refuse what cannot be called."""
     if isinstance(kernel, type) or not callable(kernel):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{name} must be a function of states (n, d) and (m, d), such as Gaussian(0.1); got {kernel!r}."
         )
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from capi._utils.validation import Floats, as_floats, as_states, check_choice
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 Scale: TypeAlias = Literal["range", "deviation"] | ArrayLike | None
 
@@ -38,7 +38,7 @@ def check_scale(scale: Any, name: str = "scale") -> None:
         return
     box = as_floats(scale, name, ndim=2)
     if len(box) != 2 or not (box[0] < box[1]).all():
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{name} must be 'range', 'deviation', None, or the lowest and the highest state as an array (2, d); got {scale!r}."
         )
 
@@ -66,7 +66,7 @@ def learned_scaling(states: Floats, scale: Scale) -> Scaling:
     else:
         low, high = (x.min(axis=0), x.max(axis=0)) if isinstance(scale, str) else as_floats(scale, "scale", ndim=2)
         if len(low) != d:
-            raise InvalidInput(f"scale must have {d} columns, one a feature; got {len(low)}.")
+            raise InvalidInputError(f"scale must have {d} columns, one a feature; got {len(low)}.")
         origin, unit = low, high - low
     varies = unit > 0
     if isinstance(scale, str):

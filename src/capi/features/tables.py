@@ -13,7 +13,7 @@ from sklearn.base import clone
 
 from capi._utils.array_cache import Remembered
 from capi._utils.validation import Floats, Ints, as_array, as_states
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.features.bases import RKHS
 
 MOST_KEPT = 2**23  # entries of a table of features that is kept for the next iteration: 64 MiB
@@ -38,7 +38,7 @@ class FittedFeatures:
         x = as_states(states, n_features=self.n_features)
         table = self._kept(x) if len(x) * self.n_columns <= MOST_KEPT else self._table(x)
         if not np.isfinite(table.data if self.sparse else table).all():
-            raise InvalidInput("features(states) must be finite.")
+            raise InvalidInputError("features(states) must be finite.")
         return table
 
     def of_rows(self, states: Floats, rows: Ints) -> Table:
@@ -56,7 +56,7 @@ class FittedFeatures:
     def _table(self, x: Floats) -> Table:
         table = _as_table(self.transform(x), len(x), sparse=self.sparse)
         if table.shape[1] != self.n_columns:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"features must have as many columns for all states; they had {self.n_columns} and now {table.shape[1]}."
             )
         return table
@@ -74,7 +74,7 @@ def check_features(features: Any, name: str = "features") -> None:
     """Refuse what is neither a function nor a transformer."""
     if isinstance(features, type) or not (callable(features) or _is_transformer(features)):
         hint = f" Did you mean {features.__name__}()?" if isinstance(features, type) else ""
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{name} must be a function from states (n, d) to (n, p), or have fit and transform; got {features!r}.{hint}"
         )
 
@@ -124,8 +124,10 @@ def _as_table(value: Any, n: int, *, sparse: bool) -> Table:
     else:
         table = as_array(value.toarray() if sp.issparse(value) else value, "features(states)")
         if table.ndim != 2 or table.dtype.kind not in "fiub":
-            raise InvalidInput(f"features(states) must be numbers of shape ({n}, p); got {table.dtype} {table.shape}.")
+            raise InvalidInputError(
+                f"features(states) must be numbers of shape ({n}, p); got {table.dtype} {table.shape}."
+            )
         table = table.astype(np.float64, copy=False)
     if table.shape[0] != n or table.shape[1] == 0:
-        raise InvalidInput(f"features(states) must have shape ({n}, p), a row a state; got {table.shape}.")
+        raise InvalidInputError(f"features(states) must have shape ({n}, p), a row a state; got {table.shape}.")
     return table

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 HEADER = "header.json"
 MOST_BYTES = 2**30  # of all members, unpacked
@@ -58,12 +58,12 @@ def read_archive(path: Path, max_bytes: int = MOST_BYTES) -> tuple[dict[str, Any
         with zipfile.ZipFile(path) as archive:
             members = _members(archive, max_bytes)
             contents = {info.filename: _unpacked(archive, info) for info in members}
-    except InvalidInput:
+    except InvalidInputError:
         raise
     except OSError as error:
-        raise InvalidInput(f"it cannot be read: {error.strerror or error}.") from error
+        raise InvalidInputError(f"it cannot be read: {error.strerror or error}.") from error
     except Exception as error:  # whatever zipfile and zlib trip over
-        raise InvalidInput(f"it is no whole zip file ({error or type(error).__name__}).") from error
+        raise InvalidInputError(f"it is no whole zip file ({error or type(error).__name__}).") from error
     header = _header(contents.pop(HEADER))
     return header, {_array_name(name): _array(name, data) for name, data in contents.items()}
 
@@ -72,31 +72,31 @@ def _check_is_file(path: Path) -> None:
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError) as error:
-        raise InvalidInput("there is no such file.") from error
+        raise InvalidInputError("there is no such file.") from error
     if not stat.S_ISREG(mode):
-        raise InvalidInput("it is no file.")
+        raise InvalidInputError("it is no file.")
 
 
 def _members(archive: zipfile.ZipFile, max_bytes: int) -> list[zipfile.ZipInfo]:
     """Return what is in the archive, all of it what a policy file may have."""
     members = archive.infolist()
     if len(members) > MOST_MEMBERS:
-        raise InvalidInput(f"it has {len(members)} members; at most {MOST_MEMBERS} are read.")
+        raise InvalidInputError(f"it has {len(members)} members; at most {MOST_MEMBERS} are read.")
     names = [info.filename for info in members]
     for info in members:
         if info.filename != HEADER and (
             len(info.filename) > LONGEST_NAME or not ARRAY_NAME.fullmatch(info.orig_filename)
         ):
-            raise InvalidInput(f"it has a member that does not belong there: {info.filename[:100]!r}.")
+            raise InvalidInputError(f"it has a member that does not belong there: {info.filename[:100]!r}.")
         if info.flag_bits & 1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise InvalidInput(f"{info.filename!r} is encrypted or packed in a way that policy files are not.")
+            raise InvalidInputError(f"{info.filename!r} is encrypted or packed in a way that policy files are not.")
     if len(set(names)) < len(names):
-        raise InvalidInput("it has two members of the same name.")
+        raise InvalidInputError("it has two members of the same name.")
     if HEADER not in names:
-        raise InvalidInput(f"it has no {HEADER}, so it is no policy file.")
+        raise InvalidInputError(f"it has no {HEADER}, so it is no policy file.")
     size = sum(info.file_size for info in members)
     if size > max_bytes or archive.getinfo(HEADER).file_size > MOST_HEADER_BYTES:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"it would take {size} bytes unpacked; at most {max_bytes} (the header {MOST_HEADER_BYTES}) are read. "
             "If you trust it, pass a larger max_bytes."
         )
@@ -107,31 +107,31 @@ def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
     with archive.open(info) as member:  # gives no more than the size that was checked
         data = member.read(info.file_size + 1)
     if len(data) != info.file_size:
-        raise InvalidInput(f"{info.filename!r} has another size than the file says.")
+        raise InvalidInputError(f"{info.filename!r} has another size than the file says.")
     return data
 
 
 def _header(data: bytes) -> dict[str, Any]:
     try:
         header = json.loads(data.decode(), object_pairs_hook=_without_repeats, parse_constant=_no_constant)
-    except InvalidInput:
+    except InvalidInputError:
         raise
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(f"its {HEADER} is no JSON ({error}).") from error
+        raise InvalidInputError(f"its {HEADER} is no JSON ({error}).") from error
     if not isinstance(header, dict):
-        raise InvalidInput(f"its {HEADER} is no object.")
+        raise InvalidInputError(f"its {HEADER} is no object.")
     return header
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise InvalidInput(f"its {HEADER} has the same key twice.")
+        raise InvalidInputError(f"its {HEADER} has the same key twice.")
     return found
 
 
 def _no_constant(name: str) -> None:
-    raise InvalidInput(f"its {HEADER} has {name}, which is no JSON.")
+    raise InvalidInputError(f"its {HEADER} has {name}, which is no JSON.")
 
 
 def _array_name(member: str) -> str:
@@ -148,12 +148,12 @@ def _array(member: str, data: bytes) -> NDArray[Any]:
     length = int.from_bytes(data[8:10], "little")
     found = ARRAY_HEADER.fullmatch(data, 10, 10 + length) if data[:8] == MAGIC else None
     if found is None or len(data) < 10 + length:
-        raise InvalidInput(f"{member!r} is no array of numbers as policy files have them.")
+        raise InvalidInputError(f"{member!r} is no array of numbers as policy files have them.")
     dtype = np.dtype(found[1].decode())
     shape = tuple(int(part) for part in found[3].decode().replace(" ", "").split(",") if part)
     if prod(shape) * dtype.itemsize != len(data) - 10 - length or len(shape) > 4:
-        raise InvalidInput(f"{member!r} has another size than its shape {shape} says.")
+        raise InvalidInputError(f"{member!r} has another size than its shape {shape} says.")
     if dtype == np.bool_ and (np.frombuffer(data, np.uint8, offset=10 + length) > 1).any():
-        raise InvalidInput(f"{member!r} must be booleans.")
+        raise InvalidInputError(f"{member!r} must be booleans.")
     array: NDArray[Any] = np.frombuffer(data, dtype, offset=10 + length).copy()
     return array.reshape(shape, order="F" if found[2] == b"True" else "C")

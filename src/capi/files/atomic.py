@@ -7,22 +7,26 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 
 def result_folder(path: str | Path) -> Path:
     """Return ``path`` as a folder that exists and can be written to, or say why not."""
     if not str(path):
-        raise InvalidInput("the folder for the results must have a name; got an empty one.")
+        raise InvalidInputError("the folder for the results must have a name; got an empty one.")
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
-        raise InvalidInput(f"{folder} must be a folder, but a file is in the way. Choose another place.") from error
+        raise InvalidInputError(
+            f"{folder} must be a folder, but a file is in the way. Choose another place."
+        ) from error
     except OSError as error:
-        raise InvalidInput(f"the folder {folder} cannot be made: {error.strerror}. Choose another place.") from error
+        raise InvalidInputError(
+            f"the folder {folder} cannot be made: {error.strerror}. Choose another place."
+        ) from error
     if not os.access(folder, os.W_OK):
-        raise InvalidInput(f"the folder {folder} cannot be written to. Choose another place or change its rights.")
+        raise InvalidInputError(f"the folder {folder} cannot be written to. Choose another place or change its rights.")
     return folder
 
 
@@ -41,11 +45,13 @@ def written_together(folder: Path, names: Sequence[str]) -> Iterator[dict[str, P
                 os.fsync(file.fileno())
         for name in names:
             if (folder / name).is_dir():
-                raise InvalidInput(f"{folder / name} must be a file, but a folder is in the way. Choose another place.")
+                raise InvalidInputError(
+                    f"{folder / name} must be a file, but a folder is in the way. Choose another place."
+                )
         for name, place in places.items():
             place.replace(folder / name)
     except OSError as error:
-        raise InvalidInput(f"the results cannot be written to {folder}: {error.strerror or error}.") from error
+        raise InvalidInputError(f"the results cannot be written to {folder}: {error.strerror or error}.") from error
     finally:
         for place in places.values():
             place.unlink(missing_ok=True)

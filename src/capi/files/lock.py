@@ -9,7 +9,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 HOLDER = ".pid"  # added to the name of a lock: the file that says who holds it, since a locked file cannot be read on each system
 
@@ -31,9 +31,9 @@ def locked(path: Path, refusal: Callable[[str], str]) -> Iterator[None]:
     try:
         lock.acquire(timeout=0)
     except Timeout as error:
-        raise InvalidInput(refusal(_id_in(holder))) from error
+        raise InvalidInputError(refusal(_id_in(holder))) from error
     except OSError as error:
-        raise InvalidInput(f"{path} cannot be written: {error.strerror}. Choose another place.") from error
+        raise InvalidInputError(f"{path} cannot be written: {error.strerror}. Choose another place.") from error
     try:
         holder.write_text(str(os.getpid()))
         yield

@@ -8,7 +8,7 @@ from typing import Any
 
 from capi._utils.validation import as_discount, as_int
 from capi.data.schema import Schema
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.files.packing import json_value
 from capi.policies import Training
 
@@ -26,7 +26,7 @@ def schema_from_json(value: Any) -> Schema | None:
     try:
         return None if value is None else Schema.from_dict(value)
     except UNREADABLE as error:
-        raise InvalidInput(f"its words of the table cannot be read: {error}") from error
+        raise InvalidInputError(f"its words of the table cannot be read: {error}") from error
 
 
 def training_to_json(training: Training | None) -> dict[str, Any] | None:
@@ -42,7 +42,7 @@ def training_from_json(value: Any) -> Training | None:
     if value is None:
         return None
     if not isinstance(value, dict) or not set(value) <= {f.name for f in fields(Training)}:
-        raise InvalidInput("its training summary has parts that this version does not know.")
+        raise InvalidInputError("its training summary has parts that this version does not know.")
     try:
         training = Training(**{**value, "episodes": tuple(value.get("episodes", ()))})
         as_discount(training.discount)
@@ -50,9 +50,9 @@ def training_from_json(value: Any) -> Training | None:
         if training.n_rows is not None:
             as_int(training.n_rows, "n_rows", minimum=0)
     except UNREADABLE as error:
-        raise InvalidInput(f"its training summary cannot be read: {error}") from error
+        raise InvalidInputError(f"its training summary cannot be read: {error}") from error
     if not all(isinstance(text, str) and HASH.fullmatch(text) for text in training.episodes):
-        raise InvalidInput("its sketch of the learning episodes must be numbers of 16 hexadecimal digits.")
+        raise InvalidInputError("its sketch of the learning episodes must be numbers of 16 hexadecimal digits.")
     if not isinstance(training.versions, dict) or not all(isinstance(v, str) for v in training.versions.values()):
-        raise InvalidInput("its training summary must have the versions of the libraries.")
+        raise InvalidInputError("its training summary must have the versions of the libraries.")
     return training

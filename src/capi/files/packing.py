@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capi._utils.validation import Bools, Floats, Ints, is_real
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 MOST_ACTIONS = 2**16
 MOST_FEATURES = 2**15 - 1
@@ -45,18 +45,18 @@ class Packed:
     def from_flat(cls, shown: Any, arrays: dict[str, NDArray[Any]], prefix: str = "", depth: int = 0) -> Packed:
         """Return what `flat` took apart; what is used of ``arrays`` is taken out of them."""
         if depth > DEEPEST:
-            raise InvalidInput("it has policies in policies without end.")
+            raise InvalidInputError("it has policies in policies without end.")
         known = {"kind", "settings", "arrays", "parts"}
         if not isinstance(shown, dict) or not {"kind", "settings", "arrays"} <= set(shown) <= known:
-            raise InvalidInput("its header does not say what the policy is made of.")
+            raise InvalidInputError("its header does not say what the policy is made of.")
         kind, settings, names, parts = (shown.get(key, {}) for key in ("kind", "settings", "arrays", "parts"))
         if not isinstance(kind, str) or not isinstance(settings, dict) or not isinstance(parts, dict):
-            raise InvalidInput("its header does not say what the policy is made of.")
+            raise InvalidInputError("its header does not say what the policy is made of.")
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise InvalidInput("its header does not list the arrays of the policy.")
+            raise InvalidInputError("its header does not list the arrays of the policy.")
         missing = [name for name in names if f"{prefix}{name}" not in arrays]
         if missing:
-            raise InvalidInput(f"the array {prefix}{missing[0]} is missing, or there twice.")
+            raise InvalidInputError(f"the array {prefix}{missing[0]} is missing, or there twice.")
         own = {name: arrays.pop(f"{prefix}{name}") for name in dict.fromkeys(names)}
         below = {name: cls.from_flat(part, arrays, f"{prefix}{name}.", depth + 1) for name, part in parts.items()}
         return cls(kind, settings, own, below)
@@ -79,9 +79,9 @@ class Contents:
         self._settings, self._arrays, self._parts = dict(packed.settings), dict(packed.arrays), dict(packed.parts)
         self._unpack = unpack
 
-    def refuse(self, reason: str) -> InvalidInput:
+    def refuse(self, reason: str) -> InvalidInputError:
         """Return the error that says what is wrong."""
-        return InvalidInput(f"{self.kind}: {reason}.")
+        return InvalidInputError(f"{self.kind}: {reason}.")
 
     def value(self, name: str) -> Any:
         """Return a setting as it is."""
@@ -213,7 +213,7 @@ def json_value(value: Any, what: str) -> Any:
         return [json_value(item, what) for item in value]
     if isinstance(value, Mapping) and all(type(key) is str for key in value):
         return {key: json_value(item, what) for key, item in value.items()}
-    raise InvalidInput(
+    raise InvalidInputError(
         f"{what} must be text, numbers, booleans or None to be kept in a file; got {value!r}, a {type(value).__name__}."
     )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from capi._utils.versions import __version__, versions
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.files.archive import MOST_BYTES, read_archive, write_archive
 from capi.files.atomic import written_whole
 from capi.files.codecs import from_arrays, to_arrays
@@ -50,7 +50,7 @@ def save_policy(policy: Policy, path: str | Path, *, settings: Mapping[str, Any]
     """
     target = Path(path)
     if not str(path) or not target.name:
-        raise InvalidInput(f"path must name a file; got {str(path)!r}.")
+        raise InvalidInputError(f"path must name a file; got {str(path)!r}.")
     shown, arrays = to_arrays(policy).flat()
     notes = json_value({} if settings is None else dict(settings), "settings")
     header = {"format": FORMAT, "version": VERSION, "libraries": versions(), "settings": notes, "policy": shown}
@@ -88,15 +88,15 @@ def read_header(path: str | Path, *, max_bytes: int = MOST_BYTES) -> dict[str, A
 def _named(path: str | Path, read: Any) -> Any:
     try:
         return read(Path(path))
-    except InvalidInput as error:
-        raise InvalidInput(f"{path} cannot be opened as a policy: {error}") from error
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{path} cannot be opened as a policy: {error}") from error
 
 
 def _loaded(path: Path, max_bytes: int) -> Any:
     header, arrays = read_archive(path, max_bytes)
     packed = Packed.from_flat(_checked(header)["policy"], arrays)
     if arrays:
-        raise InvalidInput(f"the array {min(arrays)[:100]} belongs to nothing.")
+        raise InvalidInputError(f"the array {min(arrays)[:100]} belongs to nothing.")
     return from_arrays(packed)
 
 
@@ -104,11 +104,11 @@ def _checked(header: dict[str, Any]) -> dict[str, Any]:
     """Return the header if this version of the library can read the rest."""
     version = header.get("version")
     if header.get("format") != FORMAT or type(version) is not int or version < 1:
-        raise InvalidInput("it does not say that it is a policy file.")
+        raise InvalidInputError("it does not say that it is a policy file.")
     if version > VERSION:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"it has format version {version}, and capi {__version__} reads up to version {VERSION}. Install a newer capi."
         )
     if set(header) != KEYS or not isinstance(header["libraries"], dict) or not isinstance(header["settings"], dict):
-        raise InvalidInput(f"its header must have {', '.join(sorted(KEYS))}.")
+        raise InvalidInputError(f"its header must have {', '.join(sorted(KEYS))}.")
     return header

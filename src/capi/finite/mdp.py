@@ -46,7 +46,7 @@ from capi._utils.validation import (
     check_actions,
     check_shape,
 )
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.finite.linear_systems import relative_error, solve_discounted, solve_stationary
 from capi.finite.transition_matrices import Matrix, drawn_columns, scaled_rows, stacked_transitions
 from capi.loss import greedy
@@ -119,7 +119,7 @@ class FiniteMDP:
         self._stacked, self.n_actions, self.n_states = stacked_transitions(P)  # (S*A, S)
         rewards = as_floats(R, "R", ndim=2)
         if rewards.shape != (self.n_states, self.n_actions):
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"R must have shape (n_states, n_actions) = ({self.n_states}, {self.n_actions}); got {rewards.shape}."
             )
         self.rewards: Floats = rewards.copy()  # (S, A)
@@ -230,7 +230,7 @@ class FiniteMDP:
             if np.array_equal(improved, policy.actions):
                 return policy
             policy = Tabular(improved, self.n_actions)
-        raise InvalidInput(f"policy iteration did not settle in {MAX_IMPROVEMENTS} improvements.")
+        raise InvalidInputError(f"policy iteration did not settle in {MAX_IMPROVEMENTS} improvements.")
 
     @cached_property
     def optimal_action_values(self) -> Floats:
@@ -264,7 +264,7 @@ class FiniteMDP:
         closed = np.flatnonzero(~leaves)
         if len(closed) > 1:
             x, y = (int(np.flatnonzero(label == c)[0]) for c in closed[:2])
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"the policy has {len(closed)} stationary distributions: states {x} and {y} never reach each other. "
                 "Use discounted_occupancy with a start distribution."
             )
@@ -309,7 +309,7 @@ class FiniteMDP:
         sums = row_sum(pi, np.ones_like(pi))
         bad = np.flatnonzero((row_max(-pi) > 0) | (np.abs(sums - 1) > ROW_SUM_TOLERANCE))
         if bad.size:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"policy must be a distribution over actions in each state; state {bad[0]} has {pi[bad[0]]}."
             )
         return pi

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from capi._utils.validation import ROW_SUM_TOLERANCE, Floats, Ints, as_array
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 Matrix: TypeAlias = Any  # ndarray or scipy.sparse array: there is no common type
 
@@ -18,10 +18,10 @@ Matrix: TypeAlias = Any  # ndarray or scipy.sparse array: there is no common typ
 def stacked_transitions(P: ArrayLike | Sequence[Matrix]) -> tuple[Matrix, int, int]:
     """Return the checked matrix (S*A, S), A and S; ``P`` is (A, S, S) or a sequence of sparse (S, S)."""
     if sp.issparse(P):
-        raise InvalidInput("P must be a sequence of sparse arrays, one an action; got a single one.")
+        raise InvalidInputError("P must be a sequence of sparse arrays, one an action; got a single one.")
     scalar = isinstance(P, str) or (isinstance(P, np.ndarray) and P.ndim == 0)
     if scalar or not isinstance(P, Sequence | np.ndarray):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"P must be real numbers of shape (n_actions, n_states, n_states); got a {type(P).__name__}."
         )
     is_sparse = any(sp.issparse(part) for part in P)
@@ -54,7 +54,7 @@ def _stacked_sparse(P: Any) -> tuple[Matrix, int]:
     for a, part in enumerate(P):
         if not sp.issparse(part) or part.shape != (n_states, n_states) or n_states == 0:
             found = f"shape {part.shape}" if sp.issparse(part) else f"a {type(part).__name__}"
-            raise InvalidInput(f"P[{a}] must be a sparse array of shape ({n_states}, {n_states}); got {found}.")
+            raise InvalidInputError(f"P[{a}] must be a sparse array of shape ({n_states}, {n_states}); got {found}.")
         _check_real(part)
     blocks = [sp.csr_array(part, dtype=np.float64) for part in P]
     by_state = np.arange(len(blocks) * n_states).reshape(len(blocks), n_states).T.ravel()
@@ -70,9 +70,9 @@ def _stacked_dense(P: Any) -> tuple[Matrix, int]:
     try:
         dense = np.array(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidInput("P must be real numbers of shape (n_actions, n_states, n_states).") from error
+        raise InvalidInputError("P must be real numbers of shape (n_actions, n_states, n_states).") from error
     if dense.ndim != 3 or dense.shape[1] != dense.shape[2] or 0 in dense.shape:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"P must have shape (n_actions, n_states, n_states), or be a sequence of sparse arrays; got {dense.shape}."
         )
     return dense.transpose(1, 0, 2).reshape(-1, dense.shape[2]), len(dense)
@@ -80,7 +80,7 @@ def _stacked_dense(P: Any) -> tuple[Matrix, int]:
 
 def _check_real(numbers: Matrix) -> None:
     if numbers.dtype.kind == "c":
-        raise InvalidInput("P must be real numbers; got complex ones.")
+        raise InvalidInputError("P must be real numbers; got complex ones.")
 
 
 def _check_probabilities(entries: Matrix, n_actions: int) -> None:
@@ -88,7 +88,7 @@ def _check_probabilities(entries: Matrix, n_actions: int) -> None:
     if bad.any():
         k = int(np.argmax(bad))
         (x, a), y = divmod(int(entries.row[k]), n_actions), int(entries.col[k])
-        raise InvalidInput(
+        raise InvalidInputError(
             f"P must be probabilities, neither negative nor NaN; P[{a}][{x}, {y}] = {entries.data[k]} "
             f"(action {a}, state {x}, next state {y})."
         )
@@ -98,7 +98,7 @@ def _check_row_sums(sums: Floats, n_actions: int) -> None:
     bad = np.flatnonzero(~(np.abs(sums - 1) <= ROW_SUM_TOLERANCE))
     if bad.size:
         x, a = divmod(int(bad[0]), n_actions)
-        raise InvalidInput(
+        raise InvalidInputError(
             f"P must have rows that sum to one; {bad.size} of {len(sums)} do not, first action {a}, state {x}: "
             f"P[{a}][{x}] sums to {sums[bad[0]]:.10g}. A state that ends the process leads to itself with probability 1."
         )

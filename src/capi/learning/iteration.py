@@ -16,7 +16,7 @@ from capi._utils.row_ops import row_sum
 from capi._utils.validation import Floats, as_allowed, as_discount, as_q_values, as_states, as_weights
 from capi.data.schema import Schema
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.policies import Decisions, one_hot
 from capi.types import Policy, PolicyEvaluator, PolicySpace, QFunction, StateSample
 
@@ -78,7 +78,7 @@ def _part_with(verb: str) -> Constraint:
     def check(part: Any, name: str) -> None:
         if isinstance(part, type) or not (callable(part) or hasattr(part, verb)):
             hint = f" Did you mean {part.__name__}()?" if isinstance(part, type) else ""
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{name} must have the method {verb}, or be a function (k, policy, rng); got {part!r}.{hint}"
             )
 
@@ -140,7 +140,7 @@ def resolved(value: Any, k: int, policy: Policy, rng: Callable[[], np.random.Gen
         return value
     made = value(k, policy, rng())
     if not isinstance(made, kind):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"a function (k, policy, rng) must return a {kind.__name__}; at k = {k} it returned {made!r}."
         )
     return made
@@ -161,12 +161,14 @@ def state_sample(
             return sample_of(batch)
         known = getattr(evaluator, "states", None)
         if known is None:
-            raise InvalidInput(f"states must be given: there is no batch, and {type(evaluator).__name__} knows none.")
+            raise InvalidInputError(
+                f"states must be given: there is no batch, and {type(evaluator).__name__} knows none."
+            )
         return StateSample(as_states(known))
     if callable(states):
         states = states(k, policy, rng())
     if isinstance(states, tuple) and not 1 <= len(states) <= 3:
-        raise InvalidInput(f"states must be an array or (states, weights, allowed); got a tuple of {len(states)}.")
+        raise InvalidInputError(f"states must be an array or (states, weights, allowed); got a tuple of {len(states)}.")
     sample = StateSample(*states) if isinstance(states, tuple) else StateSample(states)
     x = as_states(sample.states, n_features=None if batch is None else batch.n_features).copy()
     x.flags.writeable = False  # so that what is found out about these points can be remembered
@@ -180,7 +182,7 @@ def n_actions(evaluator: Any, transitions: Any) -> int:
         n_actions = getattr(source, "n_actions", None)
         if n_actions is not None:
             return int(n_actions)
-    raise InvalidInput(
+    raise InvalidInputError(
         "transitions or an initial_policy must be given: neither a fixed batch nor the evaluator says how many actions "
         "there are. Pass the batch to fit, or initial_policy=capi.policies.Constant(0, n_actions)."
     )
@@ -189,7 +191,7 @@ def n_actions(evaluator: Any, transitions: Any) -> int:
 def check_batch(transitions: Any) -> None:
     """Refuse what is neither a batch nor a function that makes one."""
     if transitions is not None and not isinstance(transitions, Transitions) and not callable(transitions):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"transitions must be Transitions, a function (k, policy, rng) or None; got a {type(transitions).__name__}."
         )
 
@@ -197,10 +199,10 @@ def check_batch(transitions: Any) -> None:
 def checked_values(q: Any, states: Floats, n_actions: int, evaluator: str) -> Floats:
     """Return the values of ``q`` at ``states``, or say what is wrong with what the evaluator returned."""
     if not isinstance(q, QFunction):
-        raise InvalidInput(f"{evaluator}.evaluate must return a QFunction (n_actions, values); got {q!r}.")
+        raise InvalidInputError(f"{evaluator}.evaluate must return a QFunction (n_actions, values); got {q!r}.")
     values = as_q_values(q.values(states), n_rows=len(states), name=f"{evaluator}'s Q")
     if values.shape[1] != n_actions:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{evaluator}'s Q must have a column an action; it has {values.shape[1]}, the policy has {n_actions} actions."
         )
     return values
@@ -209,9 +211,9 @@ def checked_values(q: Any, states: Floats, n_actions: int, evaluator: str) -> Fl
 def check_policy(policy: Any, n_actions: int, rule: str) -> None:
     """Refuse what is no policy over as many actions."""
     if not isinstance(policy, Policy):
-        raise InvalidInput(f"{rule}; got {policy!r}.")
+        raise InvalidInputError(f"{rule}; got {policy!r}.")
     if policy.n_actions != n_actions:
-        raise InvalidInput(f"{rule} with {n_actions} actions; got one with {policy.n_actions}.")
+        raise InvalidInputError(f"{rule} with {n_actions} actions; got one with {policy.n_actions}.")
 
 
 def distance(before: Decisions, now: Decisions, n_actions: int) -> Floats:

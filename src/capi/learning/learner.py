@@ -23,7 +23,7 @@ from capi._utils.versions import versions
 from capi.data.schema import Schema
 from capi.data.sketch import sketch
 from capi.data.transitions import Transitions
-from capi.errors import CapiError, InvalidInput, NotFitted
+from capi.errors import CapiError, InvalidInputError, NotFittedError
 from capi.learning.iteration import (
     ByIteration,
     Iteration,
@@ -76,7 +76,7 @@ class Learner:
         loop = self.loop()
         check_batch(transitions)
         if after is not None and not isinstance(after, Iteration):
-            raise InvalidInput(f"after must be an Iteration that iterate has yielded; got {after!r}.")
+            raise InvalidInputError(f"after must be an Iteration that iterate has yielded; got {after!r}.")
         seeds = seed_sequence(loop.random_state) if after is None else after.seeds
         policy = loop.initial_policy if after is None else after.policy
         q = None if after is None else after.q
@@ -162,7 +162,9 @@ class Learner:
         for iteration in _shown(rounds, loop.n_iterations) if progress else rounds:
             schema, score = iteration.schema, _score(loop.keep, iteration)
             if history and schema != words:
-                raise InvalidInput(f"features and actions must not change; at k = {iteration.k} they are {schema}.")
+                raise InvalidInputError(
+                    f"features and actions must not change; at k = {iteration.k} they are {schema}."
+                )
             if best is None or score is None or score > best:
                 trained = replace(training, n_iterations=iteration.k + 1)
                 self.policy_: Policy = described(iteration.policy, schema, trained)
@@ -172,7 +174,7 @@ class Learner:
             words = schema
             self.schema_, self.history_ = words, history
         if "policy_" not in self.__dict__:
-            raise InvalidInput(
+            raise InvalidInputError(
                 "update ended the loop in the first round: there is no policy. Return a Policy at k = 0."
             )
         return self
@@ -217,7 +219,7 @@ class Learner:
     def __getattr__(self, name: str) -> Any:
         """Say what to do about learned attributes that are not there yet."""
         if name in LEARNED:
-            raise NotFitted(f"this {type(self).__name__} has no {name} yet: call fit first.")
+            raise NotFittedError(f"this {type(self).__name__} has no {name} yet: call fit first.")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     # -- what scikit-learn expects of an estimator's settings ----------------------------------------
@@ -343,7 +345,7 @@ def _score(keep: Any, iteration: Iteration) -> float | None:
         return None
     score = keep(iteration)
     if not isinstance(score, Real) or score != score:  # NaN
-        raise InvalidInput(f"keep must return a number to compare; at k = {iteration.k} it returned {score!r}.")
+        raise InvalidInputError(f"keep must return a number to compare; at k = {iteration.k} it returned {score!r}.")
     return float(score)
 
 

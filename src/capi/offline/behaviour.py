@@ -12,7 +12,7 @@ from sklearn.base import clone
 from capi._utils.threads import n_threads
 from capi._utils.validation import Bools, Floats, Ints
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.policies import one_hot
 from capi.trees.forest import Growth, grow
 from capi.trees.ranks import encode
@@ -125,7 +125,7 @@ def _by_trees(
 def _by_classifier(classifier: Any, batch: Transitions, rest: Ints, fold: Ints, rng: np.random.Generator) -> Floats:
     needed = ("fit", "predict_proba", "get_params")
     if isinstance(classifier, type) or not all(hasattr(classifier, name) for name in needed):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"behaviour must be a scikit-learn classifier with the methods fit and predict_proba; got {classifier!r}."
         )
     predicted = np.zeros((len(fold), batch.n_actions))
@@ -139,7 +139,7 @@ def _by_classifier(classifier: Any, batch: Transitions, rest: Ints, fold: Ints, 
     model.fit(batch.states[rest], batch.actions[rest])
     found = np.asarray(model.predict_proba(batch.states[fold]), dtype=np.float64)
     if found.shape != (len(fold), len(model.classes_)) or not (np.isfinite(found).all() and (found >= 0).all()):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"behaviour must predict a probability for each action it has seen, none negative; {classifier!r} does not."
         )
     predicted[:, np.asarray(model.classes_, dtype=np.int64)] = found

@@ -9,7 +9,7 @@ import numpy as np
 
 from capi._utils.validation import Bools, Floats, Ints
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,10 +74,10 @@ class Episodes:
             return np.ones(len(self))
         of_episode = w[self.starts]
         if not w.any():
-            raise InvalidInput("weight must be positive in some episode; it is zero in all.")
+            raise InvalidInputError("weight must be positive in some episode; it is zero in all.")
         if not np.array_equal(w, of_episode[self.of_row]):
             row = int(np.flatnonzero(w != of_episode[self.of_row])[0])
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"weight must be the same in all rows of an episode to evaluate a policy; row {row} has {w[row]}, the first row of "
                 f"its episode {of_episode[self.of_row[row]]}. An episode counts as a whole."
             )

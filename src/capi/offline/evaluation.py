@@ -18,7 +18,7 @@ from capi._utils.validation import (
     is_real,
 )
 from capi.data.transitions import Transitions
-from capi.errors import EvidenceWarning, InvalidInput
+from capi.errors import EvidenceWarning, InvalidInputError
 from capi.learning.learner import Learner
 from capi.offline.caveats import (
     disagreement,
@@ -142,7 +142,7 @@ def compare(policies: Mapping[str, Policy], batch: Transitions, **settings: Any)
     1.0
     """
     if not isinstance(policies, Mapping) or not policies:
-        raise InvalidInput(f"policies must be a mapping from names to policies; got {policies!r}.")
+        raise InvalidInputError(f"policies must be a mapping from names to policies; got {policies!r}.")
     given = settings.pop("discount", None)
     discount = given if given is not None else _own_discount(list(policies.values()))
     return _compared(policies, batch, _settings(discount, **settings))
@@ -188,10 +188,10 @@ def cross_evaluate(
     """
     named: dict[str, Any] = dict(learners) if isinstance(learners, Mapping) else {"the learner": learners}
     if not named:
-        raise InvalidInput("learners must have at least one learner; got none.")
+        raise InvalidInputError("learners must have at least one learner; got none.")
     for name, learner in named.items():
         if not isinstance(learner, Learner | Policy) or isinstance(learner, type):
-            raise InvalidInput(f"learners must be learners or policies; {name!r} is {learner!r}.")
+            raise InvalidInputError(f"learners must be learners or policies; {name!r} is {learner!r}.")
     given = settings.pop("discount", None)
     discount = given if given is not None else _own_discount(list(named.values()))
     chosen = _settings(discount, **settings)
@@ -211,7 +211,7 @@ def cross_evaluate(
 
 def _settings(discount: float | None, method: str = "auto", methods: Any = None, *rest: Any, **named: Any) -> Settings:
     if discount is None:
-        raise InvalidInput("discount must be given: the policy does not know the one that it was learned with.")
+        raise InvalidInputError("discount must be given: the policy does not know the one that it was learned with.")
     asked = check_methods(methods)
     if method != "auto":
         check_choice(method, "method", ("auto", *METHODS))
@@ -223,9 +223,9 @@ def _settings(discount: float | None, method: str = "auto", methods: Any = None,
     as_int(settings.n_folds, "n_folds", minimum=2)
     as_int(settings.n_resamples, "n_resamples", minimum=1)
     if not is_real(settings.level) or not 0 < settings.level < 1:
-        raise InvalidInput(f"level must lie strictly between 0 and 1; got {settings.level!r}.")
+        raise InvalidInputError(f"level must lie strictly between 0 and 1; got {settings.level!r}.")
     if settings.evaluator is not None and not isinstance(settings.evaluator, PolicyEvaluator):
-        raise InvalidInput(f"evaluator must be a PolicyEvaluator; got {settings.evaluator!r}.")
+        raise InvalidInputError(f"evaluator must be a PolicyEvaluator; got {settings.evaluator!r}.")
     threads = n_threads(settings.n_jobs)
     return replace(settings, regression=replace(settings.regression, n_jobs=threads))
 
@@ -239,7 +239,7 @@ def _own_discount(learners: Sequence[Any]) -> float | None:
         if value is not None:
             known.add(float(value))
     if len(known) > 1:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"discount must be given: the policies were learned with different ones, {', '.join(map(str, sorted(known)))}."
         )
     return known.pop() if known else None
@@ -302,16 +302,16 @@ def check_is_evaluable(name: str, policy: Policy, batch: Transitions) -> None:
     """Refuse what is no policy for the decisions of ``batch``, or changes with time."""
     if isinstance(policy, type) or not isinstance(policy, Policy):
         hint = " Pass its policy_, or use cross_evaluate." if isinstance(policy, Learner) else ""
-        raise InvalidInput(f"{name} must be a Policy (act, probabilities, n_actions); got {policy!r}.{hint}")
+        raise InvalidInputError(f"{name} must be a Policy (act, probabilities, n_actions); got {policy!r}.{hint}")
     if policy.n_actions != batch.n_actions:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{name} has {policy.n_actions} actions, the batch {batch.n_actions}. Say how many there are (n_actions or action_labels)."
         )
     if _changes_with_time(policy):
-        raise InvalidInput(f"{name} changes with time; only policies that do not can be evaluated from a log.")
+        raise InvalidInputError(f"{name} changes with time; only policies that do not can be evaluated from a log.")
     schema = getattr(policy, "schema", None)
     if schema is not None and schema != batch.schema:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{name} was learned from a table with other columns or actions than this batch: {schema} and {batch.schema}. "
             "Read the table with schema=policy.schema."
         )

@@ -13,7 +13,7 @@ from scipy import stats
 
 from capi._utils.late import pandas as pd
 from capi._utils.validation import Floats, check_choice
-from capi.errors import Caveat, InvalidInput
+from capi.errors import Caveat, InvalidInputError
 from capi.offline.behaviour import Behaviour
 from capi.plotting.style import INK, PALE_INK, PALETTE, name_axes, new_figure
 
@@ -314,7 +314,7 @@ def check_methods(methods: Any) -> tuple[str, ...]:
     """Return the estimators that are asked for, checked."""
     asked = METHODS if methods is None else (methods,) if isinstance(methods, str) else tuple(methods)
     if not asked:
-        raise InvalidInput(f"methods must name at least one of {', '.join(METHODS)}; got none.")
+        raise InvalidInputError(f"methods must name at least one of {', '.join(METHODS)}; got none.")
     for method in asked:
         check_choice(method, "a method", METHODS)
     return tuple(dict.fromkeys(asked))

@@ -26,7 +26,7 @@ from scipy.sparse.linalg import LinearOperator, bicgstab, gmres
 from capi._utils.threads import in_threads
 from capi._utils.validation import Floats, Ints
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.offline.episodes import Episodes
 from capi.trees.forest import Forest, Growth, grow
 from capi.trees.ranks import encode
@@ -324,7 +324,7 @@ def _solve(operator: Any, right: Floats, start: Floats | None, tolerance: float)
         if failed or not np.isfinite(found).all():  # it may break down, which this cannot
             found, failed = gmres(product, right, rtol=tolerance, atol=0.0, restart=40, maxiter=50)
     if failed or not np.isfinite(found).all():
-        raise InvalidInput(
+        raise InvalidInputError(
             "fitted Q evaluation did not settle: rewards or weights are too large or too unlike each other."
         )
     solution: Floats = found

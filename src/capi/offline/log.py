@@ -22,7 +22,7 @@ from capi._utils.threads import n_threads
 from capi._utils.validation import Floats, Ints, as_discount
 from capi.data.summary.coverage import counts_by_leaf
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.offline.behaviour import Behaviour, behaviour_of
 from capi.offline.episodes import Episodes
 from capi.offline.evidence import METHODS
@@ -105,11 +105,11 @@ class Log:
 def log_of(batch: Transitions, settings: Settings) -> Log:
     """Return the log of a batch, its episodes dealt to folds at random; those without weight are left out."""
     if not isinstance(batch, Transitions):
-        raise InvalidInput(f"batch must be a Transitions; got {type(batch).__name__}.")
+        raise InvalidInputError(f"batch must be a Transitions; got {type(batch).__name__}.")
     episodes, seeds = Episodes.counted(batch, settings.discount), seed_sequence(settings.random_state)
     n_episodes = len(episodes)
     if n_episodes < 2:
-        raise InvalidInput(
+        raise InvalidInputError(
             "evaluation needs at least two episodes that count; this batch has one. Name the episode column, or collect more."
         )
     fold = np.empty(n_episodes, dtype=np.int64)

@@ -8,7 +8,7 @@ from capi._utils.randomness import RandomState, as_generator
 from capi._utils.threads import n_threads, one_blas_thread
 from capi._utils.validation import as_discount
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.offline.episodes import Episodes
 from capi.offline.evaluation import check_is_evaluable
 from capi.offline.fitted_q import Regression, leaf_system
@@ -45,7 +45,7 @@ def fitted_value(
     [0.0, 1.0]
     """
     if not isinstance(batch, Transitions):
-        raise InvalidInput(f"batch must be a Transitions; got {type(batch).__name__}.")
+        raise InvalidInputError(f"batch must be a Transitions; got {type(batch).__name__}.")
     check_is_evaluable("policy", policy, batch)
     regression, episodes = Regression(n_jobs=n_threads(n_jobs)), Episodes.counted(batch, as_discount(discount))
     with one_blas_thread():

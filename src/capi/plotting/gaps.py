@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from capi._utils.late import matplotlib
 from capi._utils.validation import Floats, as_integers, as_names, as_q_values, check_actions, check_shape
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.loss import greedy, negligible_gap, second_best_gap
 from capi.plotting.style import INK, PALE_INK, add_legend, name_axes, new_figure, stack_bars
 
@@ -60,7 +60,7 @@ def draw_gaps(
     words = as_names(range(q.shape[1]) if labels is None else labels, "labels", q.shape[1])
     free = np.isfinite(gaps)
     if not free.any():
-        raise InvalidInput("there must be something to choose; all of these states allow one action only.")
+        raise InvalidInputError("there must be something to choose; all of these states allow one action only.")
     gaps, chosen, n_bound = gaps[free], chosen[free], int((~free).sum())
     negligible = negligible_gap(q, allowed)
 

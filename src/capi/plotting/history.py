@@ -9,7 +9,7 @@ import numpy as np
 
 from capi._utils.late import matplotlib
 from capi._utils.validation import Floats
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.plotting.style import INK, SMALL_TEXT_SIZE, colour_of, name_axes, new_figure
 
 if TYPE_CHECKING:
@@ -43,12 +43,12 @@ def draw_history(history: Sequence[Mapping[str, Any]]) -> Figure:
     """
     ticker = matplotlib.ticker
     if not isinstance(history, Sequence) or not history or not all(isinstance(row, Mapping) for row in history):
-        raise InvalidInput("history must be a list with one dictionary an iteration, like a learner's history_.")
+        raise InvalidInputError("history must be a list with one dictionary an iteration, like a learner's history_.")
     columns = {name: _numbers(history, name) for name in ("k", *PANELS)}
     k = columns.pop("k")
     shown = {name: column for name, column in columns.items() if not np.isnan(column).all()}
     if np.isnan(k).any() or not shown:
-        raise InvalidInput(f"history must tell k of every iteration, and one of {', '.join(PANELS)}.")
+        raise InvalidInputError(f"history must tell k of every iteration, and one of {', '.join(PANELS)}.")
     figure, panels = new_figure(3.1 * len(shown), 2.7, n_cols=len(shown))
     for axes, (name, column) in zip(panels, shown.items(), strict=True):
         marker = "o" if len(k) <= MOST_MARKED else None
@@ -86,5 +86,5 @@ def _numbers(history: Sequence[Mapping[str, Any]], name: str) -> Floats:
     try:
         column = np.array([np.nan if value is None else float(value) for value in found])
     except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{name} must be a number in every row of history; got {found!r}.") from error
+        raise InvalidInputError(f"{name} must be a number in every row of history; got {found!r}.") from error
     return np.where(np.isfinite(column), column, np.nan)

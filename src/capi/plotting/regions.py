@@ -11,7 +11,7 @@ from capi._utils.late import matplotlib
 from capi._utils.validation import Bools, Floats, Ints
 from capi.data.columns import MOST_VALUES, Column
 from capi.data.schema import Schema
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.plotting.style import add_legend, colour_of, marker_of, name_axes, new_figure, stack_bars
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def draw_decisions(
     labels = schema.action_labels if schema else tuple(range(n_actions))
     columns = [_column(feature, names) for feature in features]
     if len(columns) not in (1, 2) or len(set(columns)) < len(columns):
-        raise InvalidInput(f"features must be one or two different features; got {features!r}.")
+        raise InvalidInputError(f"features must be one or two different features; got {features!r}.")
     figure, [axes] = new_figure(6.0, 4.2)
     if len(columns) == 1:
         _draw_shares(axes, states[:, columns[0]], act(states), labels)
@@ -155,7 +155,7 @@ def _draw_shares(axes: Any, column: Floats, actions: Ints, labels: Sequence[Any]
     known = ~np.isnan(column)
     x, decisions = column[known], actions[known]
     if not len(x):
-        raise InvalidInput("the feature has no known value in these states.")
+        raise InvalidInputError("the feature has no known value in these states.")
     edges = np.unique(np.quantile(x, np.linspace(0, 1, N_BINS + 1)))
     edges = np.array([edges[0] - 0.5, edges[0] + 0.5]) if len(edges) == 1 else edges
     counts = np.stack([np.histogram(x[decisions == a], bins=edges)[0] for a in range(len(labels))])
@@ -170,7 +170,7 @@ def _draw_regions(
 ) -> None:
     complete = states[~np.isnan(states[:, columns]).any(axis=1)]
     if not len(complete):
-        raise InvalidInput("no state has a known value of both features.")
+        raise InvalidInputError("no state has a known value of both features.")
     sides = [_ticks(complete[:, j]) for j in columns]
     grid = np.tile(np.nanmedian(complete, axis=0), (GRID * GRID, 1))
     grid[:, columns[0]], grid[:, columns[1]] = (side.ravel() for side in np.meshgrid(*sides))
@@ -198,4 +198,4 @@ def _column(feature: Any, names: Sequence[str]) -> int:
         return list(names).index(feature)
     if isinstance(feature, int) and not isinstance(feature, bool) and 0 <= feature < len(names):
         return feature
-    raise InvalidInput(f"unknown feature {feature!r}; known are {', '.join(names)}.")
+    raise InvalidInputError(f"unknown feature {feature!r}; known are {', '.join(names)}.")

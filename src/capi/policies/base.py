@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 import capi
 from capi._utils.validation import Bools, Floats, as_integers, as_states, check_actions, check_shape
 from capi.data.schema import Schema
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.plotting.regions import draw_decisions, features_to_draw
 from capi.policies.decisions import Decisions, check_masks_given, one_hot
 from capi.types import Policy
@@ -57,7 +57,7 @@ class Described:
         check_masks_given(getattr(self, "masked", False), None)
         kept = self.learning_states() if states is None and hasattr(self, "learning_states") else states
         if kept is None:
-            raise InvalidInput(
+            raise InvalidInputError(
                 "states must be given, such as those of the batch: this policy does not keep those that it was learned from."
             )
         x = as_states(kept)

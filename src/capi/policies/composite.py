@@ -10,7 +10,7 @@ import numpy as np
 
 from capi._utils.parameters import Constraints, check_parameters, instance_of
 from capi._utils.validation import Bools, Floats, Ints, as_distribution, as_int, as_share
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.policies.base import Described, described
 from capi.policies.simple import Uniform
 from capi.types import Policy
@@ -101,7 +101,7 @@ class Mixture(Described):
             shares += [weight] if nested is None else list(weight * nested.weights)
         kept = np.array(shares) >= self.min_weight
         if not kept.any():
-            raise InvalidInput(f"min_weight must leave a member; the largest weight is {max(shares):.4g}.")
+            raise InvalidInputError(f"min_weight must leave a member; the largest weight is {max(shares):.4g}.")
         weights = np.array(shares)[kept]
         weights = weights if kept.all() else weights / weights.sum()
         weights.flags.writeable = False
@@ -196,13 +196,15 @@ def _members(policies: Any, name: str) -> tuple[Policy, ...]:
     """Return ``policies`` as a tuple of at least one policy, all over the same actions."""
     members = tuple(policies) if isinstance(policies, Sequence) else ()
     if not members:
-        raise InvalidInput(f"{name} must be a list of at least one Policy; got {policies!r}.")
+        raise InvalidInputError(f"{name} must be a list of at least one Policy; got {policies!r}.")
     for i, policy in enumerate(members):
         ours = isinstance(policy, Described)  # quicker to check than the protocol
         if isinstance(policy, type) or not (ours or isinstance(policy, Policy)):
-            raise InvalidInput(f"{name} must be policies (act, probabilities, n_actions); number {i} is {policy!r}.")
+            raise InvalidInputError(
+                f"{name} must be policies (act, probabilities, n_actions); number {i} is {policy!r}."
+            )
         if policy.n_actions != members[0].n_actions:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{name} must have the same actions; number 0 has {members[0].n_actions}, number {i} has {policy.n_actions}."
             )
     return members

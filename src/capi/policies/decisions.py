@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from capi._utils.row_ops import chosen_entries, row_sum
 from capi._utils.validation import Bools, Floats, Ints, as_allowed
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 Decisions: TypeAlias = NDArray[Any]  # in many states: actions (n,) of a deterministic policy, else probabilities (n, A)
 
@@ -51,4 +51,6 @@ def first_in_mask(ranking: Ints, mask: Bools | None) -> Ints:
 def check_masks_given(masked: bool, allowed: Bools | None) -> None:
     """Refuse to act without masks for a policy that was learned with them."""
     if masked and allowed is None:
-        raise InvalidInput("this policy was learned with masks of allowed actions: pass allowed, shape (n, n_actions).")
+        raise InvalidInputError(
+            "this policy was learned with masks of allowed actions: pass allowed, shape (n, n_actions)."
+        )

@@ -19,7 +19,7 @@ from capi._utils.validation import (
     as_states,
     check_actions,
 )
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.loss import greedy
 from capi.policies.base import Deterministic
 from capi.policies.decisions import check_masks_given, permitted
@@ -98,7 +98,7 @@ class Tabular(Deterministic):
         check_parameters(self)
         actions = as_integers(self.actions, "actions").copy()
         if not len(actions):
-            raise InvalidInput("actions must have at least one state; got none.")
+            raise InvalidInputError("actions must have at least one state; got none.")
         check_actions(actions, self.n_actions)
         actions.flags.writeable = False
         object.__setattr__(self, "actions", actions)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from capi._utils.validation import Floats, Ints, as_int
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 
 def check_monotone(monotone: Any, n_features: int | None = None, *, masked: bool = False) -> None:
@@ -16,12 +16,12 @@ def check_monotone(monotone: Any, n_features: int | None = None, *, masked: bool
     if monotone is None:
         return
     if not isinstance(monotone, Mapping) or not set(monotone.values()) <= {1, -1}:
-        raise InvalidInput(f"monotone must map columns to 1 or -1, such as {{0: 1}}; got {monotone!r}.")
+        raise InvalidInputError(f"monotone must map columns to 1 or -1, such as {{0: 1}}; got {monotone!r}.")
     for j in monotone:
         if as_int(j, "a column of monotone", minimum=0) >= (n_features or j + 1):
-            raise InvalidInput(f"monotone names column {j}; states have {n_features}.")
+            raise InvalidInputError(f"monotone names column {j}; states have {n_features}.")
     if masked and monotone:
-        raise InvalidInput(
+        raise InvalidInputError(
             "monotone cannot be promised with masks: where an action is not allowed another takes its place."
         )
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from capi._utils.row_ops import row_max
 from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_q_values, as_states, as_weights
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.loss import best_values, expected_regrets, filled_regrets, regrets_of_actions, regrets_to
 from capi.types import Policy, PolicySpace, QFunction
 
@@ -185,7 +185,7 @@ def finite_total(gaps: Floats) -> float:
     with np.errstate(over="ignore"):
         total = float(gaps.sum())
     if not np.isfinite(total):
-        raise InvalidInput("the weighted gaps of q_values must have a finite sum. Scale q_values or weights down.")
+        raise InvalidInputError("the weighted gaps of q_values must have a finite sum. Scale q_values or weights down.")
     return total
 
 

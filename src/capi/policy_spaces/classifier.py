@@ -32,7 +32,7 @@ from sklearn.utils.validation import has_fit_parameter
 from capi._utils.parameters import Constraints, check_parameters
 from capi._utils.row_ops import row_max
 from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_states
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.policies import Deterministic, check_masks_given, first_allowed, permitted
 from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver, Stakes
 from capi.types import Policy, QFunction
@@ -89,7 +89,7 @@ def _check_estimator(value: Any, name: str) -> None:
     needed = ("fit", "predict", "get_params")
     if isinstance(value, type) or not all(hasattr(value, method) for method in needed):
         hint = f" Did you mean {value.__name__}()?" if isinstance(value, type) else ""
-        raise InvalidInput(f"{name} must be a scikit-learn classifier; got {value!r}.{hint}")
+        raise InvalidInputError(f"{name} must be a scikit-learn classifier; got {value!r}.{hint}")
     _weight_name(value)
 
 
@@ -169,7 +169,7 @@ def _weight_name(estimator: Any) -> str:
         name, last = last.steps[-1]
         prefix += f"{name}__"
     if not has_fit_parameter(last, "sample_weight"):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"estimator must take sample_weight in fit, or the last step of a pipeline must; {last!r} does not, so it cannot "
             "tell states that matter from others. Choose another classifier."
         )
@@ -186,7 +186,7 @@ def _rated(model: Any, states: Floats, n_classes: int) -> Floats:
             return scores
     if hasattr(model, "predict_proba"):
         return np.asarray(model.predict_proba(states), dtype=np.float64)
-    raise InvalidInput(
+    raise InvalidInputError(
         f"with masks of allowed actions the estimator must rank them, by decision_function or predict_proba; {model!r} "
         "has neither. Choose another classifier, or leave allowed out."
     )

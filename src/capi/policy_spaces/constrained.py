@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from capi._utils.parameters import Constraints, check_parameters, instance_of, optional
 from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_states, as_weights, check_rows
 from capi.data.schema import Schema
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.policies import Deterministic
 from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver, improved
 from capi.policy_spaces.imitation import ReadByImitation, imitation
@@ -180,10 +180,10 @@ class ConstrainedPolicy(Deterministic):
 
 def _check_rules(value: Any, name: str) -> None:
     if isinstance(value, Rule) or not isinstance(value, Iterable):
-        raise InvalidInput(f"{name} must be a sequence of rules; got {value!r}.")
+        raise InvalidInputError(f"{name} must be a sequence of rules; got {value!r}.")
     for rule in value:
         if not isinstance(rule, Rule):
-            raise InvalidInput(f"{name} must be Never, Only, Monotone, Cap, Costs or Budget; got {rule!r}.")
+            raise InvalidInputError(f"{name} must be Never, Only, Monotone, Cap, Costs or Budget; got {rule!r}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -266,7 +266,7 @@ class Constrained(ImprovementSolver[ConstrainedPolicy]):
         shape = problem.n_features, problem.n_actions
         schema = Schema.of(*shape) if self.schema is None else self.schema
         if (len(schema.feature_names), len(schema.action_labels)) != shape:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"schema must be that of the data: it has {len(schema.feature_names)} features and {len(schema.action_labels)} "
                 f"actions, the data {shape[0]} and {shape[1]}."
             )
@@ -274,11 +274,11 @@ class Constrained(ImprovementSolver[ConstrainedPolicy]):
 
     def _check_monotone(self) -> None:
         if not is_dataclass(self.space) or "monotone" not in {f.name for f in fields(self.space)}:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{type(self.space).__name__} cannot promise to be monotone. Use Thresholds, Trees, OptimalTrees or Linear."
             )
         if any(isinstance(rule, Never | Only) for rule in self.rules):
-            raise InvalidInput(
+            raise InvalidInputError(
                 "monotone rules and pointwise rules cannot be promised together: where an action is forbidden another one takes its "
                 "place, which may break the order. Say one of the two."
             )
@@ -308,7 +308,7 @@ class _Search:
                 break
         if self.found is None:
             rules = " and ".join(repr(str(limit.rule)) for limit in self.limits)
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"no policy of the space was found that keeps to {rules}. Raise a limit, or use a richer space."
             )
         return self.found[1], self.found[2]
@@ -362,7 +362,7 @@ class _Search:
             if cheapest > limit.at_most + limit.slack:
                 against = next((f.rule for f in self.compiled.forbidden if self._binds(f, limit)), None)
                 pair = f"{str(limit.rule)!r}" + ("" if against is None else f" and {str(against)!r}")
-                raise InvalidInput(
+                raise InvalidInputError(
                     f"{pair} cannot be kept on the sample: even the cheapest allowed decisions cost {cheapest:.4g} in the mean."
                 )
 
@@ -381,7 +381,7 @@ def _directions(rules: Sequence[Rule], schema: Schema) -> dict[int, int]:
             j, direction = feature_number(rule.feature, schema), 1 if rule.increasing else -1
             if directions.setdefault(j, direction) != direction:
                 name = schema.feature_names[j]
-                raise InvalidInput(
+                raise InvalidInputError(
                     f"'{Monotone(name)}' and '{Monotone(name, increasing=False)}' conflict. Drop one of them."
                 )
     return directions

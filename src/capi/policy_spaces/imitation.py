@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from capi import policy_spaces
 from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_int, as_states
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.policies import one_hot
 
 if TYPE_CHECKING:
@@ -101,5 +101,5 @@ class ReadByImitation(ABC):
         """Return ``states``, by default those that the policy was learned from."""
         x = self.learning_states() if states is None else states
         if x is None:
-            raise InvalidInput("states must be given: this policy does not keep those that it was learned from.")
+            raise InvalidInputError("states must be given: this policy does not keep those that it was learned from.")
         return x

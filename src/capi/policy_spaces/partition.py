@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from capi._utils.parameters import Constraints, at_least, check_parameters
 from capi._utils.validation import Bools, Floats, Ints, as_integers, as_states, check_actions, check_shape
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.policies import Deterministic, check_masks_given, first_allowed
 from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver
 from capi.types import Policy, QFunction
@@ -62,7 +62,7 @@ class PartitionPolicy(Deterministic):
 
 def _check_index(value: Any, name: str) -> None:
     if not callable(value):
-        raise InvalidInput(f"{name} must be a function from states (n, d) to cell numbers (n,); got {value!r}.")
+        raise InvalidInputError(f"{name} must be a function from states (n, d) to cell numbers (n,); got {value!r}.")
 
 
 @dataclass(frozen=True, eq=False)

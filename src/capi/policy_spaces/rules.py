@@ -23,7 +23,7 @@ import numpy as np
 from capi._utils.parameters import Constraints, check_parameters, instance_of, one_of, optional
 from capi._utils.validation import Bools, Floats, as_not_negative, as_share, is_real
 from capi.data.schema import Schema
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 MOST_COMBINATIONS = 100_000  # of rules that are looked at for conflicts
 COMPARISON = re.compile(r"^(?P<feature>.+?)\s*(?P<sign><=|>=|==|<|>)\s*(?P<number>\S+)$")
@@ -35,7 +35,7 @@ def _listed(actions: Any) -> tuple[Any, ...]:
 
 def _check_action(value: Any, name: str) -> None:  # noqa: ARG001  one rule has an action, another several
     if not isinstance(value, Hashable) or isinstance(value, np.ndarray):
-        raise InvalidInput(f"an action must be one label or number; got {value!r}.")
+        raise InvalidInputError(f"an action must be one label or number; got {value!r}.")
 
 
 def _check_actions(value: Any, name: str) -> None:
@@ -45,14 +45,14 @@ def _check_actions(value: Any, name: str) -> None:
 
 def _check_costs(value: Any, name: str) -> None:
     if not isinstance(value, Mapping) or not value:
-        raise InvalidInput(f"{name} must map actions to numbers, such as {{'treat': 1.0}}; got {value!r}.")
+        raise InvalidInputError(f"{name} must map actions to numbers, such as {{'treat': 1.0}}; got {value!r}.")
     for action, cost in value.items():
         as_not_negative(cost, f"the cost of {action!r}")
 
 
 def _check_number(value: Any, name: str) -> None:
     if not is_real(value) or not np.isfinite(value):
-        raise InvalidInput(f"{name} must be a number; got {value!r}.")
+        raise InvalidInputError(f"{name} must be a number; got {value!r}.")
 
 
 _POINTWISE: Constraints = {
@@ -294,7 +294,7 @@ def box_of(when: str | None, schema: Schema) -> Box:
         found = COMPARISON.match(part.strip())
         number = None if found is None else _number(found["number"])
         if found is None or number is None:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"when must be comparisons such as 'x3 > 5', joined by 'and'; {part!r} in {when!r} is none. "
                 "A feature stands on the left, a number on the right."
             )
@@ -308,7 +308,7 @@ def feature_number(feature: Any, schema: Schema) -> int:
         return schema.feature_names.index(feature)
     if isinstance(feature, int) and not isinstance(feature, bool) and 0 <= feature < len(schema.feature_names):
         return feature
-    raise InvalidInput(f"unknown feature {feature!r}; known are {', '.join(schema.feature_names)}.{_hint(schema)}")
+    raise InvalidInputError(f"unknown feature {feature!r}; known are {', '.join(schema.feature_names)}.{_hint(schema)}")
 
 
 def action_number(action: Any, schema: Schema) -> int:
@@ -318,7 +318,7 @@ def action_number(action: Any, schema: Schema) -> int:
     if isinstance(action, int) and not isinstance(action, bool) and 0 <= action < len(schema.action_labels):
         return action
     known = ", ".join(map(str, schema.action_labels))
-    raise InvalidInput(f"unknown action {action!r}; known are {known}.{_hint(schema)}")
+    raise InvalidInputError(f"unknown action {action!r}; known are {known}.{_hint(schema)}")
 
 
 def cost_table(rule: Budget | Cap | Costs, schema: Schema) -> Floats:
@@ -358,7 +358,9 @@ def check_feasible(forbidden: Sequence[Forbidden], n_actions: int) -> None:
 
     if found := clash(0, Box(), ()):
         rules = " and ".join(repr(str(f.rule)) for f in forbidden if f in found)
-        raise InvalidInput(f"the rules leave no action in some states: {rules} conflict. Drop or narrow one of them.")
+        raise InvalidInputError(
+            f"the rules leave no action in some states: {rules} conflict. Drop or narrow one of them."
+        )
 
 
 def _widest(forbidden: list[Forbidden]) -> list[Forbidden]:

@@ -11,7 +11,7 @@ import numpy as np
 from capi._utils.parameters import Constraints, at_least, check_parameters, checked_by, optional
 from capi._utils.row_ops import row_max
 from capi._utils.validation import Bools, Floats, Ints, as_states, check_rows
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.loss import filled_regrets
 from capi.policies import Deterministic, check_masks_given, first_allowed
 from capi.policy_spaces._cuts import readable_cut
@@ -149,7 +149,7 @@ class Thresholds(ImprovementSolver[ThresholdPolicy]):
 
     def _checked_feature(self, n_features: int) -> int:
         if self.feature is None or self.feature >= n_features:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"feature must lie in 0..{n_features - 1}; got {self.feature}: states have {n_features} columns."
             )
         return self.feature

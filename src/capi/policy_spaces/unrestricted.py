@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from capi._utils.validation import Floats
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.policies import Greedy
 from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver
 from capi.policy_spaces.imitation import ReadByImitation
@@ -51,7 +51,7 @@ class Unrestricted(ImprovementSolver[GreedyPolicy]):
     ) -> GreedyPolicy:
         """Return the greedy policy of ``q``; without a function behind the values it is undefined off the sample."""
         if q is None:
-            raise InvalidInput(
+            raise InvalidInputError(
                 "Unrestricted needs q, the function behind q_values: a matrix alone says nothing about other states. "
                 "Pass q=..., or choose a space that generalises."
             )

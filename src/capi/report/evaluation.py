@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
-from capi.errors import Caveat, InvalidInput
+from capi.errors import Caveat, InvalidInputError
 from capi.report.wording import (
     FEW,
     count_text,
@@ -34,18 +34,18 @@ MOST_COUNTED = 1e15
 def checked_evaluation(found: Any) -> dict[str, Any]:
     """Return what ``evaluation.json`` says, or say what it should be."""
     if not isinstance(found, dict) or found.get("format") != "capi evaluation":
-        raise InvalidInput("must be what capi evaluate writes.")
+        raise InvalidInputError("must be what capi evaluate writes.")
     for name, kind, what in [(name, list, "a list") for name in LISTS] + [(name, dict, "a record") for name in RECORDS]:
         if found.get(name) is not None and not isinstance(found[name], kind):
-            raise InvalidInput(f"must be what capi evaluate writes: its {name!r} is no {what[2:]}.")
+            raise InvalidInputError(f"must be what capi evaluate writes: its {name!r} is no {what[2:]}.")
     if found.get("interval") is not None and len(found["interval"]) != 2:
-        raise InvalidInput("must be what capi evaluate writes: its 'interval' has not two ends.")
+        raise InvalidInputError("must be what capi evaluate writes: its 'interval' has not two ends.")
     if not all(isinstance(row, Mapping) for row in found.get("estimates") or ()):
-        raise InvalidInput("must be what capi evaluate writes: its 'estimates' are no records.")
+        raise InvalidInputError("must be what capi evaluate writes: its 'estimates' are no records.")
     try:
         _caveats(found)
-    except InvalidInput as error:
-        raise InvalidInput(f"must be what capi evaluate writes: {error}") from error
+    except InvalidInputError as error:
+        raise InvalidInputError(f"must be what capi evaluate writes: {error}") from error
     return found
 
 

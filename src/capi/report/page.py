@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from capi._utils.late import jinja2, markupsafe
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.files.atomic import write_text
 from capi.report import charts, drawings
 from capi.report.record import report_record
@@ -76,23 +76,25 @@ def _target(run: Path, out: str | Path | None) -> Path:
     except ValueError:
         usable = False
     if not usable:
-        raise InvalidInput(f"out must be the name of a file, such as report.html; got {short(str(out))!r}.")
+        raise InvalidInputError(f"out must be the name of a file, such as report.html; got {short(str(out))!r}.")
     try:
         return _apart(target, run)
     except (OSError, RuntimeError) as error:  # parts of its path that no file can have, or that lead in circles
-        raise InvalidInput(f"out must be the name of a file, such as report.html: {short(str(error), 200)}.") from error
+        raise InvalidInputError(
+            f"out must be the name of a file, such as report.html: {short(str(error), 200)}."
+        ) from error
 
 
 def _apart(target: Path, run: Path) -> Path:
     """Return ``target``, or refuse it where a folder is or one of the files that the report is made from."""
     if target.is_dir():
-        raise InvalidInput(f"{target} must be a file, but a folder is in the way. Choose another place.")
+        raise InvalidInputError(f"{target} must be a file, but a folder is in the way. Choose another place.")
     kept = [run / name for name in (SETTINGS, POLICY, HISTORY, VALUES, EVALUATION, CHECKPOINT, LOCK)]
     if (run / SETTINGS).is_file():
         kept.append(Path(RunSettings.from_toml(run / SETTINGS).table))
     for path in kept:
         if target.resolve() == path.resolve() or (target.exists() and path.exists() and target.samefile(path)):
-            raise InvalidInput(f"out must not be {path}, which the report is made from. Choose another name.")
+            raise InvalidInputError(f"out must not be {path}, which the report is made from. Choose another name.")
     return target
 
 

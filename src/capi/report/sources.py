@@ -14,7 +14,7 @@ from capi._utils.validation import Bools, Floats, Ints
 from capi.data.schema import Schema
 from capi.data.sketch import sketch
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.files.archive import read_archive
 from capi.files.exports.program import Program, program_of
 from capi.policy_spaces.imitation import imitating_tree
@@ -130,7 +130,7 @@ class Sources:
             replace(tree, schema=self.schema, masked=False)
         )  # a picture shows the first action of a leaf
         if found is None:
-            raise InvalidInput("the policy cannot be told by a tree.")
+            raise InvalidInputError("the policy cannot be told by a tree.")
         return found
 
 
@@ -138,13 +138,15 @@ def read_sources(run: str | Path) -> Sources:
     """Return everything that belongs to the finished run in a folder, checked."""
     folder = Path(run)
     if not folder.is_dir():
-        raise InvalidInput(f"run must be the folder of a finished run (capi fit makes one); {folder} is no folder.")
+        raise InvalidInputError(
+            f"run must be the folder of a finished run (capi fit makes one); {folder} is no folder."
+        )
     result = load_run(folder)
     batch = _batch(result)
     policy: Any = result.policy
     _check_fit(policy, batch, result.settings.table)
     if getattr(policy, "masked", False) and batch.allowed is None:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"the policy of {folder} was learned with masks of allowed actions, which its table does not hold: there is nothing to "
             "report on. State what is allowed as rules (Constrained) and learn again."
         )
@@ -158,7 +160,7 @@ def read_sources(run: str | Path) -> Sources:
 def _batch(result: RunResult) -> Transitions:
     table = Path(result.settings.table)
     if not table.is_file():
-        raise InvalidInput(
+        raise InvalidInputError(
             f"the table of the run, {table}, is not there. Put it back, or correct its name under [data] in "
             f"{result.folder / 'settings.toml'}."
         )
@@ -175,17 +177,17 @@ def _check_fit(policy: Any, batch: Transitions, table: str) -> None:
             ("actions", schema.action_labels, batch.schema.action_labels),
         ):
             if tuple(then) != tuple(now):
-                raise InvalidInput(
+                raise InvalidInputError(
                     f"{table} must be the table that the run was learned from: its {what} are {_listed(now)}, in the policy they "
                     f"are {_listed(then)}. Put the old table back, or learn again."
                 )
     if found != (batch.n_actions, batch.n_features):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{table} must be the table that the run was learned from: the policy has {found[0]} actions and {found[1]} features, "
             f"the table {batch.n_actions} and {batch.n_features}. Put the old table back, or learn again."
         )
     if training is not None and training.n_rows not in (None, len(batch)):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{table} must be the table that the run was learned from: it has {len(batch)} decisions, the run had "
             f"{training.n_rows}. Put the old table back, or learn again."
         )
@@ -204,7 +206,7 @@ def _check_same(table: str, batch: Transitions, policy: Any, then: Any) -> None:
     else:
         same = not episodes or tuple(episodes) == sketch(batch.episode_hashes())
     if not same:
-        raise InvalidInput(f"{table} changed since the policy was learned: fit again, or restore it.")
+        raise InvalidInputError(f"{table} changed since the policy was learned: fit again, or restore it.")
 
 
 def _values(folder: Path, batch: Transitions, table: str, policy: Any) -> Floats | None:
@@ -215,21 +217,21 @@ def _values(folder: Path, batch: Transitions, table: str, policy: Any) -> Floats
         return None
     try:
         header, arrays = read_archive(path, MOST_BYTES)
-    except InvalidInput as error:
-        raise InvalidInput(f"{path} cannot be read: {error} Delete it to have a report without it.") from error
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{path} cannot be read: {error} Delete it to have a report without it.") from error
     values = arrays.get("values")
     _check_same(table, batch, policy, header.get("table"))
     if header.get("format") != "capi values" or values is None or values.dtype.kind not in "fiu":
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{path} must hold action values (capi fit writes it). Delete it to have a report without it."
         )
     if values.shape != (len(batch), batch.n_actions):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{path} must fit the table of the run: it has values of shape {values.shape}, the table {len(batch)} decisions and "
             f"{batch.n_actions} actions. The table has changed: put the old one back, or learn again."
         )
     if not np.isfinite(values).all():
-        raise InvalidInput(f"{path} must hold finite action values. Delete it to have a report without them.")
+        raise InvalidInputError(f"{path} must hold finite action values. Delete it to have a report without them.")
     return values.astype(np.float64)
 
 
@@ -241,8 +243,8 @@ def _evaluation(folder: Path) -> dict[str, Any] | None:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
-        raise InvalidInput(f"{path} cannot be read: {error}. Run capi evaluate again, or delete it.") from error
+        raise InvalidInputError(f"{path} cannot be read: {error}. Run capi evaluate again, or delete it.") from error
     try:
         return checked_evaluation(found)
-    except InvalidInput as error:
-        raise InvalidInput(f"{path} {error} Run capi evaluate again, or delete it.") from error
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{path} {error} Run capi evaluate again, or delete it.") from error

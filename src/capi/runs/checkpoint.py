@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from capi._utils.randomness import seed_sequence
 from capi._utils.versions import versions
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.evaluators.fitted_q import FittedQ, FittedValues
 from capi.files.archive import read_archive, write_archive
 from capi.files.atomic import written_whole
@@ -75,25 +75,25 @@ def read_checkpoint(
     try:
         header, arrays = read_archive(path, MOST_BYTES)
         if header.get("format") != FORMAT:
-            raise InvalidInput("it is no checkpoint.")
+            raise InvalidInputError("it is no checkpoint.")
         for what, found, wanted in (
             ("settings or table", header["origin"], origins),
             ("versions of libraries", header["versions"], [versions()]),
         ):
             if found not in wanted:
-                raise InvalidInput(f"it comes from other {what}. Start a new run.")
+                raise InvalidInputError(f"it comes from other {what}. Start a new run.")
         policy = from_arrays(Packed.from_flat(header["policy"], arrays, "policy."))
         q = from_arrays(Packed.from_flat(header["q"], arrays, "q."), decides=False)
         numbers = {name: header["numbers"][name] for name in NUMBERS}
         if "sweeps" not in header:
-            raise InvalidInput("it was begun by an earlier version of capi. Start a new run.")
+            raise InvalidInputError("it was begun by an earlier version of capi. Start a new run.")
         sweeps = [int(number) for number in header["sweeps"]]
         best, kept = header["best"], None
         if best:
             chosen: Any = from_arrays(Packed.from_flat(best["policy"], arrays, "best."))
             kept = Kept(int(best["k"]), chosen, arrays[BEST_VALUES], float(best["score"]))
-    except (InvalidInput, KeyError, TypeError) as error:
-        raise InvalidInput(f"{path} cannot be continued: {error}") from error
+    except (InvalidInputError, KeyError, TypeError) as error:
+        raise InvalidInputError(f"{path} cannot be continued: {error}") from error
     if isinstance(q, FittedValues) and isinstance(evaluator, FittedQ):
         q = evaluator.restored(q, batch, *sweeps)
     iteration = Iteration(q=q, policy=policy, seeds=seed_sequence(seed), schema=batch.schema, **numbers)

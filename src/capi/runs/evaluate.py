@@ -13,7 +13,7 @@ from capi.data.readers.arrow import csv_table, parquet_table
 from capi.data.readers.encode import unknown_shares
 from capi.data.schema import Schema
 from capi.data.table_files import format_of
-from capi.errors import Caveat, EvidenceWarning, InvalidInput
+from capi.errors import Caveat, EvidenceWarning, InvalidInputError
 from capi.files.atomic import write_text
 from capi.offline import Evidence, cross_evaluate, evaluate
 from capi.runs.fit import EVALUATION, POLICY, digest, load_run
@@ -48,7 +48,7 @@ def evaluate_run(
         warnings.simplefilter("ignore", EvidenceWarning)
         if folds is not None:
             if table is not None:
-                raise InvalidInput("a table and folds exclude each other: folds are parts of the run's own table.")
+                raise InvalidInputError("a table and folds exclude each other: folds are parts of the run's own table.")
             batch = mine.read(mine.table)
             found = cross_evaluate(mine.learner(), batch, n_folds=folds, shown=shown, **settings)
         elif table is not None:
@@ -59,7 +59,7 @@ def evaluate_run(
             found = evaluate(result.policy, mine.held_out(), **{"discount": mine.discount, **settings})
             found = replace(found, kind="held-out")
         else:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"the policy of {run} was learned from all episodes of its table, and must be evaluated on others: give a TABLE of them, "
                 "or --folds 5 to learn again without each fifth, or hold episodes out when you fit (--hold-out 0.3)."
             )

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from capi.data.transitions import Transitions
-from capi.errors import CapiError, InvalidInput
+from capi.errors import CapiError, InvalidInputError
 from capi.files.archive import write_archive
 from capi.files.atomic import encode_text, result_folder, write_text, written_together
 from capi.files.lock import locked
@@ -88,15 +88,15 @@ def fit_run(
         Wraps the iterations, for a progress bar: (iterations, how many are done, how many there are) -> iterations.
     """
     if resume and not (Path(out) / SETTINGS).is_file():
-        raise InvalidInput(f"{out} has no run: {SETTINGS} is missing.")
+        raise InvalidInputError(f"{out} has no run: {SETTINGS} is missing.")
     folder = result_folder(out)
     with locked(folder / LOCK, lambda holder: f"another process (id {holder}) is at work in {folder}. Wait for it."):
         if resume:
             settings = _settings_of(folder)
         elif settings is None:
-            raise InvalidInput("settings must be given for a new run.")
+            raise InvalidInputError("settings must be given for a new run.")
         elif (folder / SETTINGS).exists():
-            raise InvalidInput(f"{folder} already has a run. Continue it with --resume, or choose another folder.")
+            raise InvalidInputError(f"{folder} already has a run. Continue it with --resume, or choose another folder.")
         if (folder / POLICY).is_file():
             return load_run(folder)
         batch = settings.batch()  # before anything is written: a table that cannot be read makes no run
@@ -116,13 +116,13 @@ def load_run(folder: str | Path) -> RunResult:
     path = Path(folder)
     if not (path / POLICY).is_file():
         hint = " It is not finished: capi fit --resume goes on with it." if (path / SETTINGS).is_file() else ""
-        raise InvalidInput(f"{path} has no {POLICY}.{hint}")
+        raise InvalidInputError(f"{path} has no {POLICY}.{hint}")
     try:
         with (path / HISTORY).open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))
             history = [{name: float(value) for name, value in row.items() if value != ""} for row in rows]
     except (OSError, ValueError, TypeError) as error:
-        raise InvalidInput(f"{path / HISTORY} cannot be read: {error}.") from error
+        raise InvalidInputError(f"{path / HISTORY} cannot be read: {error}.") from error
     return RunResult(path, _settings_of(path), load_policy(path / POLICY), history)
 
 
@@ -150,7 +150,7 @@ def _run(settings: RunSettings, batch: Transitions, folder: Path, shown: Any) ->
             write_checkpoint(folder / CHECKPOINT, iteration, history, origin, kept)
             written, cost = perf_counter(), perf_counter() - started
     if after is None:
-        raise InvalidInput("the run has no iterations.")
+        raise InvalidInputError("the run has no iterations.")
     kept = _kept(after, batch, 0.0) if kept is None else kept
     policy = described(kept.policy, batch.schema, training_of(batch, settings.discount, kept.k + 1))
     with written_together(folder, [HISTORY, VALUES]) as places:
@@ -173,7 +173,7 @@ def _kept(iteration: Iteration, batch: Transitions, score: float) -> Kept:
 
 def _settings_of(folder: Path) -> RunSettings:
     if not (folder / SETTINGS).is_file():
-        raise InvalidInput(f"{folder} has no run: {SETTINGS} is missing.")
+        raise InvalidInputError(f"{folder} has no run: {SETTINGS} is missing.")
     return RunSettings.from_toml(folder / SETTINGS)
 
 

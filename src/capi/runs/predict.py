@@ -12,7 +12,7 @@ from capi.data.readers.arrow import CsvFile, parquet_table
 from capi.data.readers.encode import encode
 from capi.data.schema import Schema
 from capi.data.table_files import format_of
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.files.atomic import encode_text, written_whole
 from capi.files.policy_file import load_policy
 from capi.runs.fit import POLICY
@@ -31,13 +31,15 @@ def predict_table(run: str | Path, table: str | Path, out: str | Path) -> int:
     """Write ``table`` with the column ``decision`` to ``out``, and return how many rows there are."""
     policy: Any = policy_of(run)
     if policy.schema is None:
-        raise InvalidInput(f"the policy of {run} does not know the names of its columns, so it cannot read a table.")
+        raise InvalidInputError(
+            f"the policy of {run} does not know the names of its columns, so it cannot read a table."
+        )
     source, target = Path(table), Path(out)
     if target.exists() and source.exists() and target.samefile(source):
-        raise InvalidInput(f"{table} would be replaced by its decisions. Choose another --out.")
+        raise InvalidInputError(f"{table} would be replaced by its decisions. Choose another --out.")
     frame, states = _read(source, policy.schema)
     if DECISION in frame.column_names:
-        raise InvalidInput(f"{table} already has a column {DECISION!r}. Rename it first.")
+        raise InvalidInputError(f"{table} already has a column {DECISION!r}. Rename it first.")
     decided = _labels(policy.schema.action_labels).take(pa.array(policy.act(states)))
     write_result(out, frame.append_column(DECISION, decided))
     return int(frame.num_rows)
@@ -77,4 +79,4 @@ def _read(path: Path, schema: Schema) -> tuple[Any, Floats]:
     try:
         return pa.parquet.read_table(path), encode(schema.columns, typed)
     except (OSError, pa.ArrowException) as error:
-        raise InvalidInput(f"{path} cannot be read: {error}.") from error
+        raise InvalidInputError(f"{path} cannot be read: {error}.") from error

@@ -18,7 +18,7 @@ from capi._utils.validation import as_discount, is_real
 from capi.data.schema import Schema
 from capi.data.table_files import format_of
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.learning.iteration import Iteration
 from capi.learning.learner import CAPI
 from capi.runs.table import check_roles, read_decisions
@@ -69,7 +69,7 @@ def score_of(policy: Policy, batch: Transitions, discount: float, seed: Any) -> 
 
 def _share(value: Any, name: str) -> None:
     if not is_real(value) or not 0 <= value < 1:
-        raise InvalidInput(f"{name} must lie in [0, 1); got {value!r}.")
+        raise InvalidInputError(f"{name} must lie in [0, 1); got {value!r}.")
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class RunSettings:
     def held_out(self) -> Transitions:
         """Return the decisions of the episodes that are not learned from."""
         if not self.hold_out:
-            raise InvalidInput("the run learned from all of its table; nothing was held out.")
+            raise InvalidInputError("the run learned from all of its table; nothing was held out.")
         return self._split(self.read(self.table))[1]
 
     def read(self, table: str | Path, schema: Schema | None = None) -> Transitions:
@@ -183,10 +183,10 @@ class RunSettings:
         try:
             found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise InvalidInput(f"{path} cannot be read as settings: {error}.") from error
+            raise InvalidInputError(f"{path} cannot be read as settings: {error}.") from error
         unknown = set(found) - {"data", "learning", "evaluator", "space"}
         if unknown or not all(isinstance(part, dict) for part in found.values()):
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"{path} must have the sections data, learning, evaluator and space; got {sorted(found)}."
             )
         data, learning = dict(found.get("data", {})), dict(found.get("learning", {}))
@@ -197,18 +197,18 @@ class RunSettings:
         if "kind" in space:
             kinds |= {"space": space.pop("kind"), "space_options": space}
         if set(learning) - set(LEARNING):
-            raise InvalidInput(f"{path}: learning has {', '.join(LEARNING)}; got {sorted(learning)}.")
+            raise InvalidInputError(f"{path}: learning has {', '.join(LEARNING)}; got {sorted(learning)}.")
         try:
             return cls(str(data.pop("table", "")), data, **learning, **kinds)
-        except InvalidInput as error:
-            raise InvalidInput(f"{path}: {error}") from error
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{path}: {error}") from error
 
 
 def _check_options(kind: Any, options: Mapping[str, Any], part: str) -> None:
     """Refuse options that ``kind`` does not have, or whose values break the rules of their own, without building one."""
     known = _known(kind)
     if unknown := set(options) - known:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{kind.__name__} has no option {min(unknown)!r} in a file; the {part} takes {', '.join(sorted(known))}."
         )
     if hasattr(kind, "_constraints"):

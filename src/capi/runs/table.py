@@ -10,7 +10,7 @@ from capi._utils.validation import check_choice
 from capi.data.schema import Schema
 from capi.data.table_files import format_of
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 ROLES = ("episode", "time", "state", "action", "reward", "terminated", "truncated", "propensity", "weight")
 
@@ -21,7 +21,7 @@ def check_roles(roles: Mapping[str, Any]) -> None:
         check_choice(role, "a role", ROLES)
     for role in ("state", "action", "reward"):
         if not roles.get(role):
-            raise InvalidInput(f"the {role} column{'s' if role == 'state' else ''} must be named: --{role} COL.")
+            raise InvalidInputError(f"the {role} column{'s' if role == 'state' else ''} must be named: --{role} COL.")
 
 
 def read_decisions(

@@ -20,7 +20,7 @@ from capi._utils.validation import (
     check_rows,
     check_shape,
 )
-from capi.errors import InvalidInput, SimulationFailed
+from capi.errors import InvalidInputError, SimulationError
 from capi.policies import Deterministic
 from capi.types import Domain, Policy
 
@@ -121,7 +121,7 @@ def masks_of(domain: Any, states: Floats) -> Bools | None:
     try:
         allowed = domain.allowed(states)
     except Exception as error:
-        raise SimulationFailed(f"{name} failed: {error!r}.") from error
+        raise SimulationError(f"{name} failed: {error!r}.") from error
     return as_allowed(allowed, name, (len(states), domain.n_actions))
 
 
@@ -132,33 +132,31 @@ def checked_step(
     name, (n, d) = f"{type(domain).__name__}.step", states.shape
     try:
         result = domain.step(states, actions, rng)
-    except InvalidInput as error:
+    except InvalidInputError as error:
         error.add_note(f"{name} refused its input at step {t} of the simulation.")
         raise
     except Exception as error:
-        raise SimulationFailed(f"{name} failed at step {t} of the simulation: {error!r}.") from error
+        raise SimulationError(f"{name} failed at step {t} of the simulation: {error!r}.") from error
     try:
         following, rewards, terminated = (np.asarray(part) for part in result)
     except (TypeError, ValueError) as error:
-        raise SimulationFailed(f"{name} must return next states, rewards and terminated; got {result!r}.") from error
+        raise SimulationError(f"{name} must return next states, rewards and terminated; got {result!r}.") from error
     for part, rule, shape in (
         (following, "next states", (n, d)),
         (rewards, "rewards", (n,)),
         (terminated, "terminated", (n,)),
     ):
         if part.shape != shape:
-            raise SimulationFailed(f"{name} must return {rule} of shape {shape}; at step {t} it returned {part.shape}.")
+            raise SimulationError(f"{name} must return {rule} of shape {shape}; at step {t} it returned {part.shape}.")
     for part, rule in ((following, "next states"), (rewards, "rewards")):
         if part.dtype.kind not in "fiub":
-            raise SimulationFailed(f"{name} must return {rule} as numbers; at step {t} it returned {part.dtype}.")
+            raise SimulationError(f"{name} must return {rule} as numbers; at step {t} it returned {part.dtype}.")
     if terminated.dtype != np.bool_:
-        raise SimulationFailed(
-            f"{name} must return terminated as booleans; at step {t} it returned {terminated.dtype}."
-        )
+        raise SimulationError(f"{name} must return terminated as booleans; at step {t} it returned {terminated.dtype}.")
     bad = ~(np.isfinite(following).all(axis=1) & np.isfinite(rewards))
     if bad.any():
         i = int(np.argmax(bad))
-        raise SimulationFailed(
+        raise SimulationError(
             f"{name} must return finite numbers; at step {t}, from state {states[i]} with action {actions[i]}, it "
             f"returned next state {following[i]} and reward {rewards[i]}."
         )
@@ -168,7 +166,7 @@ def checked_step(
 def check_domain(domain: Any, name: str = "domain") -> None:
     """Refuse what cannot be restarted from any state."""
     if isinstance(domain, type):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{name} must be an instance; got the class {domain.__name__}. Did you mean {domain.__name__}()?"
         )
     if not isinstance(domain, Domain):
@@ -178,7 +176,7 @@ def check_domain(domain: Any, name: str = "domain") -> None:
                 " A Gymnasium environment cannot start from any state: a single one (no vector environment) is a source "
                 "of data (capi.simulation.sampling) and a test bench (capi.simulation.returns) only."
             )
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{name} must have initial, step, n_actions, feature_names and action_labels; got {domain!r}.{hint}"
         )
 
@@ -189,7 +187,7 @@ def check_domain_fits(domain: Any, policy: Policy | None = None) -> None:
     if policy is not None:
         check_is_policy(policy)
     if policy is not None and policy.n_actions != domain.n_actions:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"the policy must have the domain's {domain.n_actions} actions; it has {policy.n_actions}: {policy!r}."
         )
 
@@ -197,20 +195,20 @@ def check_domain_fits(domain: Any, policy: Policy | None = None) -> None:
 def check_is_policy(policy: Any) -> None:
     """Refuse what cannot decide."""
     if isinstance(policy, type) or not isinstance(policy, Policy):
-        raise InvalidInput(f"policy must be a Policy (act, probabilities, n_actions); got {policy!r}.")
+        raise InvalidInputError(f"policy must be a Policy (act, probabilities, n_actions); got {policy!r}.")
 
 
 def start_states(domain: Domain, starts: Any, n: int | None, rng: np.random.Generator) -> Floats:
     """Return given start states (k, d), or ``n`` drawn from the domain."""
     if starts is not None and n is not None:
-        raise InvalidInput("give n_episodes, or starts, not both: an episode begins in each of the starts.")
+        raise InvalidInputError("give n_episodes, or starts, not both: an episode begins in each of the starts.")
     if starts is not None:
         rows = as_array(starts, "starts")
         return as_states(
             rows[None] if rows.ndim == 1 else rows, "starts", n_features=len(domain.feature_names), allow_nan=False
         )
     if n is None:
-        raise InvalidInput("the number of episodes or the states that they start from must be given.")
+        raise InvalidInputError("the number of episodes or the states that they start from must be given.")
     return drawn_starts(domain, as_int(n, "n_episodes", minimum=1), rng)
 
 
@@ -219,10 +217,10 @@ def drawn_starts(domain: Domain, n: int, rng: np.random.Generator) -> Floats:
     name, shape = f"{type(domain).__name__}.initial", (n, len(domain.feature_names))
     try:
         states = np.asarray(domain.initial(n, rng), dtype=np.float64)
-    except InvalidInput:
+    except InvalidInputError:
         raise
     except Exception as error:
-        raise SimulationFailed(f"{name} failed: {error!r}.") from error
+        raise SimulationError(f"{name} failed: {error!r}.") from error
     if states.shape != shape or not np.isfinite(states).all():
-        raise SimulationFailed(f"{name} must return finite states of shape {shape}; it returned {states.shape}.")
+        raise SimulationError(f"{name} must return finite states of shape {shape}; it returned {states.shape}.")
     return states

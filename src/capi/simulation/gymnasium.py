@@ -22,7 +22,7 @@ import numpy as np
 
 from capi._utils.late import gymnasium
 from capi._utils.validation import Bools, Floats, Ints, as_floats, as_int, as_integers, check_actions
-from capi.errors import InvalidInput, SimulationFailed
+from capi.errors import InvalidInputError, SimulationError
 from capi.simulation.engine import Step, check_domain_fits, checked_step, decide, masks_of, start_states
 from capi.types import Domain, Policy
 
@@ -66,7 +66,7 @@ def run(
     """
     bench = _bench(env)
     if policy.n_actions != bench.n_actions:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"the policy must have the {bench.n_actions} actions of {bench.name}; it has {policy.n_actions}: {policy!r}."
         )
     limit = as_int(max_steps, "max_steps", minimum=1)
@@ -140,7 +140,7 @@ class _Bench:
             return np.zeros((1, self.n_actions), dtype=bool)  # nothing is decided any more
         allowed = np.asarray(info["action_mask"]).astype(bool)
         if allowed.shape != (self.n_actions,) or not allowed.any():
-            raise SimulationFailed(
+            raise SimulationError(
                 f"{self.name} must allow at least one of its {self.n_actions} actions; at {where} its action_mask was {allowed}."
             )
         return allowed[None]
@@ -152,12 +152,12 @@ class _Bench:
     def _check(self, state: Floats, reward: float, where: str) -> None:
         d = len(self.feature_names)
         if state.shape != (1, d):
-            raise SimulationFailed(
+            raise SimulationError(
                 f"{self.name} must give observations of its observation space, {d} numbers; at {where} it gave "
                 f"{state.shape[1]}."
             )
         if not (np.isfinite(state).all() and np.isfinite(reward)):
-            raise SimulationFailed(
+            raise SimulationError(
                 f"{self.name} must give finite numbers; at {where} it gave observation {state[0]} and reward {reward}."
             )
 
@@ -166,7 +166,7 @@ class _Bench:
         try:
             yield
         except Exception as error:
-            raise SimulationFailed(f"{self.name} failed at {where}: {error!r}.") from error
+            raise SimulationError(f"{self.name} failed at {where}: {error!r}.") from error
 
 
 def _bench(env: Any) -> _Bench:
@@ -174,7 +174,7 @@ def _bench(env: Any) -> _Bench:
     inner = env.unwrapped
     name = type(inner).__name__ if inner.spec is None else inner.spec.id
     if not isinstance(env.action_space, gymnasium.spaces.Discrete):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{name} must have a Discrete action space; its action space is {env.action_space}. Wrap the environment: "
             "gymnasium.wrappers.DiscretizeAction makes bins of a Box, TransformAction takes any map from a Discrete."
         )
@@ -199,8 +199,8 @@ def _columns(space: Any, name: str) -> tuple[tuple[str, ...], Callable[[Any], An
     )
 
 
-def _unsuitable(space: Any, name: str) -> InvalidInput:
-    return InvalidInput(
+def _unsuitable(space: Any, name: str) -> InvalidInputError:
+    return InvalidInputError(
         f"{name} must have observations that flatten to a fixed number of numbers; its observation space is {space}. "
         "Wrap the environment: gymnasium.wrappers.TransformObservation makes a Box of it, FilterObservation keeps the "
         "parts that are numbers."
@@ -282,7 +282,7 @@ def _environment_class() -> Any:
             given = dict(options or {})
             start = given.pop("state", None)
             if given:
-                raise InvalidInput(f"options may have the key 'state' only; got {options!r}.")
+                raise InvalidInputError(f"options may have the key 'state' only; got {options!r}.")
             if start is not None:
                 start = as_floats(start, "options['state']", ndim=1)
             self._state = start_states(self.domain, start, 1 if start is None else None, self.np_random).copy()
@@ -292,7 +292,9 @@ def _environment_class() -> Any:
         def step(self, action: Any) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
             """Take ``action``; return observation, reward, terminated, False and info."""
             if self._state is None:
-                raise InvalidInput("no episode is running: call reset first, and again after the end of an episode.")
+                raise InvalidInputError(
+                    "no episode is running: call reset first, and again after the end of an episode."
+                )
             actions = as_integers([action], "action")
             check_actions(actions, self.domain.n_actions, "action")
             following, rewards, ends = checked_step(self.domain, self._state, actions, self.np_random, self._t)

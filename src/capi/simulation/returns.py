@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from capi._utils.randomness import RandomState, numbered_rng, seed_sequence
 from capi._utils.statistics import bootstrap_interval, standard_error
 from capi._utils.validation import Bools, Floats, Ints, as_discount
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.simulation import gymnasium as environments
 from capi.simulation.engine import check_domain_fits, check_is_policy, outcome, start_states, steps
 from capi.types import Policy
@@ -96,11 +96,11 @@ def performance(
         rng = numbered_rng(seed_sequence(random_state), STREAM)
     own = getattr(domain, "discount", None) if discount is None else discount
     if own is None:
-        raise InvalidInput(f"discount must be given: {type(domain).__name__} has none of its own.")
+        raise InvalidInputError(f"discount must be given: {type(domain).__name__} has none of its own.")
     gamma = as_discount(own)
     if environments.is_environment(domain):
         if starts is not None or n_episodes is None:
-            raise InvalidInput("a Gymnasium environment starts where it likes: give n_episodes, and no starts.")
+            raise InvalidInputError("a Gymnasium environment starts where it likes: give n_episodes, and no starts.")
         first, running = environments.run(domain, policy, n_episodes, max_steps, rng)
     else:
         check_domain_fits(domain, policy)

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from capi._utils.randomness import RandomState, as_generator
 from capi._utils.validation import Bools, Floats, Ints, as_states
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.policies import Uniform
 from capi.simulation import gymnasium as environments
 from capi.simulation.engine import Step, check_domain_fits, masks_of, start_states, steps
@@ -57,7 +57,7 @@ def sample_episodes(
     rng = as_generator(random_state)
     if environments.is_environment(domain):
         if starts is not None or n_episodes is None:
-            raise InvalidInput("a Gymnasium environment starts where it likes: give n_episodes, and no starts.")
+            raise InvalidInputError("a Gymnasium environment starts where it likes: give n_episodes, and no starts.")
         words = environments.words_of(domain)
         behaviour = policy if policy is not None else Uniform(len(words["action_labels"]))
         _, running = environments.run(domain, behaviour, n_episodes, max_steps, rng)

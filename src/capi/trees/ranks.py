@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from capi._utils.threads import in_threads
 from capi._utils.validation import Bools, Floats, Ints
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.trees._kernels import ranks as _ranks
 from capi.trees._kernels.ranks import WINDOW
 from capi.trees._kernels.records import Features
@@ -59,7 +59,7 @@ def encode(states: Floats, n_jobs: int = 1, *, narrow: bool = True) -> EncodedSt
     Values are finite or missing.
     """
     if states.shape[1] > MOST_FEATURES:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"trees take at most {MOST_FEATURES} features; got {states.shape[1]}. Choose or combine some."
         )
     n_cells = min(max(len(states) // VALUES_A_CELL, 1), 2**20)

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from capi._utils.randomness import as_generator
 from capi._utils.threads import n_threads
 from capi._utils.validation import Floats, as_int, as_weights, is_real
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.trees.forest import Forest, Growth, grow
 from capi.trees.ranks import encode
 
@@ -118,7 +118,9 @@ def n_candidates(max_features: Any, n_features: int) -> int:
         return min(int(max_features), n_features)
     if is_real(max_features) and not whole and 0 < float(max_features) <= 1:
         return max(1, int(float(max_features) * n_features))
-    raise InvalidInput(f"max_features must be a positive integer, a share in (0, 1] or None; got {max_features!r}.")
+    raise InvalidInputError(
+        f"max_features must be a positive integer, a share in (0, 1] or None; got {max_features!r}."
+    )
 
 
 def _own_random_state(random_state: Any) -> Any:

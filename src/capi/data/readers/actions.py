@@ -13,7 +13,7 @@ from capi.data.readers.arrow import Table
 from capi.data.readers.categories import coded
 from capi.data.readers.encode import numbers
 from capi.data.readers.episodes import Episodes
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 SEPARATORS = re.compile(r"[,;|]")
 MOST_ACTIONS = 100_000  # more are not actions but numbers that name something else
@@ -87,7 +87,9 @@ def _by_column(allowed: Mapping[Any, str], table: Table, labels: Sequence[Any]) 
     masks = np.ones((table.n_rows, len(labels)), dtype=bool)
     for label, name in allowed.items():
         if label not in labels:
-            raise InvalidInput(f"allowed names the action {label!r}; the actions are {', '.join(map(repr, labels))}.")
+            raise InvalidInputError(
+                f"allowed names the action {label!r}; the actions are {', '.join(map(repr, labels))}."
+            )
         flags = numbers(name, table)
         table.check((flags == 0) | (flags == 1), name, "must be true or false (1 or 0) in each row")
         masks[:, list(labels).index(label)] = flags == 1

@@ -12,7 +12,7 @@ from capi._utils.late import pyarrow as pa
 from capi._utils.validation import Ints, is_real
 from capi.data.columns import is_table
 from capi.data.table_files import existing
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +43,12 @@ class Table:
         self._check_length(name, items)
         return items
 
-    def rejection(self, column: str | None, rule: str, row: int | None = None, advice: str = "") -> InvalidInput:
+    def rejection(self, column: str | None, rule: str, row: int | None = None, advice: str = "") -> InvalidInputError:
         """Return the error for what breaks a rule; ``row`` counts from 0."""
         where = self.name if column is None else f"{self.name}, column {column!r}"
         if row is not None:
             where += f", row {self.number(row)} (the first is {self.first_row})"
-        return InvalidInput(f"{where}: {rule}.{advice}")
+        return InvalidInputError(f"{where}: {rule}.{advice}")
 
     def number(self, row: int) -> int:
         """Return the number that users know a row by."""
@@ -67,11 +67,11 @@ class Table:
         """Refuse names that are not there, or there twice."""
         for name in names:
             if not isinstance(name, str):
-                raise InvalidInput(f"{self.name}: names of columns must be strings; got {name!r}. Rename it.")
+                raise InvalidInputError(f"{self.name}: names of columns must be strings; got {name!r}. Rename it.")
             if self.names.count(name) != 1:
                 known = ", ".join(map(str, self.names))
                 problem = "is there more than once" if name in self.names else "is not there"
-                raise InvalidInput(f"{self.name}: column {name!r} {problem}; the columns are {known}.")
+                raise InvalidInputError(f"{self.name}: column {name!r} {problem}; the columns are {known}.")
 
     def _check_length(self, name: str, column: Any) -> None:
         if len(column) != self.n_rows:
@@ -94,7 +94,7 @@ def table_of(frame: Any) -> Table:
         n_rows = next((len(column) for column in frame.values() if hasattr(column, "__len__")), 0)
         return Table("the table", names, n_rows, frame.__getitem__)
     if not is_table(frame):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"a table must be a pandas, polars or Arrow table or a mapping from names to columns; got a {type(frame).__name__}."
         )
     if hasattr(frame, "iloc"):  # pandas, column by column, so that only those that are asked for must fit
@@ -102,7 +102,7 @@ def table_of(frame: Any) -> Table:
     if hasattr(frame, "get_column"):  # polars
         return Table("the table", tuple(frame.columns), len(frame), lambda name: frame.get_column(name).to_arrow())
     if not hasattr(frame, "__arrow_c_stream__") and not isinstance(frame, pa.RecordBatch):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"a {type(frame).__name__} holds no rows that can be read; collect or fetch it into a table first."
         )
     return _of_arrow(pa.table(frame), "the table")
@@ -135,9 +135,9 @@ class CsvFile:
                 header = next((line for line in lines if line), None)  # Arrow passes over empty lines, too
                 n_lines = lines.line_num
         except (pa.ArrowException, UnicodeDecodeError, OSError, csv.Error, TypeError) as error:
-            raise InvalidInput(f"{path}: cannot be read as CSV: {error}") from error
+            raise InvalidInputError(f"{path}: cannot be read as CSV: {error}") from error
         if header is None:
-            raise InvalidInput(f"{path}: cannot be read as CSV: it must have a header; the file is empty.")
+            raise InvalidInputError(f"{path}: cannot be read as CSV: it must have a header; the file is empty.")
         return cls(file, tuple(header), n_lines, delimiter)
 
     def table(self, names: Collection[str], texts: Collection[str] = ()) -> Table:
@@ -161,7 +161,7 @@ class CsvFile:
                 convert_options=pa.csv.ConvertOptions(**conversion),
             )
         except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
-            raise InvalidInput(f"{self.path}: cannot be read as CSV: {error}") from error
+            raise InvalidInputError(f"{self.path}: cannot be read as CSV: {error}") from error
 
 
 def parquet_table(path: Any, names: Collection[str]) -> Table:
@@ -173,7 +173,7 @@ def parquet_table(path: Any, names: Collection[str]) -> Table:
         Table(str(path), header, 0, header.index).check_names(names)
         return _of_arrow(dataset.read(columns=list(names)), str(path), 1)
     except (pa.ArrowException, OSError) as error:
-        raise InvalidInput(f"{path}: cannot be read as Parquet: {error}") from error
+        raise InvalidInputError(f"{path}: cannot be read as Parquet: {error}") from error
 
 
 def _of_arrow(table: Any, name: str, first_row: int = 0) -> Table:

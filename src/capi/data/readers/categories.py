@@ -13,7 +13,7 @@ from capi._utils.late import pyarrow_compute as pc
 from capi._utils.validation import LARGEST_INTEGER, Ints
 from capi.data.readers.arrow import Table
 from capi.data.readers.encode import nan_as_null
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ def coded(name: str, table: Table) -> Coded:
     """Return a column's values sorted and numbered; values that no table column holds are numbered as they come."""
     try:
         array = nan_as_null(table.column(name))
-    except InvalidInput:
+    except InvalidInputError:
         return _coded_objects(table.values(name), name, table)
     if pa.types.is_nested(array.type):
         return _coded_objects([tuple(v) if isinstance(v, list) else v for v in array.to_pylist()], name, table)
@@ -59,7 +59,7 @@ def numbered(name: str, table: Table) -> tuple[Ints, Any]:
     try:
         array = table.column(name)
         is_number = pa.types.is_integer(array.type) or pa.types.is_floating(array.type)
-    except InvalidInput:
+    except InvalidInputError:
         is_number = False
     if is_number:
         own = _own_numbers(array)

@@ -13,7 +13,7 @@ from capi.data.readers.arrow import csv_table, parquet_table, table_of
 from capi.data.readers.minari import arrays_of
 from capi.data.readers.read import Read, read
 from capi.data.readers.roles import RoleNames, Roles
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from capi.data.schema import Schema
@@ -226,7 +226,7 @@ class Readers:
             table.update(zip(roles["next_state"], following.T, strict=True))
         for role, column in {"action": actions, "reward": rewards, **columns}.items():
             if role not in COLUMN_ROLES:
-                raise InvalidInput(f"from_arrays has no argument {role!r}.")
+                raise InvalidInputError(f"from_arrays has no argument {role!r}.")
             if column is not None:
                 roles[role] = f"({role})"
                 table[roles[role]] = column

@@ -9,22 +9,24 @@ import numpy as np
 
 from capi._utils.late import gymnasium, minari
 from capi._utils.validation import Floats
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 
 def arrays_of(dataset: Any) -> dict[str, Any]:
     """Return the arguments of `Transitions` for a data set or its id."""
     data = _loaded(dataset) if isinstance(dataset, str) else dataset
     if not hasattr(data, "iterate_episodes") or not hasattr(data, "action_space"):
-        raise InvalidInput(f"dataset must be the id of a Minari data set, or the data set itself; got {dataset!r}.")
+        raise InvalidInputError(
+            f"dataset must be the id of a Minari data set, or the data set itself; got {dataset!r}."
+        )
     actions = data.action_space
     if not isinstance(actions, gymnasium.spaces.Discrete):
-        raise InvalidInput(f"the actions of the data set must be finitely many (Discrete); they are {actions}.")
+        raise InvalidInputError(f"the actions of the data set must be finitely many (Discrete); they are {actions}.")
     parts = [
         _episode(number, episode, data.observation_space) for number, episode in enumerate(data.iterate_episodes())
     ]
     if not parts:
-        raise InvalidInput("the data set must have at least one episode with a step; it has none.")
+        raise InvalidInputError("the data set must have at least one episode with a step; it has none.")
     arrays: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     arrays["actions"] = arrays["actions"] - int(actions.start)
     labels = range(int(actions.start), int(actions.start + actions.n))
@@ -35,7 +37,9 @@ def _loaded(name: str) -> Any:
     try:
         load_dataset = minari.load_dataset
     except ImportError as error:
-        raise InvalidInput("reading Minari data sets needs the package minari: pip install 'capi[minari]'.") from error
+        raise InvalidInputError(
+            "reading Minari data sets needs the package minari: pip install 'capi[minari]'."
+        ) from error
     return load_dataset(name)
 
 
@@ -43,7 +47,7 @@ def _episode(number: int, episode: Any, space: Any) -> dict[str, Any]:
     observations = _flat(episode.observations, space)  # (T + 1, d)
     n = len(episode.rewards)
     if len(observations) != n + 1:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"episode {number} has {n} steps and must have {n + 1} observations; it has {len(observations)}."
         )
     return {
@@ -80,6 +84,6 @@ def _names(space: Any, prefix: str) -> Iterator[str]:
         size = int(np.prod(space.shape))
         yield from (prefix,) if size == 1 and prefix else (f"{prefix or 'x'}{j}" for j in range(size))
     else:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"observations must be boxes, finite states, or dictionaries and tuples of them; got {space}."
         )

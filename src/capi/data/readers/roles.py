@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from capi._utils.validation import as_discount, as_names, sequence_of_names
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from capi.data.schema import Schema
@@ -58,20 +58,20 @@ class Roles:
                 columns = (columns,) if isinstance(columns, str) else sequence_of_names(columns, name)
                 object.__setattr__(self, name, as_names(columns, name, len(columns)))
         if not self.state:
-            raise InvalidInput(f"state must name at least one column; got {self.state!r}.")
+            raise InvalidInputError(f"state must name at least one column; got {self.state!r}.")
         if self.next_state is not None and len(self.next_state) != len(self.state):
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"next_state must name a column for each of the {len(self.state)} of state; got {len(self.next_state)}."
             )
         if self.discount is not None:
             as_discount(self.discount)
         if self.time is not None and self.episode is None:
-            raise InvalidInput(
+            raise InvalidInputError(
                 "time must come with episode: without it each row is an episode of its own. "
                 "For one long episode add a column that is the same in each row."
             )
         if self.episode is None and self.next_state and not self.one_step and not self.terminated:
-            raise InvalidInput(
+            raise InvalidInputError(
                 "terminated must be given with next_state if there is no episode: else each row would count as the end of one."
             )
         self._check_schema()
@@ -93,9 +93,11 @@ class Roles:
         if self.schema is None:
             return
         if not hasattr(self.schema, "columns") or not hasattr(self.schema, "action_labels"):
-            raise InvalidInput(f"schema must be the Schema of a batch; got {self.schema!r}.")
+            raise InvalidInputError(f"schema must be the Schema of a batch; got {self.schema!r}.")
         if self.action_labels is not None:
-            raise InvalidInput("action_labels are those of the schema: pass only one of the two.")
+            raise InvalidInputError("action_labels are those of the schema: pass only one of the two.")
         known = tuple(column.name for column in self.schema.columns)
         if self.state != known:
-            raise InvalidInput(f"state must be the columns of the schema, {list(known)!r}; got {list(self.state)!r}.")
+            raise InvalidInputError(
+                f"state must be the columns of the schema, {list(known)!r}; got {list(self.state)!r}."
+            )

@@ -10,7 +10,7 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.files.metadata import schema_from_json, schema_to_json, training_from_json, training_to_json
 from capi.files.packing import MOST_ACTIONS, Contents, Kind, Packed
 from capi.policies import Described
@@ -61,13 +61,13 @@ def to_arrays(thing: Any) -> Packed:
     name = f"{type(thing).__module__}.{type(thing).__qualname__}"
     if name not in CLASSES:
         reason = REASONS.get(name, "files hold the library's own kinds, and no code")
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{type(thing).__name__} cannot be kept in a file: {reason}. "
             "To keep the decisions, learn or imitate with another space, such as Trees."
         )
     packed = _kind(CLASSES[name]).pack(thing)
     if thing.n_actions > MOST_ACTIONS:
-        raise InvalidInput(f"files hold policies of at most {MOST_ACTIONS} actions; got {thing.n_actions}.")
+        raise InvalidInputError(f"files hold policies of at most {MOST_ACTIONS} actions; got {thing.n_actions}.")
     if isinstance(thing, Described):
         packed.settings["schema"] = schema_to_json(thing.schema)
         packed.settings["training"] = training_to_json(thing.training)
@@ -77,7 +77,7 @@ def to_arrays(thing: Any) -> Packed:
 def from_arrays(packed: Packed, decides: bool = True) -> Any:
     """Return what `to_arrays` took apart: a policy, or if it need not decide action values. Nothing is believed."""
     if packed.kind not in _HOME:
-        raise InvalidInput(f"it has a {packed.kind[:50]!r}, which this version of capi does not know.")
+        raise InvalidInputError(f"it has a {packed.kind[:50]!r}, which this version of capi does not know.")
     kind, contents = _kind(packed.kind), Contents(packed, from_arrays)
     if kind.decides != decides:
         raise contents.refuse("that is no policy" if decides else "that has no action values")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.files import codecs as kinds
 from capi.files.packing import Contents, Kind, Packed, from_json_number, json_number, json_value
 from capi.policy_spaces.constrained import ConstrainedPolicy, _Compiled, _Limit, _Shifted
@@ -63,9 +63,9 @@ def _rule(contents: Contents, value: Any) -> Rule:
         if "costs" in said:
             said["costs"] = dict(said["costs"])
         if "when" in said and not isinstance(said["when"], str | None):
-            raise InvalidInput("when must be text.")
+            raise InvalidInputError("when must be text.")
         if not isinstance(said.get("if_missing", False), bool):
-            raise InvalidInput("if_missing must be true or false.")
+            raise InvalidInputError("if_missing must be true or false.")
         rule: Rule = kind(**said)
         str(rule)
     except (LookupError, TypeError, ValueError) as error:

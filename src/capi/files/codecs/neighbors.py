@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from capi._utils.validation import Floats, is_real
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.files.codecs.parts import (
     kernel_json,
     no_code,
@@ -28,7 +28,7 @@ LARGEST_ORDER = 100  # of Minkowski's distance: higher powers soon overflow
 
 def _pack(kind: str, policy: NearbyPolicy, sample: Sample) -> Packed:
     if policy.origin is None or not isinstance(policy.origin.settings, Neighbors | LocalAverages):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{type(policy).__name__} cannot be kept in a file: it does not know what it was learned from."
         )
     settings = {
@@ -112,7 +112,7 @@ def _nearest(
     try:
         nearest = nearest_rows(sample, count, metric, params, approximate=index == "approximate")
         nearest.of(sample.points[:1])
-    except InvalidInput:
+    except InvalidInputError:
         raise
     except Exception as error:  # each of scikit-learn's metrics trips over other parameters
         raise contents.refuse(f"metric {metric!r} cannot be used: {error}") from error

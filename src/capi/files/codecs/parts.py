@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from sklearn.preprocessing import PolynomialFeatures
 
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.features.bases import Fourier, OneHot, Polynomial, RadialCentres, RadialGrid, Tiles
 from capi.features.dictionary import KernelDictionary
 from capi.features.kernels import Gaussian, Kernel, Linear
@@ -25,9 +25,9 @@ SCALED = {"Polynomial": Polynomial, "Fourier": Fourier, "Tiles": Tiles, **RADIAL
 Radial: TypeAlias = RadialGrid | RadialCentres
 
 
-def no_code(what: Any) -> InvalidInput:
+def no_code(what: Any) -> InvalidInputError:
     """Return the error that says why somebody's own object cannot be kept."""
-    return InvalidInput(f"{what!r} cannot be kept in a file: it is an object of its own, and files hold no code.")
+    return InvalidInputError(f"{what!r} cannot be kept in a file: it is an object of its own, and files hold no code.")
 
 
 def pack_scaling(packed: Packed, scaling: Scaling) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 from numpy.typing import ArrayLike
 
 from capi._utils.validation import check_choice
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.files.exports.onnx import onnx_model
 from capi.files.exports.program import program_of
 from capi.files.exports.python import python_code
@@ -80,7 +80,7 @@ def export_policy(
         policy = found.tree
     written = _written(policy, to, note, table)
     if written is None:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{type(policy).__name__} cannot be exported to {to} as it is. {_offer(policy, states, allowed, max_depth)}"
         )
     return written
@@ -102,10 +102,10 @@ def _written(policy: Any, to: Format, note: str, table: str | None) -> str | byt
 
 def _imitation(policy: Any, states: Any, allowed: Any, max_depth: int) -> Imitation:
     if not isinstance(policy, Described):
-        raise InvalidInput(f"{type(policy).__name__} cannot be imitated: it has no words for its decisions.")
+        raise InvalidInputError(f"{type(policy).__name__} cannot be imitated: it has no words for its decisions.")
     asked = policy.learning_states() if states is None and hasattr(policy, "learning_states") else states
     if asked is None:
-        raise InvalidInput("states must be given: this policy does not keep those that it was learned from.")
+        raise InvalidInputError("states must be given: this policy does not keep those that it was learned from.")
     return imitation(policy, asked, allowed, max_depth=max_depth)
 
 
@@ -113,7 +113,7 @@ def _offer(policy: Any, states: Any, allowed: Any, max_depth: int) -> str:
     """Return what can be done instead."""
     try:
         return f"{_words(_imitation(policy, states, allowed, max_depth))} Pass imitate=True to export that."
-    except InvalidInput as error:
+    except InvalidInputError as error:
         return f"A small tree may decide much alike: pass imitate=True and states. ({error})"
 
 

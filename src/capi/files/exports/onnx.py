@@ -16,7 +16,7 @@ import numpy as np
 from capi._utils.late import onnx
 from capi._utils.validation import Floats
 from capi._utils.versions import __version__
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.files.exports.program import Leaf, Node, Program, Scores, Split
 from capi.files.metadata import schema_to_json
 from capi.policy_spaces.rules import Forbidden
@@ -29,7 +29,7 @@ BARRED = -1e9  # a score below all others
 def onnx_model(program: Program, note: str = "") -> bytes:
     """Return the bytes of the model."""
     if find_spec("onnx") is None:
-        raise InvalidInput("exports to onnx need the package onnx: pip install capi[onnx].")
+        raise InvalidInputError("exports to onnx need the package onnx: pip install capi[onnx].")
     return _Model(program).bytes(note)
 
 

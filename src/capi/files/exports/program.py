@@ -11,7 +11,7 @@ import numpy as np
 from capi._utils.validation import Floats, Ints
 from capi.data.columns import Column
 from capi.data.schema import Schema
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.policies import Constant
 from capi.policy_spaces.constrained import ConstrainedPolicy
 from capi.policy_spaces.linear.linear import LinearPolicy, StatesAndConstant
@@ -118,7 +118,7 @@ def program_of(policy: Any) -> Program | None:
     if isinstance(policy, ConstrainedPolicy):
         inner, rules = policy.policy, policy.compiled.forbidden
     elif getattr(policy, "masked", False):
-        raise InvalidInput(
+        raise InvalidInputError(
             "this policy was learned with masks of allowed actions, which code does not know. "
             "Export it to text, json or dot, or state what is allowed as rules (Constrained)."
         )

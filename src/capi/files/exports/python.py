@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.files.exports.program import Leaf, Node, Program, Split
 from capi.policy_spaces.rules import Forbidden
 
@@ -110,7 +110,7 @@ def literal(value: Any) -> str:
         return ascii(value)
     if type(value) is tuple:
         return _tuple([literal(item) for item in value])
-    raise InvalidInput(f"labels must be text, numbers, booleans or None to be written as code; got {value!r}.")
+    raise InvalidInputError(f"labels must be text, numbers, booleans or None to be written as code; got {value!r}.")
 
 
 def _tuple(items: list[str]) -> str:

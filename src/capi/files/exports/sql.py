@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from capi.data.columns import DAY, Column
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.files.exports.program import Leaf, Node, Program
 from capi.policy_spaces.rules import Forbidden
 
@@ -30,7 +30,7 @@ def sql_code(program: Program, note: str = "", table: str | None = None) -> str:
     """Return the expression; ``table`` is put before the names of columns."""
     deepest = DEEPEST if len(program.trees) <= 1 else DEEPEST_OF_MANY
     if program.depth > deepest:
-        raise InvalidInput(
+        raise InvalidInputError(
             f"trees of more than {deepest} splits on a way down cannot be written as SQL that SQLite accepts; got {program.depth}. "
             "Learn with a smaller max_depth, or export the tree that imitates it (imitate)."
         )
@@ -41,7 +41,7 @@ def sql_code(program: Program, note: str = "", table: str | None = None) -> str:
 def name(text: str) -> str:
     """Return a name in quotes."""
     if not text or "\0" in text:
-        raise InvalidInput(f"names in SQL must not be empty or contain the character NUL; got {text!r}.")
+        raise InvalidInputError(f"names in SQL must not be empty or contain the character NUL; got {text!r}.")
     return '"' + text.replace('"', '""') + '"'
 
 
@@ -57,7 +57,7 @@ def value(item: Any) -> str:
         return number(item)
     if type(item) is str and "\0" not in item:
         return "'" + item.replace("'", "''") + "'"
-    raise InvalidInput(f"labels must be text, numbers, booleans or None to be written as SQL; got {item!r}.")
+    raise InvalidInputError(f"labels must be text, numbers, booleans or None to be written as SQL; got {item!r}.")
 
 
 def number(x: float) -> str:
@@ -98,7 +98,7 @@ class _Code:
         for each in names:
             other = lower.setdefault(each.lower(), each)
             if other != each:
-                raise InvalidInput(f"columns {other!r} and {each!r} are the same to SQL. Rename one of them.")
+                raise InvalidInputError(f"columns {other!r} and {each!r} are the same to SQL. Rename one of them.")
         self.own = "capi_"  # the beginning of our own names
         while any(each.startswith(self.own) for each in lower):
             self.own += "_"
@@ -209,7 +209,7 @@ class _Code:
         column, position = self.program.features[j].column, self.program.features[j].position
         code = self._column(column)
         if column.kind == "date":
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"column {column.name!r} holds dates, whose difference SQLite and DuckDB write differently. "
                 "Give it as a number of days, or export a tree."
             )

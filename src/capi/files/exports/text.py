@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from capi._utils.validation import Ints
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.policies import Constant
 from capi.policy_spaces.constrained import ConstrainedPolicy
 from capi.policy_spaces.linear.linear import LinearPolicy, StatesAndConstant
@@ -78,7 +78,9 @@ def _check_depth(policy: TreePolicy) -> None:
     for i in np.flatnonzero(left >= 0):  # children stand behind their parents
         depth[left[i]] = depth[left[i] + 1] = depth[i] + 1
     if depth.max() > DEEPEST:
-        raise InvalidInput(f"trees of more than {DEEPEST} splits on a way down cannot be shown; got {depth.max()}.")
+        raise InvalidInputError(
+            f"trees of more than {DEEPEST} splits on a way down cannot be shown; got {depth.max()}."
+        )
 
 
 def _text(policy: Any) -> str:

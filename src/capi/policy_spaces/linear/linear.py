@@ -11,7 +11,7 @@ import numpy as np
 
 from capi._utils.parameters import Constraints, check_parameters, checked_by, optional
 from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_int, as_states
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.features.scaling import Scale, Scaling, check_scale, learned_scaling
 from capi.features.tables import Features, FittedFeatures, Table, check_features, fitted_features
 from capi.policies import Deterministic, check_masks_given
@@ -183,7 +183,7 @@ class Linear(ImprovementSolver[LinearPolicy]):
     def __post_init__(self) -> None:
         check_parameters(self)
         if self.monotone and (self.features is not None or self.penalty != "l2"):
-            raise InvalidInput(
+            raise InvalidInputError(
                 'monotone can be promised for the states themselves as features and the penalty "l2" only.'
             )
 
@@ -280,7 +280,7 @@ def _table(features: FittedFeatures, problem: ImprovementProblem) -> Table:
         return features(problem.states)
     table = features.of_rows(problem.states, rows)
     if not np.isfinite(table.data if features.sparse else table).all():
-        raise InvalidInput("features(states) must be finite.")
+        raise InvalidInputError("features(states) must be finite.")
     return table
 
 

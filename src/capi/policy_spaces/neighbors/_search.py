@@ -25,7 +25,7 @@ from scipy.spatial import cKDTree
 from sklearn.neighbors import VALID_METRICS, NearestNeighbors
 
 from capi._utils.validation import Bools, Floats, Ints, is_real
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.policy_spaces.neighbors._sample import Sample, blocks
 
 EQUAL = 1e-9  # relative difference of distances that are the same
@@ -175,21 +175,23 @@ def nearest_rows(
 def check_metric(metric: Any, name: str) -> None:
     """Refuse names that scikit-learn does not know."""
     if not isinstance(metric, str) or metric not in METRICS:
-        raise InvalidInput(f"{name} must be a name of scikit-learn's: {', '.join(METRICS)}; got {metric!r}.")
+        raise InvalidInputError(f"{name} must be a name of scikit-learn's: {', '.join(METRICS)}; got {metric!r}.")
 
 
 def check_metric_params(metric: str, metric_params: Any) -> None:
     """Refuse parameters that are not a mapping, or of a metric that has none."""
     if metric_params is not None and not isinstance(metric_params, Mapping):
-        raise InvalidInput(f"metric_params must be a mapping from names to values, or None; got {metric_params!r}.")
+        raise InvalidInputError(
+            f"metric_params must be a mapping from names to values, or None; got {metric_params!r}."
+        )
     if metric_params and metric in MINKOWSKI:
-        raise InvalidInput(f"metric {metric!r} has no parameters; got {', '.join(map(repr, metric_params))}.")
+        raise InvalidInputError(f"metric {metric!r} has no parameters; got {', '.join(map(repr, metric_params))}.")
 
 
 def check_approximate() -> None:
     """Refuse if pynndescent is not there."""
     if find_spec("pynndescent") is None:
-        raise InvalidInput("index='approximate' needs pynndescent: pip install capi[ann]. Or take index='exact'.")
+        raise InvalidInputError("index='approximate' needs pynndescent: pip install capi[ann]. Or take index='exact'.")
 
 
 def _understood(metric: str, metric_params: Mapping[str, Any] | None) -> tuple[str, float | None, dict[str, Any]]:
@@ -261,14 +263,14 @@ class MetricSearch:
             finder = NearestNeighbors(metric=metric, p=params.get("p", 2), metric_params=own or None).fit(points)
             finder.kneighbors(points[:1], 1)
         except (ValueError, TypeError) as error:
-            raise InvalidInput(f"metric {metric!r} cannot be used on these states: {error}") from error
+            raise InvalidInputError(f"metric {metric!r} cannot be used on these states: {error}") from error
         return cls(finder, noise)
 
     def __call__(self, x: Floats, count: int) -> tuple[Floats, Ints, Floats]:
         """Return the nearest points; see `Search`."""
         distances, points = self.finder.kneighbors(x, count)
         if np.isnan(distances).any():
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"metric {self.finder.metric!r} has no distance between some states. Choose another one."
             )
         return np.where(distances <= self.noise, 0.0, distances), points, distances[:, -1]
@@ -291,7 +293,9 @@ class ApproximateSearch:
             graph = build(points, metric=metric, metric_kwds=params or None, random_state=0, n_jobs=1)
             graph.prepare()
         except (ValueError, TypeError) as error:
-            raise InvalidInput(f"metric {metric!r} has no approximate index: {error} Take index='exact'.") from error
+            raise InvalidInputError(
+                f"metric {metric!r} has no approximate index: {error} Take index='exact'."
+            ) from error
         return cls(graph, points, metric == "euclidean", exact)
 
     def __call__(self, x: Floats, count: int) -> tuple[Floats, Ints, Floats]:

@@ -11,7 +11,7 @@ import numpy as np
 from capi._utils.parameters import Constraints, check_parameters, checked_by
 from capi._utils.threads import in_threads, n_threads
 from capi._utils.validation import Floats, as_states
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.features.kernels import Gaussian, Kernel, check_kernel, likeness
 from capi.features.scaling import Scale, check_scale
 from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver
@@ -66,7 +66,7 @@ class LocalAveragesPolicy(NearbyPolicy):
         """Return the weight of each point for each state (b, m), checked."""
         table = likeness(self.kernel, x, self.sample.points)
         if table.min() < 0:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"the kernel of LocalAverages must not be negative, for it weighs losses; got {table.min():g}. "
                 "Choose one that never is, such as Gaussian(0.1)."
             )

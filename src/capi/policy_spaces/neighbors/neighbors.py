@@ -14,7 +14,7 @@ from capi._utils.array_cache import Remembered
 from capi._utils.parameters import Constraints, at_least, check_parameters, checked_by
 from capi._utils.threads import in_threads, n_threads
 from capi._utils.validation import Floats, Ints, as_floats, as_states, check_choice, check_rows, check_shape, is_fixed
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.features.scaling import Scale, check_scale
 from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver
 from capi.policy_spaces.neighbors._sample import Losses, NearbyPolicy, Origin, Sample, blocks
@@ -87,7 +87,7 @@ class NeighborsPolicy(NearbyPolicy):
 def _check_weighting(value: Any, name: str) -> None:
     named = isinstance(value, str) and value in ("uniform", "distance")
     if not named and not callable(value):
-        raise InvalidInput(
+        raise InvalidInputError(
             f"{name} must be 'uniform', 'distance' or a function from distances to weights; got {value!r}."
         )
 

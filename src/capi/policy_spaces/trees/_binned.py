@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from capi._utils.threads import in_threads
 from capi._utils.validation import Bools, Floats, Ints
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 MOST_BINS = 2**16 - 3
 MOST_FEATURES = 2**14 - 1  # one with missing values counts twice
@@ -38,7 +38,7 @@ class Binned:
         columns = in_threads(lambda column: _bins(np.ascontiguousarray(column), most_cuts), list(states.T), n_jobs)
         has_missing = np.array([missing.any() for _, _, missing, _ in columns])
         if len(columns) + has_missing.sum() > MOST_FEATURES:
-            raise InvalidInput(
+            raise InvalidInputError(
                 f"optimal trees take at most {MOST_FEATURES} features, those with missing values counted twice; "
                 f"got {len(columns) + has_missing.sum()}. Choose some."
             )
