@@ -1,0 +1,56 @@
+"""Names that have changed: an old keyword raises an error that says the new one.
+
+The tables are kept with what they describe, in ``_renamed``, so that files written before can be translated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, TypeVar
+
+from capi.errors import InvalidInputError
+
+Named = TypeVar("Named", bound=Callable[..., Any])
+
+
+def renamed(**new_names: str) -> Callable[[Named], Named]:
+    """Decorate a class or function whose parameters had other names before: ``renamed(old="new")``.
+
+    Examples
+    --------
+    >>> @renamed(sweeps="n_sweeps")
+    ... def evaluate(n_sweeps=1):
+    ...     return n_sweeps
+    >>> evaluate(sweeps=3)
+    Traceback (most recent call last):
+    capi.errors.InvalidInputError: sweeps is now called n_sweeps; write evaluate(n_sweeps=3).
+    """
+
+    def decorate(thing: Named) -> Named:
+        original: Any = thing.__init__ if isinstance(thing, type) else thing  # type: ignore[misc]
+
+        @wraps(original)
+        def checked(*arguments: Any, **keywords: Any) -> Any:
+            for old in new_names.keys() & keywords.keys():
+                new, value = new_names[old], keywords[old]
+                raise InvalidInputError(f"{old} is now called {new}; write {thing.__name__}({new}={_shown(value)}).")
+            return original(*arguments, **keywords)
+
+        if not isinstance(thing, type):
+            return checked  # type: ignore[return-value]
+        thing.__init__ = checked  # type: ignore[misc]
+        thing._renamed = {**getattr(thing, "_renamed", {}), **new_names}  # type: ignore[attr-defined]
+        return thing
+
+    return decorate
+
+
+def translated(kind: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``options`` of ``kind`` with old names replaced by new ones, for files written before."""
+    names = getattr(kind, "_renamed", {})
+    return {names.get(name, name): value for name, value in options.items()}
+
+
+def _shown(value: Any) -> str:
+    return repr(value) if isinstance(value, bool | int | float | str | None) else "..."
