@@ -67,7 +67,7 @@ def settings(domain, box):
     basis = OneHot(200) if box is None else RadialGrid(12, scale=box)
     scaled = StandardScaler()
     chain = box is None
-    sweeps = 200
+    n_sweeps = 200
     return {
         "LSTDQ, one-hot / RBF": LSTDQ(basis),
         "LSTDQ, Fourier(12)": LSTDQ(Fourier(12, scale="range" if chain else box)),
@@ -80,26 +80,26 @@ def settings(domain, box):
         "GTD": GTD(basis),
         "GTD2": GTD2(basis),
         "TDC": TDC(basis),
-        "FittedQ, trees": FittedQ(sweeps=sweeps, n_jobs=-1),
-        "FittedQ, boosting": FittedQ(regressor=HistGradientBoostingRegressor(), sweeps=30),
+        "FittedQ, trees": FittedQ(n_sweeps=n_sweeps, n_jobs=-1),
+        "FittedQ, boosting": FittedQ(regressor=HistGradientBoostingRegressor(), n_sweeps=30),
         "FittedQ, value pursuit": FittedQ(
             regressor=make_pipeline(Fourier(60 if chain else 12), OrthogonalMatchingPursuit(n_nonzero_coefs=30)),
-            sweeps=sweeps,
+            n_sweeps=n_sweeps,
         ),
         "KernelFittedQ": KernelFittedQ(
-            Gaussian(0.02 if chain else 0.1), sweeps=sweeps, scale="range" if chain else box
+            Gaussian(0.02 if chain else 0.1), n_sweeps=n_sweeps, scale="range" if chain else box
         ),
         "Rollouts, 1 of 50 steps": Rollouts(domain, horizon=50),
         "RolloutsWithCritic": RolloutsWithCritic(domain, LSTDQ(basis), horizon=10),
         "FittedQ, neural net": FittedQ(
-            regressor=make_pipeline(scaled, MLPRegressor(hidden_layer_sizes=(64, 64), early_stopping=True)), sweeps=20
+            regressor=make_pipeline(scaled, MLPRegressor(hidden_layer_sizes=(64, 64), early_stopping=True)), n_sweeps=20
         ),
     }
 
 
 def control_of(evaluator):
     """One sweep a round where there are sweeps, as in the paper."""
-    return dataclasses.replace(evaluator, sweeps=1) if hasattr(evaluator, "sweeps") else evaluator
+    return dataclasses.replace(evaluator, n_sweeps=1) if hasattr(evaluator, "n_sweeps") else evaluator
 
 
 def main():

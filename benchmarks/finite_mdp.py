@@ -50,7 +50,7 @@ def main():
     exact, _ = best_of(lambda: mdp.values(first), repeats=1)
     stationary, mu = best_of(lambda: mdp.stationary_distribution(first), repeats=1)
     balance = np.abs(mdp.transition_matrix(first).T @ mu - mu).sum()
-    solve, learner = best_of(lambda: ModifiedPolicyIteration(mdp, sweeps=20, tolerance=TOLERANCE).fit(), repeats=1)
+    solve, learner = best_of(lambda: ModifiedPolicyIteration(mdp, n_sweeps=20, tolerance=TOLERANCE).fit(), repeats=1)
     own = peak_mib()
     print(
         f"memory: imports {base:.0f} MiB, the model as given {model:.0f}, peak after everything of ours {own:.0f} MiB"

@@ -29,10 +29,10 @@ def batch():
     return Transitions(states, actions, np.where(ends, 0.0, -1.0), following, ends, n_actions=N_ACTIONS)
 
 
-def refitted(t, sweeps):
-    """Return the values at the next states after ``sweeps`` sweeps of scikit-learn's kernel ridge regression (n, A)."""
+def refitted(t, n_sweeps):
+    """Return the values at the next states after ``n_sweeps`` sweeps of scikit-learn's kernel ridge regression (n, A)."""
     following = np.zeros((N, N_ACTIONS))
-    for _ in range(sweeps):
+    for _ in range(n_sweeps):
         targets = t.rewards + DISCOUNT * np.where(t.terminated, 0.0, following.max(axis=1))
         for a in range(N_ACTIONS):
             rows = t.actions == a
@@ -41,9 +41,9 @@ def refitted(t, sweeps):
     return following
 
 
-def learned(t, sweeps, threshold):
+def learned(t, n_sweeps, threshold):
     evaluator = KernelFittedQ(ridge=RIDGE, threshold=threshold)
-    return RFQI(evaluator, DISCOUNT, sweeps).fit(t).q_.values(t.next_states)
+    return RFQI(evaluator, DISCOUNT, n_sweeps).fit(t).q_.values(t.next_states)
 
 
 def main():

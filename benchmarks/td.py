@@ -28,8 +28,8 @@ def random_rows(n):
 
 def passes_of(method, features, batch, n_passes):
     """Return the learning of some passes, with features that are computed already."""
-    evaluator, policy = method(features, passes=n_passes), Constant(1, 3)
-    first = method(features, passes=1).evaluate(policy, batch, discount=DISCOUNT)
+    evaluator, policy = method(features, n_passes=n_passes), Constant(1, 3)
+    first = method(features, n_passes=1).evaluate(policy, batch, discount=DISCOUNT)
     return lambda: evaluator.evaluate(policy, batch, discount=DISCOUNT, previous=first)
 
 

@@ -10,7 +10,7 @@ from capi.evaluators import Exact
 from capi.policy_spaces import Thresholds
 
 chain = ChainWalk(variant=2, success=0.9)
-learner = CAPI(Exact(chain.mdp, sweeps=1), Thresholds(), discount=0.99, n_iterations=6)
+learner = CAPI(Exact(chain.mdp, n_sweeps=1), Thresholds(), discount=0.99, n_iterations=6)
 
 for step in learner.iterate():  # fit() does the same and keeps the last policy
     lost = chain.mdp.performance_loss(step.policy)

@@ -19,6 +19,6 @@ def uniform_draws(k, policy, rng):
 
 
 for name, states in (("all states", mdp.states), ("40 fresh ones a round", uniform_draws)):
-    learner = CAPI(Exact(mdp, sweeps=1), Thresholds(), discount=0.99, n_iterations=20, random_state=0)
+    learner = CAPI(Exact(mdp, n_sweeps=1), Thresholds(), discount=0.99, n_iterations=20, random_state=0)
     policy = learner.fit(states=states).policy_
     print(f"{name}: cut at {policy.cut}, loses {mdp.performance_loss(policy):.4g}")

@@ -29,7 +29,7 @@ def aggregated(n_walks, n_steps):
     return states
 
 
-learner = CAPI(Exact(mdp, sweeps=1), Thresholds(), discount=0.99, n_iterations=20, random_state=0)
+learner = CAPI(Exact(mdp, n_sweeps=1), Thresholds(), discount=0.99, n_iterations=20, random_state=0)
 visited = learner.fit(states=aggregated(n_walks=20, n_steps=30)).policy_
 uniform = learner.fit(states=mdp.states).policy_
 for name, policy in (("states visited", visited), ("all states alike", uniform)):

@@ -16,11 +16,11 @@ chain = ChainWalk(variant=1, success=0.7)
 mdp = chain.mdp
 
 
-def mean_loss(sweeps, samples, n_seeds=200):
-    """Return the mean loss over seeds when round k makes sweeps[k] sweeps and draws samples[k] states."""
+def mean_loss(n_sweeps, samples, n_seeds=200):
+    """Return the mean loss over seeds when round k makes n_sweeps[k] n_sweeps and draws samples[k] states."""
 
     def evaluator(k, policy, rng):
-        return Exact(mdp, sweeps=int(sweeps[k]))
+        return Exact(mdp, n_sweeps=int(n_sweeps[k]))
 
     def states(k, policy, rng):
         return chain.initial(int(samples[k]), rng)
@@ -41,5 +41,5 @@ def mean_loss(sweeps, samples, n_seeds=200):
 growing = np.arange(1, K + 1)
 even = np.full(K, growing.sum() // K)
 for name, effort in (("evenly", even), ("more later", growing)):
-    mean, error = mean_loss(sweeps=effort, samples=10 * effort)
+    mean, error = mean_loss(n_sweeps=effort, samples=10 * effort)
     print(f"{name}: {effort.sum()} sweeps and {10 * effort.sum()} states, loses {mean:.3f} (s.e. {error:.3f})")

@@ -33,9 +33,9 @@ def careful(old, new, *, q, states, k):
 
 
 settings = {"discount": 0.99, "n_iterations": 30, "random_state": 1}
-last = CAPI(Exact(mdp, sweeps=1), Thresholds(), **settings).fit(states=few_states)
-best = CAPI(Exact(mdp, sweeps=1), Thresholds(), keep=score, **settings).fit(states=few_states)
-steady = CAPI(Exact(mdp, sweeps=1), Thresholds(), update=careful, **settings).fit(states=few_states)
+last = CAPI(Exact(mdp, n_sweeps=1), Thresholds(), **settings).fit(states=few_states)
+best = CAPI(Exact(mdp, n_sweeps=1), Thresholds(), keep=score, **settings).fit(states=few_states)
+steady = CAPI(Exact(mdp, n_sweeps=1), Thresholds(), update=careful, **settings).fit(states=few_states)
 
 changed = [f"{numbers['changed']:.0%}" for numbers in last.history_[-8:]]
 print("decisions changed in the last rounds:", *changed)

@@ -42,7 +42,7 @@ def logged(n_episodes, length, policy, rng):
 
 batch = logged(100, 50, Uniform(3), np.random.default_rng(0))
 print(batch)
-evaluator = FittedQ(n_trees=30, min_samples_split=20, sweeps=10)
+evaluator = FittedQ(n_trees=30, min_samples_split=20, n_sweeps=10)
 tree = CAPI(evaluator, Trees(max_depth=3), discount=0.95, n_iterations=15, random_state=0).fit(batch)
 print(tree.policy_.rules())
 greedy = FittedQIteration(evaluator, discount=0.95, n_iterations=150, random_state=0).fit(batch)

@@ -17,7 +17,7 @@ env = gymnasium.make("CartPole-v1")
 batch = sample_episodes(env, Uniform(2), n_episodes=300, max_steps=500, random_state=0)
 print(batch)
 
-evaluator, space = FittedQ(n_trees=30, min_samples_leaf=10, sweeps=5), Trees(max_depth=2, min_samples_leaf=50)
+evaluator, space = FittedQ(n_trees=30, min_samples_leaf=10, n_sweeps=5), Trees(max_depth=2, min_samples_leaf=50)
 tree = CAPI(evaluator, space, discount=0.98, n_iterations=20, random_state=0).fit(batch).policy_
 print(tree.rules())
 

@@ -184,7 +184,7 @@ def fit(
             seed,
             evaluator,
             space,
-            {"sweeps": sweeps},
+            {"n_sweeps": sweeps},
             depth,
             hold_out,
             keep,

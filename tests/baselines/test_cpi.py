@@ -190,13 +190,13 @@ def test_it_learns_in_a_simulator():
 
 def test_a_model_may_say_where_the_policy_goes_while_the_evaluator_learns_from_data():
     batch = builders.tabular_batch(CHAIN.mdp, 4000, np.random.default_rng(0))
-    rounds = CPI(FittedQ(n_trees=3, sweeps=5), Thresholds(), 0.9, 3, domain=CHAIN.mdp, random_state=0).iterate(batch)
+    rounds = CPI(FittedQ(n_trees=3, n_sweeps=5), Thresholds(), 0.9, 3, domain=CHAIN.mdp, random_state=0).iterate(batch)
     assert [r.k for r in rounds] == [0, 1, 2]
 
 
 def test_the_batchs_states_serve_when_there_is_nothing_else():
     batch = random_batch()
-    learner = CPI(FittedQ(n_trees=5, sweeps=5), Trees(max_depth=2), 0.9, 5, random_state=0)
+    learner = CPI(FittedQ(n_trees=5, n_sweeps=5), Trees(max_depth=2), 0.9, 5, random_state=0)
     policy = learner.fit(batch).policy_
     assert policy.schema == batch.schema
     assert policy.training.n_rows == len(batch)

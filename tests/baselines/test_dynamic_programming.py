@@ -27,12 +27,12 @@ def test_all_find_an_optimal_policy(seed, make):
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("discount", [0.0, 0.5, 0.97])
 @pytest.mark.parametrize("tolerance", [1e-1, 1e-4])
-@pytest.mark.parametrize("sweeps", [1, 2, 7])
-def test_the_tolerance_is_kept(seed, discount, tolerance, sweeps):
+@pytest.mark.parametrize("n_sweeps", [1, 2, 7])
+def test_the_tolerance_is_kept(seed, discount, tolerance, n_sweeps):
     mdp = random_mdp(seed, discount)
     for learner in (
         ValueIteration(mdp, tolerance=tolerance),
-        ModifiedPolicyIteration(mdp, sweeps, tolerance=tolerance),
+        ModifiedPolicyIteration(mdp, n_sweeps, tolerance=tolerance),
     ):
         policy = learner.fit().policy_
         assert (mdp.optimal_values - mdp.values(policy)).max() <= tolerance
@@ -98,5 +98,5 @@ def test_start_and_settings():
     assert learner.get_params()["n_iterations"] == 1_000
     with pytest.raises(InvalidInputError, match="tolerance must be a positive"):
         ValueIteration(mdp, tolerance=0.0).fit()
-    with pytest.raises(InvalidInputError, match="sweeps"):
-        ModifiedPolicyIteration(mdp, sweeps=0).fit()
+    with pytest.raises(InvalidInputError, match="n_sweeps"):
+        ModifiedPolicyIteration(mdp, n_sweeps=0).fit()

@@ -91,7 +91,7 @@ def test_it_is_at_least_as_good_as_the_policy_whose_states_it_is_given(seed, spa
 
 @pytest.mark.parametrize(
     ("evaluator", "swept"),
-    [(FittedQ(n_trees=3, sweeps=4), FittedQIteration), (KernelFittedQ(ridge=0.1), RFQI)],
+    [(FittedQ(n_trees=3, n_sweeps=4), FittedQIteration), (KernelFittedQ(ridge=0.1), RFQI)],
     ids=["trees", "kernel"],
 )
 def test_from_a_batch_with_all_policies_it_is_fitted_q_iteration(evaluator, swept):

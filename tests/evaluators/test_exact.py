@@ -15,19 +15,19 @@ def mdp():
     return FiniteMDP(P, R, discount=0.9)
 
 
-@pytest.mark.parametrize("sweeps", [None, 1, 3])
-def test_keeps_the_contract(mdp, sweeps):
+@pytest.mark.parametrize("n_sweeps", [None, 1, 3])
+def test_keeps_the_contract(mdp, n_sweeps):
     x = np.tile(mdp.states, (2, 1))
     batch = Transitions(x, np.repeat([0, 1], 4), np.zeros(8), x, np.zeros(8), n_actions=2)
-    check_evaluator(Exact(mdp, sweeps), transitions=batch, needs_transitions=False)
+    check_evaluator(Exact(mdp, n_sweeps), transitions=batch, needs_transitions=False)
 
 
 def test_sweeps_start_from_zero_and_go_on_from_the_previous_values(mdp):
     policy = Constant(1, 2)
-    first = Exact(mdp, sweeps=1).evaluate(policy, discount=0.9)
+    first = Exact(mdp, n_sweeps=1).evaluate(policy, discount=0.9)
     np.testing.assert_array_equal(first.table, mdp.rewards)
-    third = Exact(mdp, sweeps=2).evaluate(policy, discount=0.9, previous=first)
-    at_once = Exact(mdp, sweeps=3).evaluate(policy, discount=0.9)
+    third = Exact(mdp, n_sweeps=2).evaluate(policy, discount=0.9, previous=first)
+    at_once = Exact(mdp, n_sweeps=3).evaluate(policy, discount=0.9)
     np.testing.assert_array_equal(third.table, at_once.table)
     by_hand = mdp.rewards
     for _ in range(2):
@@ -37,13 +37,13 @@ def test_sweeps_start_from_zero_and_go_on_from_the_previous_values(mdp):
 
 def test_any_q_function_serves_as_previous(mdp):
     table = np.arange(8.0).reshape(4, 2)
-    found = Exact(mdp, sweeps=1).evaluate(Uniform(2), discount=0.9, previous=NearestQ(mdp.states, table))
+    found = Exact(mdp, n_sweeps=1).evaluate(Uniform(2), discount=0.9, previous=NearestQ(mdp.states, table))
     np.testing.assert_allclose(found.table, mdp.bellman(np.full((4, 2), 0.5), table))
 
 
 def test_many_sweeps_approach_the_solution(mdp):
     policy = Uniform(2)
-    swept = Exact(mdp, sweeps=400).evaluate(policy, discount=0.9)
+    swept = Exact(mdp, n_sweeps=400).evaluate(policy, discount=0.9)
     np.testing.assert_allclose(swept.table, Exact(mdp).evaluate(policy, discount=0.9).table, atol=1e-10)
 
 
@@ -52,7 +52,7 @@ def test_another_discount_than_the_models_is_refused(mdp):
         Exact(mdp).evaluate(Uniform(2), discount=0.5)
 
 
-@pytest.mark.parametrize("bad", [{"mdp": "chain"}, {"sweeps": 0}, {"sweeps": 1.5}])
+@pytest.mark.parametrize("bad", [{"mdp": "chain"}, {"n_sweeps": 0}, {"n_sweeps": 1.5}])
 def test_bad_settings_are_refused(mdp, bad):
     with pytest.raises(InvalidInputError, match=next(iter(bad))):
         Exact(**{"mdp": mdp, **bad})

@@ -26,11 +26,11 @@ from capi.trees import predictor as paths
 FIELDS = ("states", "actions", "rewards", "next_states", "terminated")
 SETTINGS = [
     FittedQ(n_trees=4),
-    FittedQ(n_trees=4, refresh_every=1, sweeps=3),
-    FittedQ(n_trees=4, refresh_every="never", sweeps=4),
-    FittedQ(n_trees=4, actions="input", sweeps=2),
+    FittedQ(n_trees=4, refresh_every=1, n_sweeps=3),
+    FittedQ(n_trees=4, refresh_every="never", n_sweeps=4),
+    FittedQ(n_trees=4, actions="input", n_sweeps=2),
     FittedQ(n_trees=4, max_features=1, n_jobs=2),
-    FittedQ(regressor=LinearRegression(), sweeps=2),
+    FittedQ(regressor=LinearRegression(), n_sweeps=2),
     FittedQ(regressor=HistGradientBoostingRegressor(max_iter=5, min_samples_leaf=2), actions="input"),
 ]
 
@@ -53,7 +53,7 @@ def test_finite_states_give_the_exact_values_of_the_logged_model(actions, refres
     np.add.at(counts, (batch.actions, x, y), 1)
     logged = FiniteMDP(counts / counts.sum(axis=2, keepdims=True), mdp.rewards, discount=0.8)
     settings = {"actions": actions, "refresh_every": refresh_every}
-    evaluator = FittedQ(n_trees=3, min_samples_split=2, sweeps=150, **settings)
+    evaluator = FittedQ(n_trees=3, min_samples_split=2, n_sweeps=150, **settings)
     for policy in (Constant(1, 2), Uniform(2)):
         q = evaluator.evaluate(policy, batch, discount=0.8)
         np.testing.assert_allclose(q.values(mdp.states), logged.action_values(policy), atol=1e-9)
@@ -62,8 +62,8 @@ def test_finite_states_give_the_exact_values_of_the_logged_model(actions, refres
 def test_kept_trees_are_solved_to_their_fixed_point():
     batch = random_batch(n_episodes=60)
     settings = {"n_trees": 3, "refresh_every": "never"}
-    solved = FittedQ(**settings, sweeps=None).evaluate(Uniform(3), batch, discount=0.95)
-    many = FittedQ(**settings, sweeps=800).evaluate(Uniform(3), batch, discount=0.95)
+    solved = FittedQ(**settings, n_sweeps=None).evaluate(Uniform(3), batch, discount=0.95)
+    many = FittedQ(**settings, n_sweeps=800).evaluate(Uniform(3), batch, discount=0.95)
     scale = np.abs(many.values(batch.states)).max()
     np.testing.assert_allclose(solved.values(batch.states), many.values(batch.states), atol=2e-9 * scale)
 
@@ -78,7 +78,7 @@ def test_masks_of_the_next_states_bind_the_policy():
     }
     masks = [[False, True], [False, True], [False, False], [False, False]]
     batch = Transitions(**columns, terminated=[False, False, True, True], next_allowed=masks)
-    q = FittedQ(n_trees=1, sweeps=60).evaluate(Constant(0, 2), batch, discount=0.5)
+    q = FittedQ(n_trees=1, n_sweeps=60).evaluate(Constant(0, 2), batch, discount=0.5)
     np.testing.assert_allclose(q.values(np.zeros((1, 1))), [[1.0, 0.0]], atol=1e-9)
     half = Transitions(**columns, terminated=[True] * 4, allowed=np.ones((4, 2)))
     with pytest.raises(InvalidInputError, match="next_allowed must be given with allowed"):
@@ -103,7 +103,7 @@ def test_capi_learns_with_masks_from_data():
 
 def test_nothing_follows_the_end_and_a_time_limit_is_no_end():
     batch = Transitions([[0.0], [0.0]], [0, 0], [1.0, 1.0], [[0.0], [0.0]], [True, False], n_actions=1)
-    q = FittedQ(n_trees=1, sweeps=200).evaluate(Constant(0, 1), batch, discount=0.5)
+    q = FittedQ(n_trees=1, n_sweeps=200).evaluate(Constant(0, 1), batch, discount=0.5)
     assert q.values(np.zeros((1, 1)))[0, 0] == pytest.approx(4 / 3), "Q = 1 + 0.5 * Q / 2"
 
 
@@ -142,7 +142,7 @@ def test_the_age_of_q_goes_on_with_another_batch():
     """Trees that are grown on a Q of thirty sweeps are not young, whatever batch it came from."""
     first, second = random_batch(), random_batch(seed=1)
     evaluator = FittedQ(n_trees=1, refresh_every=5)
-    q = FittedQ(n_trees=1, sweeps=30).evaluate(Constant(1, 3), first, discount=0.9)
+    q = FittedQ(n_trees=1, n_sweeps=30).evaluate(Constant(1, 3), first, discount=0.9)
     ages = []
     for _ in range(6):
         q = evaluator.evaluate(Constant(1, 3), second, discount=0.9, previous=q)
@@ -190,14 +190,14 @@ def test_a_policy_of_ones_own_may_return_a_list():
         def act(self, states, allowed=None):
             return [1] * len(states)
 
-    batch, evaluator = random_batch(), FittedQ(n_trees=2, sweeps=3)
+    batch, evaluator = random_batch(), FittedQ(n_trees=2, n_sweeps=3)
     own, constant = (evaluator.evaluate(policy, batch, discount=0.9) for policy in (Own(), Constant(1, 3)))
     np.testing.assert_array_equal(own.values(batch.states), constant.values(batch.states))
 
 
 def test_a_new_structure_every_sweep_is_growing_anew():
     batch, policy = random_batch(), Constant(0, 3)
-    twice = FittedQ(n_trees=3, refresh_every=1, sweeps=2).evaluate(
+    twice = FittedQ(n_trees=3, refresh_every=1, n_sweeps=2).evaluate(
         policy, batch, discount=0.9, rng=np.random.default_rng(1)
     )
     rng = np.random.default_rng(1)
@@ -247,7 +247,7 @@ def test_any_q_function_serves_as_previous():
 
 @pytest.mark.parametrize("actions", ["separate", "input"])
 def test_leaves_that_need_more_bits_change_nothing(actions, monkeypatch):
-    batch, evaluator = random_batch(n_episodes=60), FittedQ(n_trees=5, actions=actions, sweeps=3, n_jobs=2)
+    batch, evaluator = random_batch(n_episodes=60), FittedQ(n_trees=5, actions=actions, n_sweeps=3, n_jobs=2)
     narrow = evaluator.evaluate(Uniform(3), batch, discount=0.9).values(batch.states)
     for module in (forest, paths):
         monkeypatch.setattr(module, "leaf_type", lambda starts: np.int32)
@@ -266,7 +266,7 @@ def test_only_actions_that_the_policy_takes_are_evaluated():
 def test_weights_of_the_batch_count():
     columns = {"actions": [0, 0], "next_states": [[0.0]] * 2, "terminated": [True] * 2, "n_actions": 1}
     batch = Transitions([[0.0], [0.0]], rewards=[2.0, 4.0], weight=[3.0, 1.0], **columns)
-    for evaluator in (FittedQ(n_trees=1), FittedQ(regressor=DecisionTreeRegressor()), FittedQ(n_trees=1, sweeps=2)):
+    for evaluator in (FittedQ(n_trees=1), FittedQ(regressor=DecisionTreeRegressor()), FittedQ(n_trees=1, n_sweeps=2)):
         assert evaluator.evaluate(Constant(0, 1), batch, discount=0.0).values(np.zeros((1, 1)))[0, 0] == pytest.approx(
             2.5
         )
@@ -286,8 +286,8 @@ def test_an_action_that_was_never_taken_is_named():
     "bad",
     [
         {"n_trees": 0},
-        {"sweeps": 0},
-        {"sweeps": None},
+        {"n_sweeps": 0},
+        {"n_sweeps": None},
         {"refresh_every": 0},
         {"refresh_every": "always"},
         {"actions": "both"},
@@ -321,15 +321,15 @@ def chain_batch(n=4000):
 @pytest.mark.parametrize("space", [Trees(max_depth=1), Thresholds()], ids=repr)
 def test_capi_learns_the_chain_from_data_alone(space):
     chain, batch = chain_batch()
-    learner = CAPI(FittedQ(n_trees=10, sweeps=20), space, discount=0.99, n_iterations=15, random_state=0).fit(batch)
+    learner = CAPI(FittedQ(n_trees=10, n_sweeps=20), space, discount=0.99, n_iterations=15, random_state=0).fit(batch)
     assert chain.mdp.performance_loss(learner.policy_) < 5, "the best constant action loses 40"
 
 
 def test_fitted_q_iteration_is_capi_with_all_policies():
     _, batch = chain_batch(1000)
     settings = {"discount": 0.99, "n_iterations": 12, "random_state": 3}
-    baseline = FittedQIteration(FittedQ(n_trees=3, sweeps=7), **settings).fit(batch)
-    same = CAPI(FittedQ(n_trees=3, sweeps=1), Unrestricted(), **settings).fit(batch)
+    baseline = FittedQIteration(FittedQ(n_trees=3, n_sweeps=7), **settings).fit(batch)
+    same = CAPI(FittedQ(n_trees=3, n_sweeps=1), Unrestricted(), **settings).fit(batch)
     np.testing.assert_array_equal(baseline.q_.values(batch.states), same.q_.values(batch.states))
     old = None
     for step in baseline.iterate(batch):
@@ -344,7 +344,9 @@ def test_fitted_q_iteration_is_capi_with_all_policies():
 
 def test_threads_do_not_matter():
     batch = random_batch(n_episodes=80)
-    one, two = (FittedQ(n_trees=5, sweeps=3, n_jobs=jobs).evaluate(Uniform(3), batch, discount=0.9) for jobs in (1, 2))
+    one, two = (
+        FittedQ(n_trees=5, n_sweeps=3, n_jobs=jobs).evaluate(Uniform(3), batch, discount=0.9) for jobs in (1, 2)
+    )
     np.testing.assert_array_equal(one.values(batch.states), two.values(batch.states))
 
 
@@ -357,7 +359,7 @@ def test_rows_without_weight_are_no_rows(actions):
     weight[::7] = 0.0
     weighted = Transitions(*(getattr(batch, n) for n in FIELDS), n_actions=3, weight=weight)
     kept = Transitions(*(getattr(batch, n)[weight > 0] for n in FIELDS), n_actions=3)
-    evaluator = FittedQ(n_trees=3, actions=actions, sweeps=3)
+    evaluator = FittedQ(n_trees=3, actions=actions, n_sweeps=3)
     a, b = (evaluator.evaluate(Constant(0, 3), t, discount=0.9).values(batch.states) for t in (weighted, kept))
     np.testing.assert_allclose(a, b)
 

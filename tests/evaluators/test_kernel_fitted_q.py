@@ -63,10 +63,10 @@ def factorisations(monkeypatch):
     [
         KernelFittedQ(),
         KernelFittedQ(threshold=None),
-        KernelFittedQ(WIDE, ridge=0.1, sweeps=3),
-        KernelFittedQ(WIDE, ridge=0.1, sweeps=None, threshold=0.01),
-        KernelFittedQ(WIDE, ridge=1.0, sweeps=2, threshold=None, scale="deviation"),
-        KernelFittedQ(Matern(0.5, nu=1.5), scale=[[-4, -4], [4, 4]], sweeps=4, max_size=None),
+        KernelFittedQ(WIDE, ridge=0.1, n_sweeps=3),
+        KernelFittedQ(WIDE, ridge=0.1, n_sweeps=None, threshold=0.01),
+        KernelFittedQ(WIDE, ridge=1.0, n_sweeps=2, threshold=None, scale="deviation"),
+        KernelFittedQ(Matern(0.5, nu=1.5), scale=[[-4, -4], [4, 4]], n_sweeps=4, max_size=None),
     ],
     ids=repr,
 )
@@ -89,12 +89,12 @@ def test_one_exact_sweep_is_scikit_learns_kernel_ridge_for_each_action():
 
 
 @pytest.mark.parametrize("weight", [None, "random"])
-@pytest.mark.parametrize("sweeps", [1, 5, None])
-def test_the_sparsified_form_becomes_the_exact_one(sweeps, weight):
+@pytest.mark.parametrize("n_sweeps", [1, 5, None])
+def test_the_sparsified_form_becomes_the_exact_one(n_sweeps, weight):
     batch = random_batch(n_episodes=60)
     if weight is not None:
         batch = weighted(batch, np.random.default_rng(0).exponential(size=len(batch)))
-    evaluator = KernelFittedQ(WIDE, ridge=1.0, sweeps=sweeps, threshold=None)  # with less, sweeps may expand
+    evaluator = KernelFittedQ(WIDE, ridge=1.0, n_sweeps=n_sweeps, threshold=None)  # with less, sweeps may expand
     policy = Constant(1, 3)
     exact = evaluator.evaluate(policy, batch, discount=0.9).values(batch.states)
     errors = []
@@ -110,7 +110,7 @@ def test_the_sparsified_form_becomes_the_exact_one(sweeps, weight):
 def test_the_fixed_point_is_that_of_a_linear_system(policy, form):
     """The targets solve y = r + gamma M y, where M regresses them and looks ahead; on all features, or on the dictionary's."""
     batch, discount, ridge = random_batch(n_episodes=40), 0.9, 0.1
-    evaluator = KernelFittedQ(WIDE, ridge=ridge, threshold=form, sweeps=None)
+    evaluator = KernelFittedQ(WIDE, ridge=ridge, threshold=form, n_sweeps=None)
     q = evaluator.evaluate(policy, batch, discount=discount)
     if form is None:
         points = q.features.basis.scaling(batch.states), q.features.basis.scaling(batch.next_states)
@@ -147,7 +147,7 @@ def test_the_kernel_of_a_table_finds_the_values_of_a_finite_mdp(form, n, accurac
     counts = np.zeros((2, 4, 4))
     np.add.at(counts, (batch.actions, x, y), 1)
     logged = FiniteMDP(counts / counts.sum(axis=2, keepdims=True), mdp.rewards, discount=0.8)
-    evaluator = KernelFittedQ(same, ridge=1e-6, threshold=form, scale=None, sweeps=None)
+    evaluator = KernelFittedQ(same, ridge=1e-6, threshold=form, scale=None, n_sweeps=None)
     for policy in (Constant(1, 2), Uniform(2)):
         values = evaluator.evaluate(policy, batch, discount=0.8).values(mdp.states)
         np.testing.assert_allclose(values, logged.action_values(policy), atol=1e-6)
@@ -161,7 +161,7 @@ def test_sweeps_in_one_evaluation_or_in_several_are_the_same(form):
     q = None
     for _ in range(5):
         q = evaluator.evaluate(policy, batch, discount=0.9, previous=q)
-    at_once = replace(evaluator, sweeps=5).evaluate(policy, batch, discount=0.9)
+    at_once = replace(evaluator, n_sweeps=5).evaluate(policy, batch, discount=0.9)
     np.testing.assert_allclose(at_once.values(batch.states), q.values(batch.states), rtol=1e-8, atol=1e-10)
 
 
@@ -173,7 +173,7 @@ def test_a_weight_is_worth_as_many_rows(form):
     rows = np.repeat(np.arange(len(batch)), times)
     repeated = Transitions(*(getattr(batch, n)[rows] for n in FIELDS), n_actions=3)
     mean = times[times > 0].mean()
-    evaluator = KernelFittedQ(WIDE, ridge=0.1, threshold=form, sweeps=3)
+    evaluator = KernelFittedQ(WIDE, ridge=0.1, threshold=form, n_sweeps=3)
     a = evaluator.evaluate(Constant(0, 3), weighted(batch, 1.0 * times), discount=0.9)
     b = replace(evaluator, ridge=0.1 * mean).evaluate(Constant(0, 3), repeated, discount=0.9)
     np.testing.assert_allclose(a.values(batch.states), b.values(batch.states), rtol=1e-7, atol=1e-9)
@@ -187,7 +187,7 @@ def test_the_unit_of_weights_does_not_matter_and_rows_without_weight_are_no_rows
     weight = np.ones(len(batch))
     weight[::dropped] = 0.0
     kept = Transitions(*(getattr(batch, n)[weight > 0] for n in FIELDS), n_actions=3)
-    evaluator = KernelFittedQ(WIDE, threshold=form, sweeps=2)
+    evaluator = KernelFittedQ(WIDE, threshold=form, n_sweeps=2)
     data = (weighted(batch, factor * weight), kept)
     a, b = (evaluator.evaluate(Constant(0, 3), t, discount=0.9).values(batch.states) for t in data)
     np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-9)
@@ -205,14 +205,14 @@ def test_rows_of_almost_no_weight_do_no_harm(form):
 @pytest.mark.parametrize("form", FORMS)
 def test_nothing_follows_the_end_and_a_time_limit_is_no_end(form):
     batch = Transitions([[0.0], [0.0]], [0, 0], [1.0, 1.0], [[0.0], [0.0]], [True, False], n_actions=1)
-    evaluator = KernelFittedQ(ridge=1e-9, threshold=form, sweeps=None)
+    evaluator = KernelFittedQ(ridge=1e-9, threshold=form, n_sweeps=None)
     q = evaluator.evaluate(Constant(0, 1), batch, discount=0.5)
     assert q.values(np.zeros((1, 1)))[0, 0] == pytest.approx(4 / 3), "Q = 1 + 0.5 * Q / 2"
 
 
-@pytest.mark.parametrize("sweeps", [2, 60])
+@pytest.mark.parametrize("n_sweeps", [2, 60])
 @pytest.mark.parametrize("form", FORMS)
-def test_masks_of_the_next_states_bind_the_policy(form, sweeps):
+def test_masks_of_the_next_states_bind_the_policy(form, n_sweeps):
     columns = {
         "states": [[0.0]] * 4,
         "actions": [0, 1, 0, 1],
@@ -221,7 +221,7 @@ def test_masks_of_the_next_states_bind_the_policy(form, sweeps):
     }
     masks = [[False, True], [False, True], [False, False], [False, False]]
     batch = Transitions(**columns, terminated=[False, False, True, True], next_allowed=masks)
-    evaluator = KernelFittedQ(ridge=1e-9, threshold=form, sweeps=sweeps)
+    evaluator = KernelFittedQ(ridge=1e-9, threshold=form, n_sweeps=n_sweeps)
     q = evaluator.evaluate(Constant(0, 2), batch, discount=0.5)
     np.testing.assert_allclose(q.values(np.zeros((1, 1))), [[1.0, 0.0]], atol=1e-7)
     half = Transitions(**columns, terminated=[True] * 4, allowed=np.ones((4, 2)))
@@ -246,7 +246,7 @@ def test_another_batch_or_other_settings_are_prepared_anew(form, factorisations)
     first, second = random_batch(1), random_batch(2)
     evaluator = KernelFittedQ(threshold=form, scale=np.array([[-9.0, -9.0], [9.0, 9.0]]))
     q = evaluator.evaluate(Constant(0, 3), first, discount=0.9)
-    again = KernelFittedQ(threshold=form, scale=[[-9, -9], [9, 9]], sweeps=4)
+    again = KernelFittedQ(threshold=form, scale=[[-9, -9], [9, 9]], n_sweeps=4)
     assert again.evaluate(Uniform(3), first, discount=0.5, previous=q).prepared is q.prepared
     assert len(factorisations) == 3
     for other, batch in ((evaluator, second), (replace(evaluator, ridge=1.0), first)):
@@ -261,7 +261,7 @@ def test_no_table_of_all_states_is_made_when_sparsified():
     n, recorder = 2500, Recorder(0.3)
     states, following = rng.uniform(size=(2, n, 2))
     batch = Transitions(states, np.arange(n) % 2, states[:, 0], following, np.zeros(n, dtype=bool))
-    CAPI(KernelFittedQ(recorder, sweeps=3), Unrestricted(), discount=0.9, n_iterations=3).fit(batch)
+    CAPI(KernelFittedQ(recorder, n_sweeps=3), Unrestricted(), discount=0.9, n_iterations=3).fit(batch)
     assert max(min(shape) for shape in recorder.shapes) < 300
     assert max(first * second for first, second in recorder.shapes) <= n * 300
 
@@ -270,7 +270,7 @@ def test_no_table_of_all_states_is_made_when_sparsified():
 @pytest.mark.parametrize("form", FORMS)
 def test_tables_that_are_too_large_are_not_kept(form, policy, monkeypatch):
     batch = random_batch(n_episodes=60)
-    evaluator = KernelFittedQ(WIDE, threshold=form, sweeps=4)
+    evaluator = KernelFittedQ(WIDE, threshold=form, n_sweeps=4)
     kept = evaluator.evaluate(policy, batch, discount=0.9)
     monkeypatch.setattr(kernel_ridge, "LARGEST_TABLE", 1000)
     monkeypatch.setattr(kernel_ridge, "NUMBERS_AT_ONCE", 1000)
@@ -312,7 +312,7 @@ def test_remembered_values_cannot_be_changed():
 @pytest.mark.parametrize("form", FORMS)
 def test_copies_and_files_give_the_same_values(form):
     batch = random_batch()
-    q = KernelFittedQ(threshold=form, sweeps=3).evaluate(Constant(0, 3), batch, discount=0.9)
+    q = KernelFittedQ(threshold=form, n_sweeps=3).evaluate(Constant(0, 3), batch, discount=0.9)
     values = q.values(batch.states)
     for other in (copy.deepcopy(q), pickle.loads(pickle.dumps(q))):
         assert len(other.known) == len(other.features.known) == 0
@@ -339,7 +339,7 @@ def test_only_actions_that_the_policy_takes_are_evaluated(form):
 def test_kernels_of_scikit_learn_work():
     batch = random_batch()
     ours, theirs = (
-        KernelFittedQ(k, sweeps=3).evaluate(Constant(0, 3), batch, discount=0.9).values(batch.states)
+        KernelFittedQ(k, n_sweeps=3).evaluate(Constant(0, 3), batch, discount=0.9).values(batch.states)
         for k in (Gaussian(0.3), RBF(0.3))
     )
     np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-10)
@@ -357,7 +357,7 @@ def off_policy_step(factor):
     ids=["geometric", "linear"],
 )
 def test_sweeps_that_expand_are_told(form, factor, words):
-    evaluator = KernelFittedQ(Linear(), ridge=1e-3, threshold=form, scale=None, sweeps=None)
+    evaluator = KernelFittedQ(Linear(), ridge=1e-3, threshold=form, scale=None, n_sweeps=None)
     with pytest.raises(DivergenceError, match=words):
         evaluator.evaluate(Constant(0, 1), off_policy_step(factor), discount=0.9)
     with pytest.raises(ArithmeticError, match="larger ridge"):
@@ -366,13 +366,13 @@ def test_sweeps_that_expand_are_told(form, factor, words):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_sweeps_that_contract_settle_and_a_number_of_sweeps_need_not(form):
-    evaluator = KernelFittedQ(Linear(), ridge=1e-3, threshold=form, scale=None, sweeps=None)
+    evaluator = KernelFittedQ(Linear(), ridge=1e-3, threshold=form, scale=None, n_sweeps=None)
     settled = evaluator.evaluate(Constant(0, 1), off_policy_step(0.5), discount=0.9)
     assert settled.values(np.ones((1, 1)))[0, 0] == pytest.approx(1 / (1.001 - 0.45))
-    twice = replace(evaluator, sweeps=2).evaluate(Constant(0, 1), off_policy_step(2.0), discount=0.9)
+    twice = replace(evaluator, n_sweeps=2).evaluate(Constant(0, 1), off_policy_step(2.0), discount=0.9)
     assert twice.values(np.ones((1, 1)))[0, 0] == pytest.approx((1 + 1.8 / 1.001) / 1.001)
     with pytest.raises(DivergenceError, match="must stay finite"):
-        replace(evaluator, sweeps=2000).evaluate(Constant(0, 1), off_policy_step(2.0), discount=0.9)
+        replace(evaluator, n_sweeps=2000).evaluate(Constant(0, 1), off_policy_step(2.0), discount=0.9)
 
 
 def test_without_rewards_q_settles_at_zero():
@@ -380,7 +380,7 @@ def test_without_rewards_q_settles_at_zero():
     batch = Transitions(
         *(getattr(batch, n) for n in FIELDS[:2]), np.zeros(len(batch)), batch.next_states, batch.terminated
     )
-    evaluator = KernelFittedQ(sweeps=None, ridge=0.1)
+    evaluator = KernelFittedQ(n_sweeps=None, ridge=0.1)
     old = NearestQ(batch.states, np.ones((len(batch), 3)))
     assert np.abs(evaluator.evaluate(Uniform(3), batch, discount=0.9).values(batch.states)).max() == 0
     assert np.abs(evaluator.evaluate(Uniform(3), batch, discount=0.9, previous=old).values(batch.states)).max() < 1e-9
@@ -389,7 +389,7 @@ def test_without_rewards_q_settles_at_zero():
 
 def test_without_discount_there_is_no_fixed_point_to_reach():
     with pytest.raises(InvalidInputError, match="discount must lie in"):
-        KernelFittedQ(sweeps=None).evaluate(Constant(0, 3), random_batch(), discount=1.0)
+        KernelFittedQ(n_sweeps=None).evaluate(Constant(0, 3), random_batch(), discount=1.0)
 
 
 def test_a_full_dictionary_says_so_once_a_batch():
@@ -448,8 +448,8 @@ def test_without_data_there_is_a_clear_word():
         {"max_size": 0},
         {"scale": "minmax"},
         {"scale": [[1.0], [0.0]]},
-        {"sweeps": 0},
-        {"sweeps": 1.5},
+        {"n_sweeps": 0},
+        {"n_sweeps": 1.5},
     ],
     ids=str,
 )

@@ -556,7 +556,7 @@ def test_features_that_were_changed_are_fitted_anew():
     features.set_params(order=2)
     second = evaluator.evaluate(Uniform(3), batch, discount=0.5, previous=first)
     assert (first.weights.shape[1], second.weights.shape[1]) == (4, 9)
-    warm = GTD2(Fourier(2), passes=1, average=False, step_size=1e-9).evaluate(
+    warm = GTD2(Fourier(2), n_passes=1, average=False, step_size=1e-9).evaluate(
         Uniform(3), batch, discount=0.5, previous=second
     )
     np.testing.assert_allclose(warm.weights, second.weights, rtol=1e-3)  # equal features, built apart

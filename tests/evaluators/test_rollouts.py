@@ -37,7 +37,7 @@ STATES = np.arange(6.0)[:, None]
 @pytest.mark.parametrize("horizon", [1, 3, 60])
 def test_rollouts_estimate_the_truncated_values(mdp, policy, horizon):
     """The mean of H rewards: H sweeps from Q = 0, within the standard errors that they report."""
-    exact = Exact(mdp, sweeps=horizon).evaluate(policy, None, discount=DISCOUNT).values(STATES)
+    exact = Exact(mdp, n_sweeps=horizon).evaluate(policy, None, discount=DISCOUNT).values(STATES)
     rollouts = Rollouts(mdp, n_rollouts=2000, horizon=horizon, inertia=0.0)
     q = rollouts.evaluate(policy, None, discount=DISCOUNT, states=STATES)
     assert (np.abs(q.values(STATES) - exact) <= 4.5 * q.spread + 1e-9).all()
@@ -109,7 +109,7 @@ def test_an_exact_critic_makes_any_horizon_exact(mdp):
 def test_a_critic_learns_from_the_batch_and_keeps_its_trees():
     chain = ChainWalk(variant=2)
     batch = sample_episodes(chain, n_episodes=40, max_steps=50, random_state=0)
-    evaluator = RolloutsWithCritic(chain, FittedQ(n_trees=5, sweeps=3), horizon=2)
+    evaluator = RolloutsWithCritic(chain, FittedQ(n_trees=5, n_sweeps=3), horizon=2)
     states = np.arange(200.0)[:, None]
     first = evaluator.evaluate(Constant(0, 2), batch, discount=0.99, states=states)
     second = evaluator.evaluate(Constant(0, 2), batch, discount=0.99, states=states, previous=first)
@@ -284,12 +284,12 @@ def test_a_discount_out_of_range_is_named():
 def test_a_critic_of_m_sweeps_gives_modified_policy_iteration(m):
     """CBMPI: rollouts of one step that end in (T^pi)^m Q of the round before are T_a (T^pi)^m, and so is this loop by hand."""
     chain = ChainWalk(success=1.0)
-    evaluator = RolloutsWithCritic(chain, Exact(chain.mdp, sweeps=m), horizon=1, inertia=0.0)
+    evaluator = RolloutsWithCritic(chain, Exact(chain.mdp, n_sweeps=m), horizon=1, inertia=0.0)
     learner = CAPI(evaluator, Unrestricted(), discount=0.99, n_iterations=12)
     q, actions = np.zeros((200, 2)), np.zeros(200, dtype=int)
     for done in learner.iterate(states=chain.mdp.states):
         policy = Tabular(actions, 2)
-        q = chain.mdp.bellman(policy, q, sweeps=m)
+        q = chain.mdp.bellman(policy, q, n_sweeps=m)
         ahead = chain.mdp.bellman(policy, q)
         np.testing.assert_allclose(done.q.values(chain.mdp.states), ahead, atol=1e-12)
         actions = done.policy.act(chain.mdp.states)

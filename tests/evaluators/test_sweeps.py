@@ -84,7 +84,7 @@ def test_sweeps_that_expand_are_given_up_with_advice():
 
 
 def test_evaluators_that_make_sweeps_are_known():
-    assert with_one_sweep(FittedQ(n_trees=3, sweeps=7)) == FittedQ(n_trees=3, sweeps=1)
+    assert with_one_sweep(FittedQ(n_trees=3, n_sweeps=7)) == FittedQ(n_trees=3, n_sweeps=1)
     assert makes_sweeps(KernelFittedQ())
     assert not makes_sweeps(LSTDQ(OneHot(2)))
     assert not makes_sweeps(Exact)

@@ -110,7 +110,7 @@ def naive(evaluator, batch, policy, discount, rng):
     b = 0.0 if method is TD else evaluator.second_step_size / (1.0 if method is GTD else unit)
     theta, w, history = np.zeros(phi.shape[1]), np.zeros(phi.shape[1]), []
     steps_of_a_pass = sum(map(len, pieces))
-    for _ in range(evaluator.passes):
+    for _ in range(evaluator.n_passes):
         for piece in rng.permutation(len(pieces)):
             for t in pieces[piece]:
                 factor = (1 + len(history) / steps_of_a_pass) ** -evaluator.power
@@ -134,23 +134,23 @@ def assert_is_its_twin(evaluator, batch, policy=None):
 @pytest.mark.parametrize(("trace", "correction"), [(0.0, "none"), *((0.8, c) for c in CORRECTIONS)])
 def test_every_method_is_its_slow_twin(method, features, trace, correction):
     """With weights, a stochastic policy, episodes that end and such that do not, traces and their corrections."""
-    assert_is_its_twin(method(features, trace=trace, correction=correction, passes=3), logged_batch())
+    assert_is_its_twin(method(features, trace=trace, correction=correction, n_passes=3), logged_batch())
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_options_and_deterministic_policies_are_as_in_the_twin(method):
     batch = random_batch(3)
-    assert_is_its_twin(method(curves, passes=2, average=False), batch)
-    assert_is_its_twin(method(curves, passes=3, schedule="decreasing", power=0.6), batch)
-    assert_is_its_twin(method(curves, trace=0.9, passes=3, step_size=0.03), batch, Constant(1, 3))
+    assert_is_its_twin(method(curves, n_passes=2, average=False), batch)
+    assert_is_its_twin(method(curves, n_passes=3, schedule="decreasing", power=0.6), batch)
+    assert_is_its_twin(method(curves, trace=0.9, n_passes=3, step_size=0.03), batch, Constant(1, 3))
 
 
 def test_second_weights_that_shrink_fast_stay_exact():
     """GTD shrinks its second weights through a common factor, which would underflow if it were not put back."""
-    assert_is_its_twin(GTD(curves, step_size=0.01, second_step_size=0.9, passes=8), random_batch(3))
+    assert_is_its_twin(GTD(curves, step_size=0.01, second_step_size=0.9, n_passes=8), random_batch(3))
     batch = random_batch(3)
     one_heavy = with_columns(batch, weight=np.where(np.arange(len(batch)) == 4, 30.0, 1.0))  # its factor is negative
-    assert_is_its_twin(GTD(curves, step_size=1e-3, second_step_size=0.5, passes=8), one_heavy)
+    assert_is_its_twin(GTD(curves, step_size=1e-3, second_step_size=0.5, n_passes=8), one_heavy)
 
 
 # -- what they converge to ------------------------------------------------------------------------------
@@ -189,9 +189,9 @@ def test_traces_lead_to_the_solution_of_lstd_with_traces(method, policy, correct
     mdp = FiniteMDP(P, np.arange(15.0).reshape(5, 3) / 15, 0.8)
     batch = sample_episodes(mdp, n_episodes=400, max_steps=10, random_state=0)
     options = {
-        TD: {"step_size": 0.02, "passes": 40},
-        GTD: {"step_size": 2.0, "second_step_size": 0.02, "schedule": "decreasing", "power": 0.5, "passes": 500},
-    }.get(method, {"second_step_size": 0.1, "schedule": "decreasing", "passes": 100})
+        TD: {"step_size": 0.02, "n_passes": 40},
+        GTD: {"step_size": 2.0, "second_step_size": 0.02, "schedule": "decreasing", "power": 0.5, "n_passes": 500},
+    }.get(method, {"second_step_size": 0.1, "schedule": "decreasing", "n_passes": 100})
     evaluator = method(three, trace=0.6, correction=correction, **options)
     phi, ahead, e = traced(batch, policy, 0.8, evaluator, np.ones(len(batch)), three)
     solution = np.linalg.solve(e.T @ (phi - ahead), e.T @ batch.rewards)
@@ -272,7 +272,7 @@ def test_td_diverges_on_the_star_where_the_gradient_methods_do_not():
 @pytest.mark.parametrize("options", [{}, {"trace": 0.7, "schedule": "decreasing"}], ids=str)
 @pytest.mark.parametrize("features", [curves, Fourier(2), Tiles(2, 3)], ids=["callable", "Fourier", "Tiles"])
 def test_keeps_the_contract(method, features, options):
-    check_evaluator(method(features, passes=3, **options))
+    check_evaluator(method(features, n_passes=3, **options))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -293,7 +293,7 @@ def test_what_follows_the_end_need_not_be_known():
 def test_traces_do_not_pass_from_episode_to_episode():
     """The same rows as one episode and as two: the first row hears of the second's reward only within one."""
     rows = {"states": [[0.0], [1.0]], "actions": [0, 0], "rewards": [0.0, 1.0], "next_states": [[2.0], [2.0]]}
-    settings = {"trace": 1.0, "correction": "none", "passes": 1, "average": False}
+    settings = {"trace": 1.0, "correction": "none", "n_passes": 1, "average": False}
     together, apart = (
         TD(OneHot(3), **settings).evaluate(
             Constant(0, 1), Transitions(**rows, terminated=[False, True], episode=episode), discount=0.9
@@ -307,7 +307,7 @@ def test_traces_do_not_pass_from_episode_to_episode():
 @pytest.mark.parametrize("method", METHODS)
 def test_the_scale_of_features_rewards_and_weights_does_not_matter(method):
     batch = logged_batch()
-    evaluator = method(curves, trace=0.5, passes=4)
+    evaluator = method(curves, trace=0.5, n_passes=4)
     values = evaluator.evaluate(Leaning(), batch, discount=0.9).values(batch.states)
     scaled = replace(evaluator, features=lambda s: 1e3 * curves(s)).evaluate(Leaning(), batch, discount=0.9)
     np.testing.assert_allclose(scaled.values(batch.states), values, rtol=1e-8)
@@ -320,8 +320,8 @@ def test_the_scale_of_features_rewards_and_weights_does_not_matter(method):
 @pytest.mark.parametrize("method", METHODS)
 def test_a_row_without_weight_is_no_row(method):
     batch = logged_batch()
-    q = method(curves, passes=3).evaluate(Leaning(), batch, discount=0.9)
-    rest = method(curves, passes=3).evaluate(Leaning(), batch.subset(batch.weight > 0), discount=0.9)
+    q = method(curves, n_passes=3).evaluate(Leaning(), batch, discount=0.9)
+    rest = method(curves, n_passes=3).evaluate(Leaning(), batch.subset(batch.weight > 0), discount=0.9)
     np.testing.assert_allclose(q.weights, rest.weights, rtol=1e-12)
 
 
@@ -330,7 +330,7 @@ def test_a_row_without_weight_is_no_row(method):
 def test_blocks_do_not_change_the_result(monkeypatch, features, trace):
     """Held tables in one block, in many, and features that are computed anew in every pass."""
     batch = random_batch(n_episodes=100)
-    evaluator = TDC(features, trace=trace, passes=3)
+    evaluator = TDC(features, trace=trace, n_passes=3)
     whole = evaluator.evaluate(Leaning(), batch, discount=0.9)
     monkeypatch.setattr(_td_batch, "ENTRIES_IN_CACHE", 1)
     np.testing.assert_allclose(evaluator.evaluate(Leaning(), batch, discount=0.9).weights, whole.weights, rtol=1e-9)
@@ -342,7 +342,7 @@ def test_blocks_do_not_change_the_result(monkeypatch, features, trace):
 def test_the_generator_decides_the_order():
     batch = random_batch()
     a, b, c = (
-        TD(curves, passes=1).evaluate(Leaning(), batch, discount=0.9, rng=np.random.default_rng(seed)).weights
+        TD(curves, n_passes=1).evaluate(Leaning(), batch, discount=0.9, rng=np.random.default_rng(seed)).weights
         for seed in (1, 1, 2)
     )
     np.testing.assert_array_equal(a, b)
@@ -351,7 +351,7 @@ def test_the_generator_decides_the_order():
 
 def test_weights_go_on_from_the_previous_ones_on_the_same_batch():
     batch, other = random_batch(0), random_batch(0)
-    evaluator = TD(curves, passes=1, average=False, step_size=1e-9)
+    evaluator = TD(curves, n_passes=1, average=False, step_size=1e-9)
     solved = LSTDQ(curves).evaluate(Leaning(), batch, discount=0.9)
     near = evaluator.evaluate(Leaning(), batch, discount=0.9, previous=solved)
     np.testing.assert_allclose(near.weights, solved.weights, atol=1e-6)
@@ -381,11 +381,11 @@ def test_capi_learns_with_it():
 def test_a_schedule_may_be_a_function():
     batch = random_batch()
     n = len(batch)
-    by_name = TDC(curves, schedule="decreasing", power=0.6, passes=3).evaluate(Leaning(), batch, discount=0.9)
-    by_function = TDC(curves, schedule=lambda t: (1 + t / n) ** -0.6, passes=3)
+    by_name = TDC(curves, schedule="decreasing", power=0.6, n_passes=3).evaluate(Leaning(), batch, discount=0.9)
+    by_function = TDC(curves, schedule=lambda t: (1 + t / n) ** -0.6, n_passes=3)
     np.testing.assert_array_equal(by_function.evaluate(Leaning(), batch, discount=0.9).weights, by_name.weights)
-    constant = TDC(curves, schedule=lambda t: 1.0, passes=3).evaluate(Leaning(), batch, discount=0.9)
-    expected = TDC(curves, passes=3).evaluate(Leaning(), batch, discount=0.9)
+    constant = TDC(curves, schedule=lambda t: 1.0, n_passes=3).evaluate(Leaning(), batch, discount=0.9)
+    expected = TDC(curves, n_passes=3).evaluate(Leaning(), batch, discount=0.9)
     np.testing.assert_array_equal(constant.weights, expected.weights)
 
 
@@ -416,7 +416,7 @@ def test_a_schedule_that_returns_nonsense_is_refused(factors, message):
         ({"second_step_size": -1.0}, "second_step_size must be a positive number; got -1.0"),
         ({"schedule": "harmonic"}, "schedule must be one of 'constant', 'decreasing'; got 'harmonic'"),
         ({"power": 0}, "power must be a positive number; got 0"),
-        ({"passes": 0}, "passes must be an integer, at least 1; got 0"),
+        ({"n_passes": 0}, "n_passes must be an integer, at least 1; got 0"),
         ({"average": "yes"}, "average must be one of True, False; got 'yes'"),
     ],
 )

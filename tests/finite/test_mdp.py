@@ -229,7 +229,7 @@ def test_bad_models_are_refused_with_the_culprit(options, words):
         (lambda mdp: mdp.values([[0.5, 0.4], [1.0, 0.0]]), "distribution over actions in each state; state 0"),
         (lambda mdp: mdp.values(Constant(0, 3)), r"policy must have shape \(2, 2\); got \(2, 3\)"),
         (lambda mdp: mdp.bellman([0, 0], [[1.0, 2.0]]), r"q must have shape \(2, 2\)"),
-        (lambda mdp: mdp.bellman([0, 0], np.zeros((2, 2)), sweeps=0), "sweeps must be an integer, at least 1"),
+        (lambda mdp: mdp.bellman([0, 0], np.zeros((2, 2)), n_sweeps=0), "n_sweeps must be an integer, at least 1"),
         (lambda mdp: mdp.improved(np.array([0]), np.zeros((2, 2))), r"policy must have shape \(2,\)"),
         (lambda mdp: mdp.initial(-3, np.random.default_rng(0)), "n must be an integer"),
         (lambda mdp: mdp.step([[5.0]], [0], np.random.default_rng(0)), r"state indices.*states\[0\] = 5"),

@@ -19,7 +19,7 @@ MDP = ChainWalk(variant=1, success=0.7).mdp
 
 
 def learner(**options):
-    settings = {"evaluator": Exact(MDP, sweeps=1), "space": Thresholds(), "discount": 0.99, "n_iterations": 6}
+    settings = {"evaluator": Exact(MDP, n_sweeps=1), "space": Thresholds(), "discount": 0.99, "n_iterations": 6}
     return CAPI(**{**settings, **options})
 
 
@@ -331,7 +331,7 @@ def test_evaluator_and_space_draw_from_streams_of_their_own_in_each_round():
 def test_functions_of_the_round_bring_their_words_too():
     chain = ChainWalk(variant=2)
     by_function = learner(
-        evaluator=lambda k, policy, rng: Exact(chain.mdp, sweeps=1), initial_policy=Constant(0, 2)
+        evaluator=lambda k, policy, rng: Exact(chain.mdp, n_sweeps=1), initial_policy=Constant(0, 2)
     ).fit()
     assert by_function.predict([[3.0]]).tolist() == ["right"]
 

@@ -56,7 +56,7 @@ def fitted(folder, frame, roles=ROLES, space="trees", **options):
     frame.to_parquet(table)
     settings = RunSettings(
         str(table), roles, discount=0.5, iterations=3, space=space, space_options=options,
-        evaluator_options={"n_trees": 3, "sweeps": 1},
+        evaluator_options={"n_trees": 3, "n_sweeps": 1},
     )  # fmt: skip
     return fit_run(settings, folder / "run").folder
 

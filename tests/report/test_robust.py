@@ -286,7 +286,7 @@ def test_the_kept_iteration_is_told(tmp_path):
     frame.to_parquet(tmp_path / "t.parquet")
     asked = RunSettings(
         str(tmp_path / "t.parquet"), ROLES, discount=0.5, iterations=12, space="thresholds", keep="best",
-        evaluator_options={"n_trees": 3, "sweeps": 1},
+        evaluator_options={"n_trees": 3, "n_sweeps": 1},
     )  # fmt: skip
     result = fit_run(asked, tmp_path / "run")
     kept = result.policy.training.n_iterations

@@ -13,7 +13,7 @@ from capi.trees import ExtraTreesRegressor
 def test_passes_the_checks_of_scikit_learn():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the checks warn about what they skip
-        check_estimator(ExtraTreesRegressor(n_estimators=5))
+        check_estimator(ExtraTreesRegressor(n_trees=5))
 
 
 def steps(n, rng):
@@ -35,13 +35,13 @@ def test_predicts_as_well_as_scikit_learn(name, max_features):
     rng = np.random.default_rng(0)
     X, y = PROBLEMS[name](400, rng)
     Z, z = PROBLEMS[name](2000, rng)
-    settings = {"n_estimators": 10, "min_samples_split": 5}
+    settings = {"min_samples_split": 5}
     ours = [
-        ExtraTreesRegressor(**settings, max_features=max_features, random_state=s).fit(X, y).score(Z, z)
+        ExtraTreesRegressor(10, **settings, max_features=max_features, random_state=s).fit(X, y).score(Z, z)
         for s in range(10)
     ]
     theirs = [
-        Peer(**settings, max_features=max_features or 1.0, random_state=s).fit(X, y).score(Z, z) for s in range(10)
+        Peer(10, **settings, max_features=max_features or 1.0, random_state=s).fit(X, y).score(Z, z) for s in range(10)
     ]
     error = np.sqrt((np.var(ours, ddof=1) + np.var(theirs, ddof=1)) / 10)
     assert abs(np.mean(ours) - np.mean(theirs)) < 4 * error
@@ -79,7 +79,7 @@ def test_weights_are_copies():
 @pytest.mark.parametrize(
     "bad",
     [
-        {"n_estimators": 0},
+        {"n_trees": 0},
         {"min_samples_split": 1},
         {"min_samples_leaf": 0},
         {"max_features": 0},

@@ -154,7 +154,7 @@ def test_settings_refuse_the_first_parameter_that_breaks_its_rule():
 
 def test_options_are_checked_without_building():
     check_options(Forest, {"n_trees": 2, "depth": None, "name": "a name has no rule"})
-    check_options(FittedQ, {"sweeps": None})  # needs another refresh_every: a rule of two parameters
+    check_options(FittedQ, {"n_sweeps": None})  # needs another refresh_every: a rule of two parameters
     with pytest.raises(InvalidInputError, match="depth must be an integer"):
         check_options(Forest, {"depth": 0})
     with pytest.raises(

@@ -30,11 +30,14 @@ def renamed(**new_names: str) -> Callable[[Named], Named]:
     def decorate(thing: Named) -> Named:
         original: Any = thing.__init__ if isinstance(thing, type) else thing  # type: ignore[misc]
 
+        def name(*arguments: Any) -> str:
+            return type(arguments[0]).__name__ if isinstance(thing, type) else str(thing.__name__)
+
         @wraps(original)
         def checked(*arguments: Any, **keywords: Any) -> Any:
             for old in new_names.keys() & keywords.keys():
                 new, value = new_names[old], keywords[old]
-                raise InvalidInputError(f"{old} is now called {new}; write {thing.__name__}({new}={_shown(value)}).")
+                raise InvalidInputError(f"{old} is now called {new}; write {name(*arguments)}({new}={_shown(value)}).")
             return original(*arguments, **keywords)
 
         if not isinstance(thing, type):

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from capi._utils.renamed import renamed
 from capi._utils.validation import Bools, Floats, as_positive
 from capi.errors import InvalidInputError
 from capi.evaluators import Exact
@@ -67,18 +68,19 @@ class ValueIteration(_FiniteLearner):
 
     def loop(self) -> Loop:
         """Return one sweep a round, all policies."""
-        evaluator = Exact(self.mdp, sweeps=1)
+        evaluator = Exact(self.mdp, n_sweeps=1)
         stop = _good_enough(self.mdp, self.tolerance, every=10)  # each look costs as much as a round
         return Loop(evaluator, Unrestricted(), self.mdp.discount, self.n_iterations, stop=stop)
 
 
+@renamed(sweeps="n_sweeps")
 class ModifiedPolicyIteration(_FiniteLearner):
     r"""Modified policy iteration: :math:`Q_{k+1} = (T^{\pi_k})^m Q_k`, then the greedy policy.
 
     Parameters
     ----------
     mdp : FiniteMDP
-    sweeps : int
+    n_sweeps : int
         m; 1 is value iteration, very many are policy iteration.
     n_iterations : int
         The most rounds to make.
@@ -87,16 +89,16 @@ class ModifiedPolicyIteration(_FiniteLearner):
     """
 
     def __init__(
-        self, mdp: FiniteMDP, sweeps: int = 10, n_iterations: int = 10_000, *, tolerance: float | None = 1e-8
+        self, mdp: FiniteMDP, n_sweeps: int = 10, n_iterations: int = 10_000, *, tolerance: float | None = 1e-8
     ) -> None:
         self.mdp = mdp
-        self.sweeps = sweeps
+        self.n_sweeps = n_sweeps
         self.n_iterations = n_iterations
         self.tolerance = tolerance
 
     def loop(self) -> Loop:
         """Return m sweeps a round, all policies."""
-        evaluator = Exact(self.mdp, sweeps=self.sweeps)
+        evaluator = Exact(self.mdp, n_sweeps=self.n_sweeps)
         stop = _good_enough(self.mdp, self.tolerance, every=1)
         return Loop(evaluator, Unrestricted(), self.mdp.discount, self.n_iterations, stop=stop)
 

@@ -28,12 +28,12 @@ Swept = TypeVar("Swept")  # what goes from sweep to sweep: a Q, or its targets
 def makes_sweeps(evaluator: Any) -> bool:
     """Whether the evaluator can be told how many sweeps to make."""
     known = is_dataclass(evaluator) and not isinstance(evaluator, type)
-    return known and "sweeps" in [field.name for field in fields(evaluator)]
+    return known and "n_sweeps" in [field.name for field in fields(evaluator)]
 
 
 def with_one_sweep(evaluator: Any) -> Any:
     """Return an evaluator that makes one sweep, else as it is."""
-    return replace(evaluator, sweeps=1)
+    return replace(evaluator, n_sweeps=1)
 
 
 def following_values(q: QFunction | None, own: type, t: Transitions, decisions: Decisions) -> Floats:

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from capi._utils.parameters import Constraints, at_least, check_parameters, optional
+from capi._utils.renamed import renamed
 from capi._utils.validation import Floats, check_shape
 from capi.data.schema import Schema
 from capi.data.transitions import Transitions
@@ -21,11 +22,12 @@ def _check_mdp(mdp: Any, name: str) -> None:
         raise InvalidInputError(f"{name} must be a FiniteMDP; got a {type(mdp).__name__}.")
 
 
+@renamed(sweeps="n_sweeps")
 @dataclass(frozen=True, eq=False)
 class Exact:
     r"""Exact evaluation: the full solution, or a few sweeps of the Bellman operator.
 
-    With ``sweeps=None`` the result is :math:`Q^{\pi}`. With ``sweeps=m`` it is
+    With ``n_sweeps=None`` the result is :math:`Q^{\pi}`. With ``n_sweeps=m`` it is
     :math:`(T^{\pi_k})^m \hat Q_{k-1}`, from :math:`\hat Q_{-1} = 0`: the paper's chain walk has m = 1
     (Section 5.1), which asks the model as often as value iteration does.
 
@@ -33,7 +35,7 @@ class Exact:
     ----------
     mdp : FiniteMDP
         Holds the model, so ``evaluate`` needs no transitions.
-    sweeps : int, optional
+    n_sweeps : int, optional
 
     Examples
     --------
@@ -46,9 +48,9 @@ class Exact:
     """
 
     mdp: FiniteMDP
-    sweeps: int | None = None
+    n_sweeps: int | None = None
 
-    _constraints: ClassVar[Constraints] = {"mdp": _check_mdp, "sweeps": optional(at_least(1))}
+    _constraints: ClassVar[Constraints] = {"mdp": _check_mdp, "n_sweeps": optional(at_least(1))}
 
     def __post_init__(self) -> None:
         check_parameters(self)
@@ -84,9 +86,9 @@ class Exact:
                 f"discount must be that of the model, {self.mdp.discount:g}; got {discount!r}. "
                 "Build the FiniteMDP with the discount that you learn with."
             )
-        if self.sweeps is None:
+        if self.n_sweeps is None:
             return TabularQ(self.mdp.action_values(policy))
-        return TabularQ(self.mdp.bellman(policy, self._start(previous), self.sweeps))
+        return TabularQ(self.mdp.bellman(policy, self._start(previous), self.n_sweeps))
 
     def _start(self, previous: QFunction | None) -> Floats:
         if previous is None:

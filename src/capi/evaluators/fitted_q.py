@@ -17,6 +17,7 @@ from sklearn.base import clone
 from capi._utils.array_cache import Remembered
 from capi._utils.parameters import Constraints, at_least, check_parameters, literal_or, one_of, optional, satisfying
 from capi._utils.randomness import as_generator
+from capi._utils.renamed import renamed
 from capi._utils.row_ops import chosen_entries
 from capi._utils.threads import n_threads
 from capi._utils.validation import Floats, Ints, as_discount, as_states, is_fixed
@@ -151,6 +152,7 @@ class FittedValues:
         return total
 
 
+@renamed(sweeps="n_sweeps")
 @dataclass(frozen=True)
 class FittedQ:
     """Fitted Q evaluation with extremely randomised trees, or with any scikit-learn regressor.
@@ -165,7 +167,7 @@ class FittedQ:
         Features looked at in a node; None is all.
     actions : "separate" or "input"
         One model for each action, or one over states and the action's number. ``docs/decisions`` argues the default.
-    sweeps : int or None
+    n_sweeps : int or None
         Sweeps of the Bellman operator an evaluation makes, from the previous Q on. None, with ``refresh_every="never"``,
         goes on until Q is within 1e-9 of its fixed point.
     refresh_every : int or "never"
@@ -193,7 +195,7 @@ class FittedQ:
     min_samples_leaf: int = 1
     max_features: int | float | None = None
     actions: Literal["separate", "input"] = "separate"
-    sweeps: int | None = 1
+    n_sweeps: int | None = 1
     refresh_every: int | Literal["never"] = 25
     regressor: Any = None
     n_jobs: int | None = None
@@ -203,7 +205,7 @@ class FittedQ:
         "min_samples_split": at_least(2),
         "min_samples_leaf": at_least(1),
         "actions": one_of("separate", "input"),
-        "sweeps": optional(at_least(1)),
+        "n_sweeps": optional(at_least(1)),
         "refresh_every": literal_or("never", at_least(1)),
         "regressor": optional(
             satisfying(lambda r: hasattr(r, "fit") and hasattr(r, "predict"), "have the methods fit and predict")
@@ -213,9 +215,9 @@ class FittedQ:
 
     def __post_init__(self) -> None:
         check_parameters(self)
-        if self.sweeps is None and (self.refresh_every != "never" or self.regressor is not None):
+        if self.n_sweeps is None and (self.refresh_every != "never" or self.regressor is not None):
             raise InvalidInputError(
-                'sweeps=None needs refresh_every="never" and our trees: else there is no fixed point to reach.'
+                'n_sweeps=None needs refresh_every="never" and our trees: else there is no fixed point to reach.'
             )
 
     def evaluate(
@@ -228,7 +230,7 @@ class FittedQ:
         previous: QFunction | None = None,
         rng: np.random.Generator | None = None,
     ) -> FittedValues:
-        """Return Q after ``sweeps`` sweeps of T^pi from ``previous`` (None: zero) on."""
+        """Return Q after ``n_sweeps`` sweeps of T^pi from ``previous`` (None: zero) on."""
         t, discount = batch_for(transitions, policy, "FittedQ"), as_discount(discount)
         if self.actions == "separate":
             t.check_actions_taken(', or use FittedQ(actions="input"), which guesses from its neighbours.')
@@ -239,7 +241,7 @@ class FittedQ:
             targets = bellman_targets(t, discount, following_values(q, FittedValues, t, decisions))
             return self._fitted(t, targets, q, generator)
 
-        return after_sweeps(swept(previous), swept, self.sweeps, lambda first: _settled(first, swept, discount))
+        return after_sweeps(swept(previous), swept, self.n_sweeps, lambda first: _settled(first, swept, discount))
 
     def restored(self, q: FittedValues, transitions: Transitions, age: int, n_sweeps: int) -> FittedValues:
         """Return ``q``, which came out of a file, with what later sweeps on the same batch use of it: its trees and their rows.

@@ -21,6 +21,7 @@ import numpy as np
 
 from capi._utils.array_cache import Remembered
 from capi._utils.parameters import Constraints, at_least, check_parameters, optional
+from capi._utils.renamed import renamed
 from capi._utils.row_ops import row_sum
 from capi._utils.validation import Floats, Ints, as_discount, as_floats, as_positive, as_states, check_rows, is_fixed
 from capi.data.transitions import Transitions
@@ -132,6 +133,7 @@ class KernelValues:
         return table
 
 
+@renamed(sweeps="n_sweeps")
 @dataclass(frozen=True)
 class KernelFittedQ:
     r"""Regularised fitted Q evaluation: kernel ridge regression of Bellman targets, one for each action.
@@ -151,7 +153,7 @@ class KernelFittedQ:
     scale : "range", "deviation", array of shape (2, d) or None
         Units of the columns, learned from the states of the batch: smallest and largest value to 0 and 1, mean and standard
         deviation to 0 and 1, the lowest and the highest state of a box to 0 and 1, or as they are.
-    sweeps : int, optional
+    n_sweeps : int, optional
         Sweeps of the Bellman operator an evaluation makes, from the previous Q on. None goes on until Q is within 1e-9 of its
         fixed point, relative to its largest value (or as close as rounding allows), and raises `DivergenceError` if it does not
         settle: unlike averages, ridge regression may expand.
@@ -174,7 +176,7 @@ class KernelFittedQ:
     >>> from capi.policies import Constant
     >>> from capi.testing import random_batch
     >>> batch = random_batch()
-    >>> q = KernelFittedQ(sweeps=5).evaluate(Constant(0, 3), batch, discount=0.9)
+    >>> q = KernelFittedQ(n_sweeps=5).evaluate(Constant(0, 3), batch, discount=0.9)
     >>> q.values(batch.states).shape == (len(batch), 3)
     True
     """
@@ -184,7 +186,7 @@ class KernelFittedQ:
     threshold: float | None = 1e-3
     max_size: int | None = 2000
     scale: Scale = "range"
-    sweeps: int | None = 1
+    n_sweeps: int | None = 1
 
     _constraints: ClassVar[Constraints] = {
         "kernel": check_kernel,
@@ -192,7 +194,7 @@ class KernelFittedQ:
         "threshold": optional(as_positive),
         "max_size": optional(at_least(1)),
         "scale": check_scale,
-        "sweeps": optional(at_least(1)),
+        "n_sweeps": optional(at_least(1)),
     }
 
     def __post_init__(self) -> None:
@@ -211,7 +213,7 @@ class KernelFittedQ:
         previous: QFunction | None = None,
         rng: np.random.Generator | None = None,  # noqa: ARG002  nothing is random
     ) -> KernelValues:
-        """Return Q after ``sweeps`` sweeps of T^pi from ``previous`` (None: zero) on."""
+        """Return Q after ``n_sweeps`` sweeps of T^pi from ``previous`` (None: zero) on."""
         t, discount = batch_for(transitions, policy, "KernelFittedQ"), as_discount(discount)
         prepared = self._prepared(t, previous)
         pi = policy.probabilities(t.next_states, t.next_masks())  # (n, A)
@@ -228,14 +230,14 @@ class KernelFittedQ:
 
         following = following_values(previous, KernelValues, t, pi)
         with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused with advice
-            targets = after_sweeps(targets_of(following), swept, self.sweeps, settled)
+            targets = after_sweeps(targets_of(following), swept, self.n_sweeps, settled)
             coefficients = prepared.ridge.coefficients(targets)
         return KernelValues(prepared.features, coefficients, t.n_features, prepared)
 
     def _ahead(self, prepared: _Prepared, pi: Floats) -> Callable[[Coefficients], Floats]:
         """Return the function from coefficients to the mean of Q(x', .) under ``pi`` (n, A) at the next states (n,)."""
         t, features = prepared.batch, prepared.features
-        many = self.sweeps is None or self.sweeps >= WORTH_GATHERING
+        many = self.n_sweeps is None or self.n_sweeps >= WORTH_GATHERING
         if many and bool((np.count_nonzero(pi, axis=1) == 1).all()):
             tables = features.kept(t.next_states)
             if tables is not None:

@@ -34,6 +34,7 @@ import numpy as np
 
 from capi._utils.parameters import Constraints, at_least, callable_or, check_parameters, one_of
 from capi._utils.randomness import as_generator
+from capi._utils.renamed import renamed
 from capi._utils.validation import Floats, Ints, as_array, as_discount, as_floats, as_positive, as_share, check_rows
 from capi.data.transitions import Transitions
 from capi.errors import DivergenceError, InvalidInputError
@@ -74,7 +75,7 @@ class _Stepwise:
         With traces the rows of an episode depend on each other, and steps that stay as large leave a small bias.
     power : float
         Of the decreasing schedule; between 1/2 and 1 the classical conditions on step sizes hold.
-    passes : int
+    n_passes : int
         How often all rows are used. Each time rows, or with traces whole episodes, come in a new random order. What is
         left to learn shrinks with rows times passes times ``step_size``: small batches need more passes.
     average : bool
@@ -91,7 +92,7 @@ class _Stepwise:
     step_size: float = 0.1
     schedule: Schedule = "constant"
     power: float = 0.75
-    passes: int = 20
+    n_passes: int = 20
     average: bool = True
 
     _constraints: ClassVar[Constraints] = {
@@ -101,7 +102,7 @@ class _Stepwise:
         "step_size": as_positive,
         "schedule": callable_or(one_of("constant", "decreasing")),
         "power": as_positive,
-        "passes": at_least(1),
+        "n_passes": at_least(1),
         "average": one_of(True, False),
     }
 
@@ -162,9 +163,9 @@ class _Stepwise:
         memory = memory_from(start.ravel())
         sizes, n = self._step_sizes(batch.unit), batch.n_steps
         width = batch.tables.width if self.trace > 0 else np.uint64(0)
-        for number in range(self.passes):
+        for number in range(self.n_passes):
             times = np.arange(number * n, (number + 1) * n)
-            factors, late = self._factors(times, n), self._late(times, self.passes * n)
+            factors, late = self._factors(times, n), self._late(times, self.n_passes * n)
             for part, block in batch.blocks(rng):
                 steps, second_steps = (size * factors[part] for size in sizes)
                 reached = _td.learn(self.method, *block, steps, second_steps, late[part], limit, width, memory)
@@ -172,7 +173,7 @@ class _Stepwise:
                     raise self._diverged(number, part.start + reached, n)
         weights = (memory.theta - memory.drift).reshape(start.shape)
         if not np.isfinite(weights).all():
-            raise self._diverged(self.passes - 1, n - 1, n)
+            raise self._diverged(self.n_passes - 1, n - 1, n)
         return weights
 
     def _step_sizes(self, unit: float) -> tuple[float, float]:
@@ -204,7 +205,7 @@ class _Stepwise:
             else " and second_step_size"
         )
         return DivergenceError(
-            f"{type(self).__name__} diverged in pass {number + 1} of {self.passes}, at step {step + 1} of {n}: its values are "
+            f"{type(self).__name__} diverged in pass {number + 1} of {self.n_passes}, at step {step + 1} of {n}: its values are "
             f"beyond all that the rewards allow. Lower step_size = {self.step_size:g}{gradient}; or solve with LSTDQ at once."
         )
 
@@ -225,7 +226,7 @@ class _Gradient(_Stepwise):
 
     step_size: float = 0.2
     second_step_size: float = 0.05
-    passes: int = 40
+    n_passes: int = 40
 
     _constraints: ClassVar[Constraints] = {**_Stepwise._constraints, "second_step_size": as_positive}
 
@@ -234,6 +235,7 @@ class _Gradient(_Stepwise):
 
 
 @with_inherited_parameters
+@renamed(passes="n_passes")
 @dataclass(frozen=True)
 class TD(_Stepwise):
     r"""Temporal differences, TD(:math:`\lambda`) (Sutton 1988), for action values.
@@ -256,6 +258,7 @@ class TD(_Stepwise):
 
 
 @with_inherited_parameters
+@renamed(passes="n_passes")
 @dataclass(frozen=True)
 class GTD(_Gradient):
     r"""Gradient temporal differences (Sutton, Szepesvari and Maei 2008): descends the norm of the expected update.
@@ -290,6 +293,7 @@ class GTD(_Gradient):
 
 
 @with_inherited_parameters
+@renamed(passes="n_passes")
 @dataclass(frozen=True)
 class GTD2(_Gradient):
     r"""The second gradient method (Sutton et al. 2009): descends the projected Bellman error.
@@ -315,6 +319,7 @@ class GTD2(_Gradient):
 
 
 @with_inherited_parameters
+@renamed(passes="n_passes")
 @dataclass(frozen=True)
 class TDC(_Gradient):
     r"""Temporal differences with gradient correction (Sutton et al. 2009); with traces GQ(:math:`\lambda`) (Maei and Sutton 2010).

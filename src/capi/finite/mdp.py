@@ -26,6 +26,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from scipy.sparse.csgraph import connected_components
 
+from capi._utils.renamed import renamed
 from capi._utils.row_ops import chosen_entries, row_max, row_sum
 from capi._utils.validation import (
     ROW_SUM_TOLERANCE,
@@ -150,13 +151,14 @@ class FiniteMDP:
 
     # -- operators ---------------------------------------------------------------------------------
 
-    def bellman(self, policy: Policy | ArrayLike, q: ArrayLike, sweeps: int = 1) -> Floats:
-        """Return (T^pi)^sweeps Q for ``q`` (S, A)."""
+    @renamed(sweeps="n_sweeps")
+    def bellman(self, policy: Policy | ArrayLike, q: ArrayLike, n_sweeps: int = 1) -> Floats:
+        """Return (T^pi)^n_sweeps Q for ``q`` (S, A)."""
         pi = self.decision(policy)
         v = row_sum(pi, self._table(q))
-        if as_int(sweeps, "sweeps", minimum=1) > 1:  # all but the last need the policy's own actions only
+        if as_int(n_sweeps, "n_sweeps", minimum=1) > 1:  # all but the last need the policy's own actions only
             matrix, rewards = self.discount * self.transition_matrix(pi), self.reward_vector(pi)
-            for _ in range(sweeps - 1):
+            for _ in range(n_sweeps - 1):
                 v = rewards + matrix @ v
         return self.backed_up(v)
 

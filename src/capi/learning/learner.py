@@ -300,7 +300,7 @@ class CAPI(Learner):
     >>> from capi.evaluators import Exact
     >>> from capi.policy_spaces import Thresholds
     >>> mdp = ChainWalk(variant=2).mdp
-    >>> learner = CAPI(Exact(mdp, sweeps=1), Thresholds(), discount=0.99, n_iterations=5).fit()
+    >>> learner = CAPI(Exact(mdp, n_sweeps=1), Thresholds(), discount=0.99, n_iterations=5).fit()
     >>> print(learner.policy_.rules())
     if state <= 11.5: right
     else: left

@@ -103,7 +103,7 @@ class RunSettings:
     seed: int = 0
     evaluator: str = "fitted-q"
     space: str = "optimal-trees"
-    evaluator_options: Mapping[str, Any] = field(default_factory=lambda: {"sweeps": 5})
+    evaluator_options: Mapping[str, Any] = field(default_factory=lambda: {"n_sweeps": 5})
     space_options: Mapping[str, Any] = field(default_factory=dict)
     hold_out: float = 0.0
     keep: str = "last"

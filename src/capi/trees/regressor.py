@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from capi._utils.randomness import as_generator
+from capi._utils.renamed import renamed
 from capi._utils.threads import n_threads
 from capi._utils.validation import Floats, as_int, as_weights, is_real
 from capi.errors import InvalidInputError
@@ -18,6 +19,7 @@ from capi.trees.forest import Forest, Growth, grow
 from capi.trees.ranks import encode
 
 
+@renamed(n_estimators="n_trees")
 class ExtraTreesRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """Extremely randomised trees (Geurts, Ernst and Wehenkel 2006), with missing values and several targets.
 
@@ -27,7 +29,7 @@ class ExtraTreesRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] 
 
     Parameters
     ----------
-    n_estimators : int
+    n_trees : int
         Number of trees.
     min_samples_split : int
         A node with fewer rows is a leaf (the paper's eta).
@@ -43,14 +45,14 @@ class ExtraTreesRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] 
     Examples
     --------
     >>> X = np.linspace(0, 1, 200)[:, None]
-    >>> model = ExtraTreesRegressor(n_estimators=20, random_state=0).fit(X, np.sin(6 * X[:, 0]))
+    >>> model = ExtraTreesRegressor(n_trees=20, random_state=0).fit(X, np.sin(6 * X[:, 0]))
     >>> bool(abs(model.predict([[0.25]])[0] - np.sin(1.5)) < 0.02)
     True
     """
 
     def __init__(
         self,
-        n_estimators: int = 100,
+        n_trees: int = 100,
         *,
         min_samples_split: int = 2,
         min_samples_leaf: int = 1,
@@ -59,7 +61,7 @@ class ExtraTreesRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] 
         n_jobs: int | None = None,
         random_state: Any = None,
     ) -> None:
-        self.n_estimators = n_estimators
+        self.n_trees = n_trees
         self.min_samples_split = min_samples_split
         self.min_samples_leaf = min_samples_leaf
         self.max_features = max_features
@@ -95,7 +97,7 @@ class ExtraTreesRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] 
 
     def _growth(self, n_features: int) -> Growth:
         return Growth(
-            n_trees=as_int(self.n_estimators, "n_estimators", minimum=1),
+            n_trees=as_int(self.n_trees, "n_trees", minimum=1),
             n_candidates=n_candidates(self.max_features, n_features),
             min_samples_split=as_int(self.min_samples_split, "min_samples_split", minimum=2),
             min_samples_leaf=as_int(self.min_samples_leaf, "min_samples_leaf", minimum=1),

@@ -34,7 +34,7 @@ def run(setting: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _capi(mdp: FiniteMDP, start: Policy, n_iterations: int) -> dict[str, Any]:
-    learner = CAPI(Exact(mdp, sweeps=1), Thresholds(), mdp.discount, n_iterations, initial_policy=start)
+    learner = CAPI(Exact(mdp, n_sweeps=1), Thresholds(), mdp.discount, n_iterations, initial_policy=start)
     return _measured(mdp, start, learner.iterate(), sweeps_each=1)
 
 

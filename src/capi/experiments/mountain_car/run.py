@@ -63,7 +63,7 @@ def learner(setting: Mapping[str, Any], cars: MountainCar, rng: np.random.Genera
         ridge=setting["ridge"],
         threshold=setting["threshold"],
         scale=cars.box,
-        sweeps=1,
+        n_sweeps=1,
     )
     common: dict[str, Any] = {
         "discount": cars.discount,

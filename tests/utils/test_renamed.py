@@ -1,0 +1,75 @@
+"""Names that have changed: old ones raise an error that says the new one, and nothing else about the classes changes."""
+
+import dataclasses
+import inspect
+import pickle
+import re
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+from builders import random_mdp
+from capi import finite, trees
+from capi._utils.renamed import renamed, translated
+from capi.baselines import ModifiedPolicyIteration
+from capi.errors import InvalidInputError
+from capi.evaluators import GTD, GTD2, TD, TDC, Exact, FittedQ, KernelFittedQ
+
+MDP = random_mdp(np.random.default_rng(0))
+
+OLD_KEYWORDS = [
+    (Exact, "sweeps", "n_sweeps", 3),
+    (FittedQ, "sweeps", "n_sweeps", 3),
+    (KernelFittedQ, "sweeps", "n_sweeps", 3),
+    (ModifiedPolicyIteration, "sweeps", "n_sweeps", 3),
+    (TD, "passes", "n_passes", 2),
+    (GTD, "passes", "n_passes", 2),
+    (GTD2, "passes", "n_passes", 2),
+    (TDC, "passes", "n_passes", 2),
+    (trees.ExtraTreesRegressor, "n_estimators", "n_trees", 10),
+]
+
+
+@pytest.mark.parametrize(("kind", "old", "new", "value"), OLD_KEYWORDS)
+def test_an_old_keyword_is_refused_with_the_new_one(kind, old, new, value):
+    words = f"{old} is now called {new}; write {kind.__name__}({new}={value!r})."
+    with pytest.raises(InvalidInputError, match=f"^{re.escape(words)}$"):
+        kind(**{old: value})
+    names = list(inspect.signature(kind).parameters)
+    assert new in names
+    assert old not in names
+    assert translated(kind, {old: value, "other": 1}) == {new: value, "other": 1}
+
+
+def test_an_old_keyword_of_a_method_is_refused_with_the_new_one():
+    with pytest.raises(InvalidInputError, match=r"^sweeps is now called n_sweeps; write bellman\(n_sweeps=2\)\.$"):
+        MDP.bellman([0] * MDP.n_states, np.zeros((MDP.n_states, MDP.n_actions)), sweeps=2)
+    assert "n_sweeps" in inspect.signature(finite.FiniteMDP.bellman).parameters
+
+
+def test_settings_are_copied_cloned_and_pickled_as_before():
+    evaluator = FittedQ(n_sweeps=4)
+    assert dataclasses.replace(evaluator, n_sweeps=5) == FittedQ(n_sweeps=5)
+    assert pickle.loads(pickle.dumps(evaluator)) == evaluator
+    regressor = trees.ExtraTreesRegressor(n_trees=7)
+    assert clone(regressor).get_params()["n_trees"] == 7
+    assert ModifiedPolicyIteration(MDP, n_sweeps=3).get_params()["n_sweeps"] == 3
+
+
+def test_a_class_derived_from_one_with_old_names_is_called_by_its_own_name():
+    class Mine(FittedQ):
+        pass
+
+    with pytest.raises(InvalidInputError, match=r"write Mine\(n_sweeps=2\)"):
+        Mine(sweeps=2)
+
+
+def test_values_that_are_long_to_show_are_not_shown():
+    @renamed(old="new")
+    def function(new=None):
+        return new
+
+    with pytest.raises(InvalidInputError, match=r"^old is now called new; write function\(new=\.\.\.\)\.$"):
+        function(old=np.zeros(1000))
+    assert function(new=1) == 1
