@@ -63,11 +63,11 @@ def approximate(n_jobs):
     surface = np.tanh(rng.normal(size=(40_000, 8)) @ rng.normal(size=(8, 50)) * 0.3)
     points, x = np.split(surface + 0.05 * rng.normal(size=surface.shape), 2)
     q, exact = rng.normal(size=(20_000, 3)), None
-    for index in ("exact", "approximate"):
-        if index == "approximate" and find_spec("pynndescent") is None:
+    for algorithm in ("exact", "approximate"):
+        if algorithm == "approximate" and find_spec("pynndescent") is None:
             print("approximate: left out, for pynndescent is not installed (pip install capi[ann])")
             continue
-        space = Neighbors(KAPPA, index=index, n_jobs=n_jobs)
+        space = Neighbors(KAPPA, algorithm=algorithm, n_jobs=n_jobs)
         space.improve(points, q).act(x[:100])
         building, policy = best_of(lambda: space.improve(points, q), repeats=1)  # noqa: B023
         policy.act(x[:100])
@@ -75,7 +75,7 @@ def approximate(n_jobs):
         rows = policy.nearest.of(policy.nearest.sample.scaling(x[:2000]))[0]
         exact = rows if exact is None else exact
         recall = np.mean([len(np.intersect1d(*pair)) / KAPPA for pair in zip(exact, rows, strict=True)])
-        print(f"{index:30}{building:8.2f} s{acting:12.2f} s{recall:8.3f}", flush=True)
+        print(f"{algorithm:30}{building:8.2f} s{acting:12.2f} s{recall:8.3f}", flush=True)
 
 
 def main(n_jobs=2):

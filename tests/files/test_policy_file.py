@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import capi
 from capi import load_policy, save_policy
 from capi.errors import CapiError, InvalidInputError
-from capi.features.kernels import Linear as LinearKernel
+from capi.features.kernels import LinearKernel
 from capi.files import archive
 from capi.files.archive import read_archive, write_archive
 from capi.files.policy_file import read_header
@@ -215,7 +215,7 @@ def refused_policies():
     states, values = sample()
     yield "Stranger", Stranger()
     yield "Stranger", EpsilonGreedy(Stranger(), 0.1)
-    yield "index is a function", Partition(whole).improve(states, values)
+    yield "cell_of is a function", Partition(whole).improve(states, values)
     yield "classifier is an object of its own", Classifier(LogisticRegression()).improve(states, values)
     yield "whole", Linear(lambda x: np.column_stack([whole(x), np.ones(len(x))])).improve(states, values)
     yield "StandardScaler", Linear(StandardScaler()).improve(states, values)

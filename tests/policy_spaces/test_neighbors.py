@@ -386,7 +386,7 @@ def test_an_approximate_index_finds_what_it_can(graph, metric, d):
     rng = np.random.default_rng(0)
     states, q, x = rng.normal(size=(200, d)), whole(rng, 200), rng.normal(size=(50, d))
     approximate, exact = (
-        Neighbors(9, metric=metric, index=index).improve(states, q) for index in ("approximate", "exact")
+        Neighbors(9, metric=metric, algorithm=algorithm).improve(states, q) for algorithm in ("approximate", "exact")
     )
     assert isinstance(approximate.nearest.search, nearest.ApproximateSearch)
     np.testing.assert_array_equal(approximate.act(x), exact.act(x))
@@ -396,22 +396,22 @@ def test_an_approximate_index_finds_what_it_can(graph, metric, d):
 def test_an_approximate_index_finds_enough_rows_of_repeated_states(graph):
     rng = np.random.default_rng(0)
     states, q = grid(rng, 500, 2, side=6), whole(rng, 500)
-    policy = Neighbors(40, index="approximate").improve(states, q)
+    policy = Neighbors(40, algorithm="approximate").improve(states, q)
     assert np.isfinite(policy.regrets(states)).all()
     assert policy.nearest.of(policy.nearest.sample.points)[0].shape == (36, 40)
 
 
 def test_a_metric_without_an_approximate_index_is_refused(graph):
     with pytest.raises(
-        InvalidInputError, match=r"'canberra' has no approximate index: no such thing\. Take index='exact'"
+        InvalidInputError, match=r"'canberra' has no approximate index: no such thing\. Take algorithm='exact'"
     ):
-        Neighbors(metric="canberra", index="approximate").improve(np.arange(30.0)[:, None], np.zeros((30, 2)))
+        Neighbors(metric="canberra", algorithm="approximate").improve(np.arange(30.0)[:, None], np.zeros((30, 2)))
 
 
 def test_a_missing_pynndescent_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynndescent", None)
     with pytest.raises(InvalidInputError, match=r"needs pynndescent: pip install capi\[ann\]"):
-        Neighbors(index="approximate")
+        Neighbors(algorithm="approximate")
 
 
 @pytest.mark.slow
@@ -421,9 +421,9 @@ def test_pynndescent_finds_nearly_all_neighbours_and_the_same_ones_again():
     points = rng.normal(size=(3000, 5)) @ rng.normal(size=(5, 30))
     q, x = rng.normal(size=(2500, 3)), points[2500:]
     spaces = (
-        Neighbors(20, index="exact"),
-        Neighbors(20, index="approximate"),
-        Neighbors(20, index="approximate", n_jobs=2),
+        Neighbors(20, algorithm="exact"),
+        Neighbors(20, algorithm="approximate"),
+        Neighbors(20, algorithm="approximate", n_jobs=2),
     )
     exact, one, two = (space.improve(points[:2500], q) for space in spaces)
     rows, found = (policy.nearest.of(policy.nearest.sample.scaling(x))[0] for policy in (exact, one))
@@ -442,7 +442,7 @@ def test_pynndescent_finds_nearly_all_neighbours_and_the_same_ones_again():
         ({"metric_params": [1]}, "metric_params must be a mapping"),
         ({"metric_params": {"p": 1}}, "metric 'euclidean' has no parameters; got 'p'"),
         ({"scale": "unit"}, "scale must be one of"),
-        ({"index": "fast"}, "index must be one of 'exact', 'approximate'"),
+        ({"algorithm": "fast"}, "algorithm must be one of 'exact', 'approximate'"),
         ({"n_jobs": 0}, "n_jobs must be"),
     ],
 )

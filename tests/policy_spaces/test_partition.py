@@ -78,9 +78,9 @@ def test_masks_that_allow_everything_are_no_masks():
 @pytest.mark.parametrize(
     ("space", "words"),
     [
-        (Partition(lambda states: states), r"index\(states\) must have one dimension"),
-        (Partition(lambda states: [0]), r"index\(states\) must have shape \(2,\)"),
-        (Partition(lambda states: states[:, 0] + 0.5), r"index\(states\) must be whole numbers"),
+        (Partition(lambda states: states), r"cell_of\(states\) must have one dimension"),
+        (Partition(lambda states: [0]), r"cell_of\(states\) must have shape \(2,\)"),
+        (Partition(lambda states: states[:, 0] + 0.5), r"cell_of\(states\) must be whole numbers"),
         (Partition(first_digit, default=5), r"default must lie in 0..1"),
     ],
 )
@@ -90,7 +90,7 @@ def test_bad_partitions_are_refused(space, words):
 
 
 def test_bad_settings_are_refused():
-    with pytest.raises(InvalidInputError, match="index must be a function"):
+    with pytest.raises(InvalidInputError, match="cell_of must be a function"):
         Partition("abc")
     with pytest.raises(InvalidInputError, match="default must be an integer"):
         Partition(first_digit, default=-1)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from capi._utils.parameters import Constraints, at_least, check_parameters
+from capi._utils.renamed import renamed
 from capi._utils.validation import Bools, Floats, Ints, as_integers, as_states, check_actions, check_shape
 from capi.errors import InvalidInputError
 from capi.policies import Deterministic, check_masks_given, first_allowed
@@ -19,6 +20,7 @@ from capi.types import Policy, QFunction
 MOST_CELLS = 20  # that `rules` lists
 
 
+@renamed(index="cell_of")
 @dataclass(frozen=True, eq=False)
 class PartitionPolicy(Deterministic):
     """One action a cell; states in cells without data get the default.
@@ -26,7 +28,7 @@ class PartitionPolicy(Deterministic):
     With masks a state plays the first action of its cell's ranking that it allows.
     """
 
-    index: Callable[[Floats], ArrayLike]
+    cell_of: Callable[[Floats], ArrayLike]
     cells: Ints  # (m,) sorted numbers of the cells that had data
     ranking: Ints  # (m + 1, A) actions of each cell from best to worst; the last row is the default's
     masked: bool = False
@@ -39,7 +41,7 @@ class PartitionPolicy(Deterministic):
     def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
         """Return the action of each state's cell (n,)."""
         check_masks_given(self.masked, allowed)
-        cell = cell_numbers(self.index, as_states(states))
+        cell = cell_numbers(self.cell_of, as_states(states))
         row = np.minimum(np.searchsorted(self.cells, cell), len(self.cells) - 1)
         row = np.where(self.cells[row] == cell, row, len(self.cells))
         return first_allowed(self.ranking[row], allowed)
@@ -60,11 +62,12 @@ class PartitionPolicy(Deterministic):
         return "\n".join([*lines, f"elsewhere: {_said(shown['default'])}"])
 
 
-def _check_index(value: Any, name: str) -> None:
+def _check_cell_of(value: Any, name: str) -> None:
     if not callable(value):
         raise InvalidInputError(f"{name} must be a function from states (n, d) to cell numbers (n,); got {value!r}.")
 
 
+@renamed(index="cell_of")
 @dataclass(frozen=True, eq=False)
 class Partition(ImprovementSolver[PartitionPolicy]):
     r"""Policies on a given partition of the state space (the paper's Section 3).
@@ -75,7 +78,7 @@ class Partition(ImprovementSolver[PartitionPolicy]):
 
     Parameters
     ----------
-    index : callable
+    cell_of : callable
         States (n, d) -> whole numbers (n,), the cell of each state.
     default : int
         The action in cells without data.
@@ -90,10 +93,10 @@ class Partition(ImprovementSolver[PartitionPolicy]):
     array([1, 0])
     """
 
-    index: Callable[[Floats], ArrayLike]
+    cell_of: Callable[[Floats], ArrayLike]
     default: int = 0
 
-    _constraints: ClassVar[Constraints] = {"index": _check_index, "default": at_least(0)}
+    _constraints: ClassVar[Constraints] = {"cell_of": _check_cell_of, "default": at_least(0)}
 
     def __post_init__(self) -> None:
         check_parameters(self)
@@ -112,7 +115,7 @@ class Partition(ImprovementSolver[PartitionPolicy]):
         plays the first that it allows. That is a good ranking, not always the best: finding the best one is hard.
         """
         check_actions(np.array([self.default]), problem.n_actions, "default")
-        cells, cell = np.unique(cell_numbers(self.index, problem.states), return_inverse=True)
+        cells, cell = np.unique(cell_numbers(self.cell_of, problem.states), return_inverse=True)
         mask = problem.mask
         if mask is None:
             score = _sum_by_cell(problem.lost, cell, len(cells))
@@ -122,13 +125,13 @@ class Partition(ImprovementSolver[PartitionPolicy]):
             score = np.where(counts > 0, sums / np.where(counts > 0, counts, 1.0), np.inf)
         default = np.argsort(np.arange(problem.n_actions) != self.default, kind="stable")
         ranking = np.vstack([np.argsort(score, axis=1, kind="stable"), default])
-        return PartitionPolicy(self.index, cells, ranking, problem.masked)
+        return PartitionPolicy(self.cell_of, cells, ranking, problem.masked)
 
 
-def cell_numbers(index: Callable[[Floats], ArrayLike], states: Floats) -> Ints:
+def cell_numbers(cell_of: Callable[[Floats], ArrayLike], states: Floats) -> Ints:
     """Return the cell of each state (n,), checked."""
-    cell = as_integers(index(states), "index(states)")
-    check_shape(cell, "index(states)", (len(states),))
+    cell = as_integers(cell_of(states), "cell_of(states)")
+    check_shape(cell, "cell_of(states)", (len(states),))
     return cell
 
 

@@ -49,7 +49,7 @@ CLASSES = {  # by module and name, so that nothing need be imported to recognise
     "capi.evaluators._rkhs.KernelSpanValues": "kernel span values",
 }
 REASONS = {
-    "capi.policy_spaces.partition.PartitionPolicy": "its index is a function, and files hold no code",
+    "capi.policy_spaces.partition.PartitionPolicy": "its cell_of is a function, and files hold no code",
     "capi.policy_spaces.classifier.ClassifierPolicy": "its classifier is an object of its own, and files hold no code",
     "capi.evaluators.rollouts.RolloutValues": "its values come from a simulator, and files hold no code",
 }

@@ -65,7 +65,7 @@ def _pack_neighbors(policy: NeighborsPolicy) -> Packed:
         "n_neighbors": int(policy.nearest.n_wanted),
         "weighting": policy.weighting,
         "metric": space.metric,
-        "index": space.index,
+        "index": space.algorithm,
         "metric_params": {},
     }
     for name, value in (space.metric_params or {}).items():
@@ -83,9 +83,9 @@ def _unpack_neighbors(contents: Contents) -> NeighborsPolicy:
     metric, params = contents.value("metric"), contents.value("metric_params")
     check_metric(metric, params)
     params = {**_metric_numbers(contents, params), **_metric_arrays(contents)}
-    index = contents.choice("index", ("exact", "approximate"))
-    nearest = _nearest(contents, sample, count, metric, params, index)
-    space = Neighbors(count, weighting, metric, params or None, scale, index)
+    algorithm = contents.choice("index", ("exact", "approximate"))
+    nearest = _nearest(contents, sample, count, metric, params, algorithm)
+    space = Neighbors(count, weighting, metric, params or None, scale, algorithm)
     return NeighborsPolicy(losses, Origin(states, None, space), None, nearest, weighting)
 
 
@@ -105,12 +105,12 @@ def _metric_arrays(contents: Contents) -> dict[str, Any]:
 
 
 def _nearest(
-    contents: Contents, sample: Sample, count: int, metric: str, params: dict[str, Any], index: str
+    contents: Contents, sample: Sample, count: int, metric: str, params: dict[str, Any], algorithm: str
 ) -> NearestRows:
-    if index == "approximate":
+    if algorithm == "approximate":
         check_approximate()
     try:
-        nearest = nearest_rows(sample, count, metric, params, approximate=index == "approximate")
+        nearest = nearest_rows(sample, count, metric, params, approximate=algorithm == "approximate")
         nearest.of(sample.points[:1])
     except InvalidInputError:
         raise

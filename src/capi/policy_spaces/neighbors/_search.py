@@ -191,7 +191,9 @@ def check_metric_params(metric: str, metric_params: Any) -> None:
 def check_approximate() -> None:
     """Refuse if pynndescent is not there."""
     if find_spec("pynndescent") is None:
-        raise InvalidInputError("index='approximate' needs pynndescent: pip install capi[ann]. Or take index='exact'.")
+        raise InvalidInputError(
+            "algorithm='approximate' needs pynndescent: pip install capi[ann]. Or take algorithm='exact'."
+        )
 
 
 def _understood(metric: str, metric_params: Mapping[str, Any] | None) -> tuple[str, float | None, dict[str, Any]]:
@@ -294,7 +296,7 @@ class ApproximateSearch:
             graph.prepare()
         except (ValueError, TypeError) as error:
             raise InvalidInputError(
-                f"metric {metric!r} has no approximate index: {error} Take index='exact'."
+                f"metric {metric!r} has no approximate index: {error} Take algorithm='exact'."
             ) from error
         return cls(graph, points, metric == "euclidean", exact)
 

@@ -12,6 +12,7 @@ from scipy.sparse import csr_array
 
 from capi._utils.array_cache import Remembered
 from capi._utils.parameters import Constraints, at_least, check_parameters, checked_by
+from capi._utils.renamed import renamed
 from capi._utils.threads import in_threads, n_threads
 from capi._utils.validation import Floats, Ints, as_floats, as_states, check_choice, check_rows, check_shape, is_fixed
 from capi.errors import InvalidInputError
@@ -92,12 +93,13 @@ def _check_weighting(value: Any, name: str) -> None:
         )
 
 
-def _check_index(value: Any, name: str) -> None:
+def _check_algorithm(value: Any, name: str) -> None:
     check_choice(value, name, ("exact", "approximate"))
     if value == "approximate":
         check_approximate()
 
 
+@renamed(index="algorithm")
 @dataclass(frozen=True, eq=False)
 class Neighbors(ImprovementSolver[NeighborsPolicy]):
     r"""Policies that play what loses the least among the nearest states of the sample (the paper's KNN-CAPI).
@@ -126,7 +128,7 @@ class Neighbors(ImprovementSolver[NeighborsPolicy]):
     scale : "range", "deviation", array of shape (2, d) or None
         The units of the features, learned from the sample: "range" sends the smallest and the largest value to 0 and
         1, "deviation" the mean and the standard deviation, a box its two rows. None leaves the states as they are.
-    index : "exact" or "approximate"
+    algorithm : "exact" or "approximate"
         How neighbours are sought. "approximate" is for large samples with many features: it is fast and misses some,
         and which ones may depend on the states that are asked together. It needs ``pip install capi[ann]``.
     n_jobs : int, optional
@@ -152,7 +154,7 @@ class Neighbors(ImprovementSolver[NeighborsPolicy]):
     metric: str = "euclidean"
     metric_params: Mapping[str, Any] | None = None
     scale: Scale = "range"
-    index: Literal["exact", "approximate"] = "exact"
+    algorithm: Literal["exact", "approximate"] = "exact"
     n_jobs: int | None = None
 
     takes_missing: ClassVar[bool] = False
@@ -161,7 +163,7 @@ class Neighbors(ImprovementSolver[NeighborsPolicy]):
         "weights": _check_weighting,
         "metric": check_metric,
         "scale": checked_by(check_scale),
-        "index": _check_index,
+        "algorithm": _check_algorithm,
         "n_jobs": checked_by(n_threads),
     }
 
@@ -183,7 +185,7 @@ class Neighbors(ImprovementSolver[NeighborsPolicy]):
             return NeighborsPolicy(losses, origin, self.n_jobs, previous.nearest, self.weights, previous.known)
         sample = Sample.of(origin.counted_states(), self.scale)
         nearest = nearest_rows(
-            sample, self.n_neighbors, self.metric, self.metric_params, approximate=self.index == "approximate"
+            sample, self.n_neighbors, self.metric, self.metric_params, approximate=self.algorithm == "approximate"
         )
         return NeighborsPolicy(losses, origin, self.n_jobs, nearest, self.weights)
 
