@@ -13,7 +13,7 @@ from capi import CAPI, FiniteMDP, Transitions
 from capi.errors import DictionarySaturatedWarning, DivergenceError, InvalidInputError
 from capi.evaluators import KernelFittedQ
 from capi.evaluators import _ridge as kernel_ridge
-from capi.features.kernels import Gaussian, Linear
+from capi.features.kernels import Gaussian, LinearKernel
 from capi.policies import Constant, Uniform
 from capi.policy_spaces import Trees, Unrestricted
 from capi.testing import NearestQ, check_evaluator, random_batch
@@ -357,7 +357,7 @@ def off_policy_step(factor):
     ids=["geometric", "linear"],
 )
 def test_sweeps_that_expand_are_told(form, factor, words):
-    evaluator = KernelFittedQ(Linear(), ridge=1e-3, threshold=form, scale=None, n_sweeps=None)
+    evaluator = KernelFittedQ(LinearKernel(), ridge=1e-3, threshold=form, scale=None, n_sweeps=None)
     with pytest.raises(DivergenceError, match=words):
         evaluator.evaluate(Constant(0, 1), off_policy_step(factor), discount=0.9)
     with pytest.raises(ArithmeticError, match="larger ridge"):
@@ -366,7 +366,7 @@ def test_sweeps_that_expand_are_told(form, factor, words):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_sweeps_that_contract_settle_and_a_number_of_sweeps_need_not(form):
-    evaluator = KernelFittedQ(Linear(), ridge=1e-3, threshold=form, scale=None, n_sweeps=None)
+    evaluator = KernelFittedQ(LinearKernel(), ridge=1e-3, threshold=form, scale=None, n_sweeps=None)
     settled = evaluator.evaluate(Constant(0, 1), off_policy_step(0.5), discount=0.9)
     assert settled.values(np.ones((1, 1)))[0, 0] == pytest.approx(1 / (1.001 - 0.45))
     twice = replace(evaluator, n_sweeps=2).evaluate(Constant(0, 1), off_policy_step(2.0), discount=0.9)

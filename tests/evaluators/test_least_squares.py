@@ -17,7 +17,7 @@ from capi.baselines import LSPI
 from capi.errors import DivergenceError, InvalidInputError, PathEndedWarning
 from capi.evaluators import GTD2, LSTDQ, TD, BellmanResidual, FittedQ, KernelFittedQ, LassoTD, _means
 from capi.features import RKHS, Fourier, OneHot, Polynomial, RadialCentres, RadialGrid, Tiles
-from capi.features.kernels import Gaussian, Linear
+from capi.features.kernels import Gaussian, LinearKernel
 from capi.policies import Constant, EpsilonGreedy, Tabular, Uniform
 from capi.policy_spaces import Unrestricted
 from capi.simulation import sample_episodes
@@ -184,7 +184,7 @@ def test_with_a_linear_kernel_the_rkhs_form_is_the_linear_form(method, weighted)
     batch = weighted_batch(7) if weighted else random_batch(7)
     options = {"ridge": 0.8, "projection_ridge": 0.05}
     linear_form = method(lambda x: x, **options)
-    kernel_form = method(RKHS(Linear(), scale=None), **options)
+    kernel_form = method(RKHS(LinearKernel(), scale=None), **options)
     for policy in (Constant(0, 3), Uniform(3)):
         values = [e.evaluate(policy, batch, discount=GAMMA).values(batch.states) for e in (linear_form, kernel_form)]
         np.testing.assert_allclose(*values, rtol=1e-6, atol=1e-8)

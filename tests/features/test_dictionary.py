@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from capi.errors import DictionarySaturatedWarning, InvalidInputError
 from capi.features.dictionary import BLOCK, KernelDictionary
-from capi.features.kernels import Gaussian, Linear
+from capi.features.kernels import Gaussian, LinearKernel
 
 
 def naive_dictionary(kernel, states, nu, max_size=None):
@@ -158,7 +158,7 @@ def test_a_dictionary_that_just_suffices_is_not_full():
 
 def test_a_kernel_of_finite_rank_needs_no_more_states_than_its_rank():
     states = np.random.default_rng(7).normal(size=(500, 4))
-    dictionary = KernelDictionary(Linear(), threshold=1e-9, scale=None).fit(states)
+    dictionary = KernelDictionary(LinearKernel(), threshold=1e-9, scale=None).fit(states)
     np.testing.assert_array_equal(dictionary.rows_, [0, 1, 2, 3])
 
 

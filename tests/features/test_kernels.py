@@ -4,7 +4,7 @@ from sklearn.gaussian_process.kernels import RBF, Matern
 from sklearn.metrics.pairwise import laplacian_kernel
 
 from capi.errors import InvalidInputError
-from capi.features.kernels import Gaussian, Linear, check_kernel, likeness, own_likeness
+from capi.features.kernels import Gaussian, LinearKernel, check_kernel, likeness, own_likeness
 from capi.features.scaling import learned_scaling
 
 X, Y = np.random.default_rng(0).normal(size=(2, 7, 3))
@@ -16,7 +16,7 @@ def test_gaussian_is_its_formula():
     np.testing.assert_allclose(Gaussian(0.7)(X, Y), RBF(0.7)(X, Y), rtol=1e-12)
 
 
-@pytest.mark.parametrize("kernel", [Gaussian(0.7), Linear(), Matern(), laplacian_kernel, lambda x, y: x @ y.T])
+@pytest.mark.parametrize("kernel", [Gaussian(0.7), LinearKernel(), Matern(), laplacian_kernel, lambda x, y: x @ y.T])
 def test_the_likeness_of_a_state_to_itself_is_the_diagonal(kernel):
     many = np.random.default_rng(1).normal(size=(600, 3))
     np.testing.assert_allclose(own_likeness(kernel, many), np.diagonal(kernel(many, many)), rtol=1e-12)

@@ -5,7 +5,7 @@ from scipy.optimize import minimize
 import naive
 from capi.data.schema import Schema
 from capi.errors import DictionarySaturatedWarning, InvalidInputError
-from capi.features.kernels import Gaussian, Linear
+from capi.features.kernels import Gaussian, LinearKernel
 from capi.loss import gap_weighted_loss, greedy, regrets
 from capi.policy_spaces import KernelPolicies
 from capi.policy_spaces import Linear as LinearPolicies
@@ -64,7 +64,7 @@ def test_a_linear_kernel_is_linear():
     """The norm of its functions is that of the weights, so the scores are those of plain Linear policies."""
     rng = np.random.default_rng(0)
     states, q_values = rng.normal(size=(60, 2)), rng.normal(size=(60, 3))
-    kernel = KernelPolicies(Linear(), threshold=1e-6, scale="deviation").improve(states, q_values)
+    kernel = KernelPolicies(LinearKernel(), threshold=1e-6, scale="deviation").improve(states, q_values)
     plain = LinearPolicies(polish=False).improve(states, q_values)
     scores = [p.scores(states) - p.scores(states).mean(axis=1, keepdims=True) for p in (kernel, plain)]
     np.testing.assert_allclose(scores[0], scores[1], atol=1e-3)

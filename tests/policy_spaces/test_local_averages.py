@@ -11,7 +11,7 @@ from sklearn.metrics.pairwise import pairwise_kernels
 from capi import CAPI
 from capi.errors import InvalidInputError
 from capi.evaluators import FittedQ
-from capi.features.kernels import Gaussian, Linear
+from capi.features.kernels import Gaussian, LinearKernel
 from capi.loss import regrets
 from capi.policy_spaces import LocalAverages
 from capi.policy_spaces.neighbors import local_averages
@@ -194,7 +194,7 @@ def test_bad_settings_are_refused(options, words):
 @pytest.mark.parametrize(
     ("kernel", "words"),
     [
-        (Linear(), "kernel of LocalAverages must not be negative, for it weighs losses; got -1"),
+        (LinearKernel(), "kernel of LocalAverages must not be negative, for it weighs losses; got -1"),
         (lambda first, second: np.ones((1, 1)), r"kernel's table must have shape \(2, 2\)"),
         (lambda first, second: np.full((2, 2), np.nan), "kernel's table must be finite"),
     ],

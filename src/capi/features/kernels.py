@@ -70,12 +70,12 @@ class Gaussian:
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearKernel:
     """The inner product: methods with it are their linear forms.
 
     Examples
     --------
-    >>> Linear()(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]]))
+    >>> LinearKernel()(np.array([[1.0, 2.0]]), np.array([[3.0, 4.0]]))
     array([[11.]])
     """
 
@@ -109,3 +109,9 @@ def own_likeness(kernel: Kernel, states: Floats) -> Floats:
         return np.asarray(kernel.diag(states), dtype=np.float64)
     blocks = [states[i : i + ROWS_AT_ONCE] for i in range(0, len(states), ROWS_AT_ONCE)]
     return np.concatenate([np.diagonal(likeness(kernel, block, block)) for block in blocks])
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Linear":
+        raise ImportError("capi.features.kernels.Linear is now called capi.features.kernels.LinearKernel.")
+    raise AttributeError(f"module 'capi.features.kernels' has no attribute {name!r}")

@@ -13,7 +13,7 @@ from sklearn.preprocessing import PolynomialFeatures
 from capi.errors import InvalidInputError
 from capi.features.bases import Fourier, OneHot, Polynomial, RadialCentres, RadialGrid, Tiles
 from capi.features.dictionary import KernelDictionary
-from capi.features.kernels import Gaussian, Kernel, Linear
+from capi.features.kernels import Gaussian, Kernel, LinearKernel
 from capi.features.scaling import Scaling
 from capi.features.tables import FittedFeatures
 from capi.files.packing import Contents, Packed, json_value
@@ -63,7 +63,7 @@ def kernel_json(kernel: Kernel) -> dict[str, Any]:
     """Return one of our kernels as JSON."""
     if type(kernel) is Gaussian:
         return {"kernel": "Gaussian", "bandwidth": float(kernel.bandwidth)}
-    if type(kernel) is Linear:
+    if type(kernel) is LinearKernel:
         return {"kernel": "Linear"}
     raise no_code(kernel)
 
@@ -71,7 +71,7 @@ def kernel_json(kernel: Kernel) -> dict[str, Any]:
 def unpack_kernel(contents: Contents) -> Kernel:
     """Return the kernel."""
     if contents.choice("kernel", ("Gaussian", "Linear")) == "Linear":
-        return Linear()
+        return LinearKernel()
     return Gaussian(contents.number("bandwidth"))
 
 
