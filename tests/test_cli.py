@@ -5,6 +5,9 @@ import sys
 import time
 
 import pytest
+from typer.testing import CliRunner
+
+from capi.cli import app
 
 
 def capi(*arguments, cwd=None):
@@ -93,6 +96,29 @@ except Exception as error:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
     assert done.stdout == "no.csv: there is no such file.\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "old", "new"),
+    [
+        ("fit", "--iterations", "--n-iterations"),
+        ("fit", "--seed", "--random-state"),
+        ("fit", "--sweeps", "--n-sweeps"),
+        ("evaluate", "--resamples", "--n-resamples"),
+        ("evaluate", "--seed", "--random-state"),
+    ],
+)
+@pytest.mark.parametrize("form", ["{}=3", "{} 3"])
+def test_an_old_option_is_refused_with_the_new_one(command, old, new, form):
+    done = CliRunner().invoke(app, [command, "run", *form.format(old).split()])
+    assert done.exit_code == 2
+    assert f"{old} is now called {new}." in done.output
+
+
+def test_an_option_that_a_command_never_had_is_refused_as_before():
+    done = CliRunner().invoke(app, ["report", "run", "--seed=3"])
+    assert done.exit_code == 2
+    assert "is now called" not in done.output
 
 
 def test_help_imports_nothing_heavy_but_what_prints_it():

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from capi import experiments, files, runs
 from capi import report as pages
@@ -22,6 +23,27 @@ from capi.experiments import NAMES
 
 TAKES_TURNS = 0.05  # share of changed decisions in the last round of which one should know
 MIN_WIDTH = 130  # of tables that go to a file or a pipe
+
+RENAMED_OPTIONS = {
+    "--iterations": "--n-iterations",
+    "--seed": "--random-state",
+    "--sweeps": "--n-sweeps",
+    "--resamples": "--n-resamples",
+}
+
+
+class CommandWithRenamedOptions(TyperCommand):
+    """A command that names the new option if an old one is given."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse options that have another name now, and parse the rest."""
+        known = {name for parameter in self.params for name in parameter.opts}
+        for argument in args:
+            old = argument.partition("=")[0]
+            if RENAMED_OPTIONS.get(old) in known:
+                ctx.fail(f"{old} is now called {RENAMED_OPTIONS[old]}.")
+        return super().parse_args(ctx, args)
+
 
 app = typer.Typer(
     name="capi",
@@ -122,7 +144,8 @@ def describe(
 
 
 @app.command(
-    epilog="Example: capi fit patients.csv --out run --episode patient --time day --state age --state cd4 --action drug --reward gain"
+    cls=CommandWithRenamedOptions,
+    epilog="Example: capi fit patients.csv --out run --episode patient --time day --state age --state cd4 --action drug --reward gain",
 )
 def fit(
     context: typer.Context,
@@ -142,10 +165,10 @@ def fit(
     propensity: Propensity = None,
     weight: Weight = None,
     discount: Annotated[float, typer.Option(help="What a reward is worth one step later.")] = 0.99,
-    iterations: Annotated[int, typer.Option(help="Rounds of evaluation and improvement.")] = 50,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same policy.")] = 0,
+    n_iterations: Annotated[int, typer.Option(help="Rounds of evaluation and improvement.")] = 50,
+    random_state: Annotated[int, typer.Option(help="The same seed gives the same policy.")] = 0,
     evaluator: Annotated[str, typer.Option(help="fitted-q or kernel-fitted-q.")] = "fitted-q",
-    sweeps: Annotated[int, typer.Option(help="Sweeps of the evaluator a round.")] = 5,
+    n_sweeps: Annotated[int, typer.Option(help="Sweeps of the evaluator a round.")] = 5,
     space: Annotated[
         str, typer.Option(help="optimal-trees, trees, forests, thresholds, linear or neighbors.")
     ] = "optimal-trees",
@@ -180,11 +203,11 @@ def fit(
             table,
             _roles(context),
             discount,
-            iterations,
-            seed,
+            n_iterations,
+            random_state,
             evaluator,
             space,
-            {"n_sweeps": sweeps},
+            {"n_sweeps": n_sweeps},
             depth,
             hold_out,
             keep,
@@ -210,7 +233,7 @@ def fit(
     typer.echo(f"policy  {result.folder / 'policy.capi'}")
 
 
-@app.command(epilog="Example: capi evaluate run later_patients.csv")
+@app.command(cls=CommandWithRenamedOptions, epilog="Example: capi evaluate run later_patients.csv")
 def evaluate(
     run: Annotated[str, typer.Argument(help="Folder of a finished run.")],
     table: Annotated[
@@ -227,9 +250,9 @@ def evaluate(
             "weighted-per-decision; auto is doubly-robust, or fitted-q where policy and log overlap too little."
         ),
     ] = "auto",
-    resamples: Annotated[int, typer.Option(help="Of the bootstrap over episodes.")] = 200,
+    n_resamples: Annotated[int, typer.Option(help="Of the bootstrap over episodes.")] = 200,
     level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same numbers.")] = 0,
+    random_state: Annotated[int, typer.Option(help="The same seed gives the same numbers.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Estimate from logged data what a policy is worth: estimates, intervals, what was done, and what to beware of.
@@ -238,7 +261,13 @@ def evaluate(
     """
     if table is not None:
         _check_table(table)
-    settings = {"method": method, "n_resamples": resamples, "level": level, "random_state": seed, "n_jobs": -1}
+    settings = {
+        "method": method,
+        "n_resamples": n_resamples,
+        "level": level,
+        "random_state": random_state,
+        "n_jobs": -1,
+    }
     with rich.console.Console(stderr=True).status("evaluating") if folds is None else nullcontext():
         found = runs.evaluate_run(run, table, folds=folds, shown=_tracked_folds, **settings)
     if as_json:

@@ -55,7 +55,7 @@ def fitted(folder, frame, roles=ROLES, space="trees", **options):
     table = folder / "visits.parquet"
     frame.to_parquet(table)
     settings = RunSettings(
-        str(table), roles, discount=0.5, iterations=3, space=space, space_options=options,
+        str(table), roles, discount=0.5, n_iterations=3, space=space, space_options=options,
         evaluator_options={"n_trees": 3, "n_sweeps": 1},
     )  # fmt: skip
     return fit_run(settings, folder / "run").folder

@@ -285,7 +285,7 @@ def test_the_kept_iteration_is_told(tmp_path):
     frame = table()
     frame.to_parquet(tmp_path / "t.parquet")
     asked = RunSettings(
-        str(tmp_path / "t.parquet"), ROLES, discount=0.5, iterations=12, space="thresholds", keep="best",
+        str(tmp_path / "t.parquet"), ROLES, discount=0.5, n_iterations=12, space="thresholds", keep="best",
         evaluator_options={"n_trees": 3, "n_sweeps": 1},
     )  # fmt: skip
     result = fit_run(asked, tmp_path / "run")
@@ -422,7 +422,7 @@ def test_one_action_and_no_future(tmp_path):
     assert "so no decision matters" in text
     frame = table()
     frame.to_parquet(tmp_path / "t.parquet")
-    asked = RunSettings(str(tmp_path / "t.parquet"), ROLES, discount=0.0, iterations=1, space="thresholds")
+    asked = RunSettings(str(tmp_path / "t.parquet"), ROLES, discount=0.0, n_iterations=1, space="thresholds")
     text = write_report(fit_run(asked, tmp_path / "run").folder).read_text()
     assert "adds up" not in text
     assert "as large as possible in each decision by itself" in text

@@ -28,7 +28,7 @@ def test_episodes_that_are_held_out_are_not_learned_from(table):
     assert not set(learned.episode) & set(others.episode)
     assert others.n_episodes == round(0.4 * whole.n_episodes)
     assert learned == settings_for(table, hold_out=0.4).batch()  # the same in each process
-    assert learned != settings_for(table, hold_out=0.4, seed=1).batch()
+    assert learned != settings_for(table, hold_out=0.4, random_state=1).batch()
     with pytest.raises(InvalidInputError, match="nothing was held out"):
         settings_for(table).held_out()
     with pytest.raises(InvalidInputError, match="hold_out must lie in"):
@@ -135,14 +135,14 @@ def test_settings_with_everything_survive_their_file(table, tmp_path):
 def test_the_command_line(table, tmp_path):
     out = str(tmp_path / "run")
     done = CliRunner().invoke(
-        app, ["fit", table, "--out", out, *OPTIONS, "--iterations=2", "--space=trees", "--hold-out=0.3"]
+        app, ["fit", table, "--out", out, *OPTIONS, "--n-iterations=2", "--space=trees", "--hold-out=0.3"]
     )
     assert done.exit_code == 0, done.output
-    done = CliRunner().invoke(app, ["evaluate", out, "--resamples=5"])
+    done = CliRunner().invoke(app, ["evaluate", out, "--n-resamples=5"])
     assert done.exit_code == 0, done.output
     assert "doubly-robust" in done.output
     assert "what was done" in done.output
-    done = CliRunner().invoke(app, ["evaluate", out, "--folds=2", "--resamples=5", "--json", "--method=weighted"])
+    done = CliRunner().invoke(app, ["evaluate", out, "--folds=2", "--n-resamples=5", "--json", "--method=weighted"])
     assert json.loads(done.stdout)["method"] == "weighted"
 
 
@@ -157,7 +157,7 @@ def test_categories_that_the_policy_has_never_seen_are_told(tmp_path):
     )
     frame.to_csv(tmp_path / "one.csv", index=False)
     settings = RunSettings(
-        str(tmp_path / "one.csv"), {"state": ["sex"], "action": "drug", "reward": "gain"}, discount=0.0, iterations=1,
+        str(tmp_path / "one.csv"), {"state": ["sex"], "action": "drug", "reward": "gain"}, discount=0.0, n_iterations=1,
         space="trees", evaluator_options={"n_trees": 3},
     )  # fmt: skip
     fit_run(settings, tmp_path / "run")

@@ -3,6 +3,8 @@
 import hashlib
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +18,7 @@ import pytest
 from typer.testing import CliRunner
 
 from capi._utils.parameters import at_least
+from capi._utils.versions import versions
 from capi.cli import app
 from capi.data import frames
 from capi.errors import InvalidInputError
@@ -28,7 +31,7 @@ from small_runs import OPTIONS, ROLES, interrupted, settings_for
 
 
 def test_settings_survive_their_file(table, tmp_path):
-    settings = settings_for(table, seed=7)
+    settings = settings_for(table, random_state=7)
     (tmp_path / "s.toml").write_text(settings.to_toml())
     again = RunSettings.from_toml(tmp_path / "s.toml")
     assert again.to_toml() == settings.to_toml()
@@ -88,6 +91,75 @@ def test_a_run_that_was_begun_with_the_old_layout_of_its_settings_goes_on(table,
     assert (run / "settings.toml").read_text(encoding="utf-8") == old  # what was written by hand stays as it is
 
 
+def test_old_names_in_a_settings_file_are_translated(table, tmp_path):
+    (tmp_path / "s.toml").write_text(OLD_LAYOUT.format(table=json.dumps(table)) + "n_jobs = 1\n", encoding="utf-8")
+    with pytest.raises(InvalidInputError, match="Trees has no option 'n_jobs'"):
+        RunSettings.from_toml(tmp_path / "s.toml")
+    old = (
+        OLD_LAYOUT.replace("seed = 0", "seed = 4").split("[space]")[0]
+        + '[space]\nkind = "neighbors"\nindex = "exact"\n'
+    )
+    (tmp_path / "s.toml").write_text(old.format(table=json.dumps(table)), encoding="utf-8")
+    found = RunSettings.from_toml(tmp_path / "s.toml")
+    assert (found.n_iterations, found.random_state, found.parts.evaluator.n_sweeps) == (6, 4, 2)
+    assert found.parts.space.algorithm == "exact"
+    written = found.to_toml()
+    assert "n_sweeps = 2\n" in written
+    assert not re.search(r"^(iterations|seed|sweeps|index) = ", written, re.MULTILINE)
+
+
+def test_an_old_name_beside_the_new_one_in_a_settings_file_is_refused(table, tmp_path):
+    both = OLD_LAYOUT.format(table=json.dumps(table)).replace("seed = 0", "seed = 0\nrandom_state = 1")
+    (tmp_path / "s.toml").write_text(both, encoding="utf-8")
+    with pytest.raises(InvalidInputError, match=r"seed is now called random_state, and both are given; remove seed\."):
+        RunSettings.from_toml(tmp_path / "s.toml")
+
+
+def test_old_names_of_options_in_python_are_refused_with_the_new_ones(table):
+    with pytest.raises(InvalidInputError, match=r"sweeps is now called n_sweeps; write FittedQ\(n_sweeps=3\)\."):
+        RunSettings(table, ROLES, evaluator_options={"sweeps": 3})
+    with pytest.raises(
+        InvalidInputError, match=r"index is now called algorithm; write Neighbors\(algorithm='exact'\)\."
+    ):
+        RunSettings(table, ROLES, space="neighbors", space_options={"index": "exact"})
+
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+@pytest.fixture
+def old_run(tmp_path, monkeypatch):
+    """A folder with a table and a run that version 0.1 began: settings and checkpoint have the old names of options."""
+    shutil.copytree(GOLDEN, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)  # settings name the table of the folder
+    checkpoint = tmp_path / "old-names" / "checkpoint.zip"
+    header, arrays = read_archive(checkpoint)
+    checkpoint.unlink()
+    write_archive(checkpoint, {**header, "versions": versions()}, arrays)  # libraries may have newer ones by now
+    return tmp_path / "old-names"
+
+
+def test_a_run_that_was_begun_with_old_names_of_settings_goes_on_to_the_same_policy(old_run):
+    text = (old_run / "settings.toml").read_text(encoding="utf-8")
+    assert "\niterations = 6\n" in text
+    whole = fit_run(RunSettings.from_toml(old_run / "settings.toml"), "whole")
+    done = []
+    fit_run(None, old_run, resume=True, shown=lambda rounds, already, total: done.append((already, total)) or rounds)
+    assert done == [(3, 6)]
+    for name in ("policy.capi", "history.csv", "values.zip"):
+        assert (old_run / name).read_bytes() == (whole.folder / name).read_bytes(), name
+    assert (old_run / "settings.toml").read_text(encoding="utf-8") == text
+
+
+def test_a_run_that_was_begun_with_old_names_may_be_interrupted_again(old_run, monkeypatch):
+    monkeypatch.setattr(running, "SHARE", np.inf)
+    whole = fit_run(RunSettings.from_toml(old_run / "settings.toml"), "whole")
+    with pytest.raises(KeyboardInterrupt):
+        fit_run(None, old_run, resume=True, shown=interrupted(4))
+    fit_run(None, old_run, resume=True)
+    assert (old_run / "policy.capi").read_bytes() == (whole.folder / "policy.capi").read_bytes()
+
+
 def test_settings_build_their_parts_once_and_check_options_before(table, monkeypatch):
     made = []
     real = Trees.__post_init__ if hasattr(Trees, "__post_init__") else None
@@ -116,7 +188,7 @@ def test_settings_build_their_parts_once_and_check_options_before(table, monkeyp
         ("[space]\nkind = 'trees'\nmax_depth = 0", "max_depth must be"),
         ("[space]\nkind = 'trees'\ndepth = 1", "Trees has no option 'depth' in a file; the space takes max_depth"),
         ("[evaluator]\nkind = 'magic'", "evaluator must be one of"),
-        ("[learning]\niterations = 0", "iterations must be an integer, at least 1; got 0"),
+        ("[learning]\nn_iterations = 0", "n_iterations must be an integer, at least 1; got 0"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_said_with_its_name(section, message, tmp_path):
@@ -140,7 +212,7 @@ def test_numbers_and_lists_survive_their_file(tmp_path):
 def test_the_header_of_a_table_is_read_once(table, tmp_path, monkeypatch, command):
     run, opened = str(tmp_path / "run"), []
     if command == "predict":
-        fit_run(settings_for(table, iterations=1), run)
+        fit_run(settings_for(table, n_iterations=1), run)
     real = frames.CsvFile.opened.__func__
     monkeypatch.setattr(
         frames.CsvFile, "opened", classmethod(lambda cls, *given: (opened.append(given), real(cls, *given))[1])
@@ -148,7 +220,7 @@ def test_the_header_of_a_table_is_read_once(table, tmp_path, monkeypatch, comman
     monkeypatch.setattr(pyarrow.csv, "open_csv", None)  # the other way to read a header
     arguments = {
         "describe": [table, *OPTIONS],
-        "fit": [table, *OPTIONS, "--out", run, "--iterations=1", "--space=trees"],
+        "fit": [table, *OPTIONS, "--out", run, "--n-iterations=1", "--space=trees"],
         "predict": [run, table, "--out", str(tmp_path / "out.csv")],
     }
     done = CliRunner().invoke(app, [command, *arguments[command]])
@@ -235,7 +307,7 @@ def command(*arguments):
 
 
 def test_a_killed_process_loses_nothing_and_a_second_one_is_told(table, tmp_path):
-    (tmp_path / "s.toml").write_text(settings_for(table, iterations=4000).to_toml())
+    (tmp_path / "s.toml").write_text(settings_for(table, n_iterations=4000).to_toml())
     first = subprocess.Popen(
         command("fit", "--settings", tmp_path / "s.toml", "--out", tmp_path / "run"), stderr=subprocess.DEVNULL
     )
@@ -273,7 +345,7 @@ def test_the_command_line_from_table_to_sql(table, tmp_path):
     assert described.exit_code == 0, described.output
     assert json.loads(described.stdout)["n_rows"] > 100
     fitted = runner.invoke(
-        app, ["fit", table, "--out", run, *OPTIONS, "--iterations", "3", "--space", "trees", "--max-depth", "2"]
+        app, ["fit", table, "--out", run, *OPTIONS, "--n-iterations", "3", "--space", "trees", "--max-depth", "2"]
     )
     assert fitted.exit_code == 0, fitted.output
     assert "policy.capi" in fitted.stdout
@@ -344,7 +416,7 @@ def test_predict_takes_the_words_of_the_table_that_was_learned_from(tmp_path, mo
         "t.csv",
         {"state": ["zip"], "action": "a", "reward": "r"},
         discount=0.0,
-        iterations=2,
+        n_iterations=2,
         space="trees",
         space_options={"max_depth": 2},
     )
@@ -379,7 +451,10 @@ def test_a_fit_that_fails_leaves_the_folder_free(table, tmp_path):
 def test_options_that_would_be_ignored_are_refused(table, tmp_path):
     (tmp_path / "s.toml").write_text(settings_for(table).to_toml())
     runner = CliRunner()
-    for arguments in (["--settings", str(tmp_path / "s.toml"), "--seed", "5"], ["--resume", "--iterations", "9"]):
+    for arguments in (
+        ["--settings", str(tmp_path / "s.toml"), "--random-state", "5"],
+        ["--resume", "--n-iterations", "9"],
+    ):
         refused = runner.invoke(app, ["fit", *arguments, "--out", str(tmp_path / "run")])
         assert "already; change it there" in str(refused.exception)
     gone = runner.invoke(app, ["fit", "--resume", "--out", str(tmp_path / "typo")])

@@ -1,6 +1,7 @@
 """Names that have changed: old ones raise an error that says the new one, and nothing else about the classes changes."""
 
 import dataclasses
+import importlib
 import inspect
 import pickle
 import re
@@ -15,8 +16,11 @@ from capi._utils.renamed import renamed, translated
 from capi.baselines import ModifiedPolicyIteration
 from capi.errors import InvalidInputError
 from capi.evaluators import GTD, GTD2, TD, TDC, Exact, FittedQ, KernelFittedQ
+from capi.policy_spaces import Neighbors, Partition
+from capi.policy_spaces.partition import PartitionPolicy
+from capi.runs import RunSettings
 
-MDP = random_mdp(np.random.default_rng(0))
+MDP = finite.FiniteMDP(*random_mdp(np.random.default_rng(0)), discount=0.9)
 
 OLD_KEYWORDS = [
     (Exact, "sweeps", "n_sweeps", 3),
@@ -27,13 +31,18 @@ OLD_KEYWORDS = [
     (GTD, "passes", "n_passes", 2),
     (GTD2, "passes", "n_passes", 2),
     (TDC, "passes", "n_passes", 2),
+    (Partition, "index", "cell_of", ...),
+    (PartitionPolicy, "index", "cell_of", ...),
+    (Neighbors, "index", "algorithm", "exact"),
+    (RunSettings, "iterations", "n_iterations", 5),
+    (RunSettings, "seed", "random_state", 1),
     (trees.ExtraTreesRegressor, "n_estimators", "n_trees", 10),
 ]
 
 
 @pytest.mark.parametrize(("kind", "old", "new", "value"), OLD_KEYWORDS)
 def test_an_old_keyword_is_refused_with_the_new_one(kind, old, new, value):
-    words = f"{old} is now called {new}; write {kind.__name__}({new}={value!r})."
+    words = f"{old} is now called {new}; write {kind.__name__}({new}={'...' if value is ... else repr(value)})."
     with pytest.raises(InvalidInputError, match=f"^{re.escape(words)}$"):
         kind(**{old: value})
     names = list(inspect.signature(kind).parameters)
@@ -63,6 +72,15 @@ def test_a_class_derived_from_one_with_old_names_is_called_by_its_own_name():
 
     with pytest.raises(InvalidInputError, match=r"write Mine\(n_sweeps=2\)"):
         Mine(sweeps=2)
+
+
+@pytest.mark.parametrize(
+    ("module", "old", "new"),
+    [("capi.features.kernels", "Linear", "LinearKernel"), ("capi.errors", "Diverged", "DivergenceError")],
+)
+def test_importing_an_old_name_says_the_new_one(module, old, new):
+    with pytest.raises(ImportError, match=rf"^{module}\.{old} is now called {module}\.{new}\.$"):
+        getattr(importlib.import_module(module), old)
 
 
 def test_values_that_are_long_to_show_are_not_shown():

@@ -36,8 +36,7 @@ def renamed(**new_names: str) -> Callable[[Named], Named]:
         @wraps(original)
         def checked(*arguments: Any, **keywords: Any) -> Any:
             for old in new_names.keys() & keywords.keys():
-                new, value = new_names[old], keywords[old]
-                raise InvalidInputError(f"{old} is now called {new}; write {name(*arguments)}({new}={_shown(value)}).")
+                raise InvalidInputError(_advice(name(*arguments), old, new_names[old], keywords[old]))
             return original(*arguments, **keywords)
 
         if not isinstance(thing, type):
@@ -49,10 +48,24 @@ def renamed(**new_names: str) -> Callable[[Named], Named]:
     return decorate
 
 
+def refuse_old_names(kind: Any, options: Mapping[str, Any]) -> None:
+    """Refuse ``options`` of ``kind`` that have another name now."""
+    for old, new in getattr(kind, "_renamed", {}).items():
+        if old in options:
+            raise InvalidInputError(_advice(kind.__name__, old, new, options[old]))
+
+
 def translated(kind: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``options`` of ``kind`` with old names replaced by new ones, for files written before."""
     names = getattr(kind, "_renamed", {})
+    for old, new in names.items():
+        if old in options and new in options:
+            raise InvalidInputError(f"{old} is now called {new}, and both are given; remove {old}.")
     return {names.get(name, name): value for name, value in options.items()}
+
+
+def _advice(owner: str, old: str, new: str, value: Any) -> str:
+    return f"{old} is now called {new}; write {owner}({new}={_shown(value)})."
 
 
 def _shown(value: Any) -> str:

@@ -56,7 +56,7 @@ def write_report(run: str | Path, out: str | Path | None = None, *, include_case
     ...     rows = [f"{age},{'drug' if age % 2 else 'none'},{age % 2 * (age - 45)}" for age in range(20, 80)]
     ...     _ = table.write_text("\n".join(["age,dose,gain", *rows]))
     ...     roles = {"state": ["age"], "action": "dose", "reward": "gain"}
-    ...     settings = RunSettings(str(table), roles, discount=0.0, iterations=1, space="thresholds")
+    ...     settings = RunSettings(str(table), roles, discount=0.0, n_iterations=1, space="thresholds")
     ...     run = fit_run(settings, Path(folder) / "run").folder
     ...     page = write_report(run)
     ...     page.name, "What would it do?" in page.read_text(encoding="utf-8")

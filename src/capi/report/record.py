@@ -287,7 +287,7 @@ def _making(sources: Sources) -> dict[str, Any]:
     return {
         "settings": replace(settings, table=table).to_toml(),
         "table": table,
-        "seed": settings.seed,
+        "seed": settings.random_state,
         "discount": settings.discount,
         "n_iterations": None if training is None else max(training.n_iterations, len(sources.result.history)),
         "kept": _kept(sources),

@@ -136,16 +136,20 @@ def _run(settings: RunSettings, batch: Transitions, folder: Path, shown: Any) ->
     if (folder / CHECKPOINT).is_file():
         written_then = _origin((folder / SETTINGS).read_text(encoding="utf-8"), table)  # maybe in an older layout
         origins = (origin, written_then)
-        after, history, kept = read_checkpoint(folder / CHECKPOINT, origins, batch, learner.evaluator, settings.seed)
+        after, history, kept = read_checkpoint(
+            folder / CHECKPOINT, origins, batch, learner.evaluator, settings.random_state
+        )
     done, written, cost = 0 if after is None else after.k + 1, perf_counter(), 0.0
-    for iteration in shown(learner.iterate(batch, after=after), done, settings.iterations):
+    for iteration in shown(learner.iterate(batch, after=after), done, settings.n_iterations):
         after = iteration
         history.append(iteration.numbers())
-        if settings.keep == "best" and settings.iterations - iteration.k <= CANDIDATES:
-            candidate = _kept(iteration, batch, score_of(iteration.policy, batch, settings.discount, settings.seed))
+        if settings.keep == "best" and settings.n_iterations - iteration.k <= CANDIDATES:
+            candidate = _kept(
+                iteration, batch, score_of(iteration.policy, batch, settings.discount, settings.random_state)
+            )
             history[-1]["score"] = candidate.score
             kept = candidate if kept is None or candidate.score > kept.score else kept
-        if perf_counter() - written >= cost / SHARE and iteration.k + 1 < settings.iterations:
+        if perf_counter() - written >= cost / SHARE and iteration.k + 1 < settings.n_iterations:
             started = perf_counter()
             write_checkpoint(folder / CHECKPOINT, iteration, history, origin, kept)
             written, cost = perf_counter(), perf_counter() - started

@@ -14,6 +14,7 @@ import tomli_w
 
 from capi import evaluators, offline, policy_spaces
 from capi._utils.parameters import at_least, check_options, check_parameters, one_of
+from capi._utils.renamed import refuse_old_names, renamed, translated
 from capi._utils.validation import as_discount, is_real
 from capi.data.schema import Schema
 from capi.data.table_files import format_of
@@ -35,7 +36,7 @@ SPACES = {
 }
 NOT_IN_FILES = {"regressor", "kernel", "features", "metric_params", "monotone"}
 CANDIDATES = 10  # last rounds among which the best is sought
-LEARNING = ("discount", "iterations", "seed", "hold_out", "keep")
+LEARNING = ("discount", "n_iterations", "random_state", "hold_out", "keep")
 
 
 class Parts(NamedTuple):
@@ -72,6 +73,7 @@ def _share(value: Any, name: str) -> None:
         raise InvalidInputError(f"{name} must lie in [0, 1); got {value!r}.")
 
 
+@renamed(iterations="n_iterations", seed="random_state")
 @dataclass(frozen=True)
 class RunSettings:
     """Table, roles of its columns, and how to learn from it.
@@ -83,8 +85,8 @@ class RunSettings:
     roles : mapping
         From episode, time, state (a list), action, reward, terminated, truncated, propensity, weight to names of columns.
     discount : float in [0, 1)
-    iterations : int
-    seed : int
+    n_iterations : int
+    random_state : int
     evaluator, space : str
         Their kinds: see `EVALUATORS` and `SPACES`.
     evaluator_options, space_options : mapping
@@ -99,8 +101,8 @@ class RunSettings:
     table: str
     roles: Mapping[str, Any]
     discount: float = 0.99
-    iterations: int = 50
-    seed: int = 0
+    n_iterations: int = 50
+    random_state: int = 0
     evaluator: str = "fitted-q"
     space: str = "optimal-trees"
     evaluator_options: Mapping[str, Any] = field(default_factory=lambda: {"n_sweeps": 5})
@@ -110,8 +112,8 @@ class RunSettings:
 
     _constraints = {  # noqa: RUF012  frozen settings
         "discount": lambda value, _: as_discount(value),
-        "iterations": at_least(1),
-        "seed": at_least(0),
+        "n_iterations": at_least(1),
+        "random_state": at_least(0),
         "hold_out": _share,
         "keep": one_of("last", "best"),
         "evaluator": one_of(*EVALUATORS),
@@ -145,8 +147,8 @@ class RunSettings:
         return kind(
             *self.parts,
             discount=self.discount,
-            n_iterations=self.iterations,
-            random_state=self.seed,
+            n_iterations=self.n_iterations,
+            random_state=self.random_state,
         )
 
     def batch(self) -> Transitions:
@@ -165,7 +167,7 @@ class RunSettings:
         return read_decisions(table, self.roles, self.discount, schema)
 
     def _split(self, whole: Transitions) -> tuple[Transitions, Transitions]:
-        return whole.split(1 - self.hold_out, random_state=self.seed)
+        return whole.split(1 - self.hold_out, random_state=self.random_state)
 
     def to_toml(self) -> str:
         """Return the settings as text, complete: defaults of today are written down, so that tomorrow's change nothing."""
@@ -179,7 +181,7 @@ class RunSettings:
 
     @classmethod
     def from_toml(cls, path: str | Path) -> RunSettings:
-        """Return the settings of a file."""
+        """Return the settings of a file; names that options had before are translated."""
         try:
             found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -189,24 +191,31 @@ class RunSettings:
             raise InvalidInputError(
                 f"{path} must have the sections data, learning, evaluator and space; got {sorted(found)}."
             )
-        data, learning = dict(found.get("data", {})), dict(found.get("learning", {}))
-        evaluator, space = dict(found.get("evaluator", {})), dict(found.get("space", {}))
-        kinds: dict[str, Any] = {}
-        if "kind" in evaluator:
-            kinds |= {"evaluator": evaluator.pop("kind"), "evaluator_options": evaluator}
-        if "kind" in space:
-            kinds |= {"space": space.pop("kind"), "space_options": space}
-        if set(learning) - set(LEARNING):
-            raise InvalidInputError(f"{path}: learning has {', '.join(LEARNING)}; got {sorted(learning)}.")
+        data = dict(found.get("data", {}))
         try:
-            return cls(str(data.pop("table", "")), data, **learning, **kinds)
+            learning = translated(cls, found.get("learning", {}))
+            if set(learning) - set(LEARNING):
+                raise InvalidInputError(f"learning has {', '.join(LEARNING)}; got {sorted(learning)}.")
+            parts = _part("evaluator", found, evaluators, EVALUATORS) | _part("space", found, policy_spaces, SPACES)
+            return cls(str(data.pop("table", "")), data, **learning, **parts)
         except InvalidInputError as error:
             raise InvalidInputError(f"{path}: {error}") from error
+
+
+def _part(name: str, found: Mapping[str, Any], home: Any, kinds: Mapping[str, str]) -> dict[str, Any]:
+    """Return kind and options of the evaluator or the space as a file has them."""
+    options = dict(found.get(name, {}))
+    if "kind" not in options:
+        return {}
+    kind = options.pop("kind")
+    made = getattr(home, kinds[kind]) if isinstance(kind, str) and kind in kinds else None  # others are refused later
+    return {name: kind, f"{name}_options": translated(made, options)}
 
 
 def _check_options(kind: Any, options: Mapping[str, Any], part: str) -> None:
     """Refuse options that ``kind`` does not have, or whose values break the rules of their own, without building one."""
     known = _known(kind)
+    refuse_old_names(kind, options)
     if unknown := set(options) - known:
         raise InvalidInputError(
             f"{kind.__name__} has no option {min(unknown)!r} in a file; the {part} takes {', '.join(sorted(known))}."
