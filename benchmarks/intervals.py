@@ -132,8 +132,8 @@ class Walk:
             y[:, None],
             y == N_STATES,
             n_actions=N_ACTIONS,
-            episode=e.astype(int),
-            propensity=p,
+            episodes=e.astype(int),
+            propensities=p,
         )
 
 
@@ -177,7 +177,7 @@ class Trial:
         a = drawn(p, rng)
         r = self.outcomes(states)[np.arange(n), a] + rng.normal(size=n)
         ended = np.ones(n, dtype=bool)
-        return Transitions(states, a, r, states, ended, n_actions=N_ACTIONS, propensity=p[np.arange(n), a])
+        return Transitions(states, a, r, states, ended, n_actions=N_ACTIONS, propensities=p[np.arange(n), a])
 
 
 PROBLEMS = {
@@ -197,7 +197,7 @@ WORDS = {
 def without_probabilities(batch):
     """Return the batch as a log that does not say with which probability it decided."""
     columns = (batch.states, batch.actions, batch.rewards, batch.next_states, batch.terminated)
-    return Transitions(*columns, n_actions=batch.n_actions, episode=batch.episode)
+    return Transitions(*columns, n_actions=batch.n_actions, episodes=batch.episodes)
 
 
 def measured(found, truth):
@@ -247,7 +247,7 @@ def resampled_batch(batch, rng):
     rows = np.concatenate([np.arange(starts[i], starts[i] + lengths[i]) for i in chosen])
     columns = [getattr(batch, c)[rows] for c in ("states", "actions", "rewards", "next_states", "terminated")]
     episode = np.repeat(np.arange(len(chosen)), lengths[chosen])
-    return Transitions(*columns, n_actions=batch.n_actions, episode=episode, propensity=batch.propensity[rows])
+    return Transitions(*columns, n_actions=batch.n_actions, episodes=episode, propensities=batch.propensities[rows])
 
 
 def regrown(name, n, b, n_resamples):

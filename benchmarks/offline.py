@@ -26,7 +26,7 @@ def log(steps, rng):
     ends = np.arange(1, ROWS + 1) % steps == 0
     x = rng.normal(size=(ROWS, 4))
     episode = np.arange(ROWS) // steps
-    batch = Transitions(x, rng.integers(3, size=ROWS), rng.normal(size=ROWS), x, ends, episode=episode, n_actions=3)
+    batch = Transitions(x, rng.integers(3, size=ROWS), rng.normal(size=ROWS), x, ends, episodes=episode, n_actions=3)
     following = np.where(ends, 0.0, rng.normal(size=ROWS))
     return Episodes(batch, DISCOUNT), rng.choice([0.5, 1.5], size=ROWS), rng.normal(size=ROWS), following
 
@@ -44,7 +44,7 @@ def ours(episodes, ratios, taken, following, starts, n_jobs, both):
 
 def peer(episodes, ratios, taken, following, starts):
     batch = episodes.batch
-    rows = pd.DataFrame({"episode": batch.episode, "ratio": ratios})
+    rows = pd.DataFrame({"episode": batch.episodes, "ratio": ratios})
     groups = rows.groupby("episode", sort=False)
     weight, time = groups["ratio"].cumprod(), groups.cumcount()
     rows["term"] = DISCOUNT**time * weight * (batch.rewards + DISCOUNT * following - taken)

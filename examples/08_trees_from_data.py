@@ -37,7 +37,7 @@ def logged(n_episodes, length, policy, rng):
     x, a, r, y = (np.stack(column, axis=1).reshape(n_episodes * length, -1) for column in zip(*rows, strict=True))
     names = {"feature_names": ["level", "wear"], "action_labels": ["wait", "pump", "service"]}
     episode = np.repeat(np.arange(n_episodes), length)
-    return Transitions(x, a[:, 0], r[:, 0], y, np.zeros(len(x), dtype=bool), episode=episode, **names)
+    return Transitions(x, a[:, 0], r[:, 0], y, np.zeros(len(x), dtype=bool), episodes=episode, **names)
 
 
 batch = logged(100, 50, Uniform(3), np.random.default_rng(0))

@@ -22,13 +22,13 @@ DAYS = 5
 def table_of(batch):
     """Return a row a decision, and one more for each patient's last state."""
     hiv = HIV()
-    ends = np.append(batch.episode[1:] != batch.episode[:-1], True)
+    ends = np.append(batch.episodes[1:] != batch.episodes[:-1], True)
     rows = np.sort(np.concatenate([np.arange(len(batch)), np.flatnonzero(ends) + 0.5]))
     is_extra = rows != np.floor(rows)
     rows = rows.astype(int)
     states = np.where(is_extra[:, None], batch.next_states[rows], batch.states[rows])
     counts = pd.DataFrame(hiv.counts(states), columns=["T1", "T2", "T1*", "T2*", "V", "E"]).astype(np.float32)
-    patient = pd.Series(batch.episode[rows], name="patient").astype(np.int16)
+    patient = pd.Series(batch.episodes[rows], name="patient").astype(np.int16)
     labels = np.array(hiv.action_labels, dtype=object)[batch.actions[rows]]
     return pd.DataFrame(
         {
@@ -37,7 +37,7 @@ def table_of(batch):
             **counts,
             "drugs": pd.Categorical(np.where(is_extra, None, labels), categories=hiv.action_labels),
             "reward": np.where(is_extra, np.nan, batch.rewards[rows]),
-            "propensity": np.where(is_extra, np.nan, batch.propensity[rows]),
+            "propensity": np.where(is_extra, np.nan, batch.propensities[rows]),
         }
     )
 

@@ -81,7 +81,7 @@ class Layers:
             following[:, None],
             ends,
             n_actions=self.n_actions,
-            episode=episode,
-            propensity=self.behaviour[states, actions],
+            episodes=episode,
+            propensities=self.behaviour[states, actions],
         )
         return batch, np.array(probabilities)

@@ -303,7 +303,7 @@ def rows_of_episodes(batch):
     """Return the row numbers of each episode, a list an episode."""
     rows = []
     for i in range(len(batch)):
-        if i == 0 or batch.episode is None or batch.episode[i] != batch.episode[i - 1]:
+        if i == 0 or batch.episodes is None or batch.episodes[i] != batch.episodes[i - 1]:
             rows.append([])
         rows[-1].append(i)
     return rows

@@ -37,7 +37,7 @@ def test_the_batch_is_what_the_simulator_does():
     following, rewards, _ = hiv.step(batch.states[rows], batch.actions[rows], np.random.default_rng(0))
     np.testing.assert_allclose(following, batch.next_states[rows], atol=2e-3)
     np.testing.assert_allclose(rewards, batch.rewards[rows], rtol=1e-5, atol=1.0)
-    assert (batch.propensity > 0).all()
+    assert (batch.propensities > 0).all()
     assert np.bincount(batch.actions).min() > 1000
 
 

@@ -167,7 +167,7 @@ def random_batch(seed: int = 0, *, n_episodes: int = 20, n_actions: int = 3) -> 
         next_states=states + rng.normal(size=(n, 2)),
         terminated=last & (rng.random(n) < 0.5),
         n_actions=n_actions,
-        episode=np.repeat(np.arange(n_episodes), lengths),
+        episodes=np.repeat(np.arange(n_episodes), lengths),
     )
 
 
@@ -196,8 +196,8 @@ def _checked_q(q: QFunction, states: Floats, n_actions: int) -> Floats:
 def _check_no_bootstrap_past_the_end(evaluate: Any, batch: Transitions) -> None:
     """After a terminated row nothing follows, so its next state must not matter."""
     ends = (
-        np.append(batch.episode[1:] != batch.episode[:-1], True)
-        if batch.episode is not None
+        np.append(batch.episodes[1:] != batch.episodes[:-1], True)
+        if batch.episodes is not None
         else np.arange(len(batch)) % 3 == 0
     )
     ended = batch._with({**_arrays_of(batch), "terminated": ends.copy()})

@@ -202,7 +202,7 @@ def test_the_batchs_states_serve_when_there_is_nothing_else():
     assert policy.training.n_rows == len(batch)
     np.testing.assert_array_equal(clone(learner).fit(batch).policy_.weights, policy.weights)
     columns = (batch.states, batch.actions, batch.rewards, batch.next_states, batch.terminated)
-    one, eight = (clone(learner).fit(Transitions(*columns, weight=np.full(len(batch), w))) for w in (1.0, 8.0))
+    one, eight = (clone(learner).fit(Transitions(*columns, weights=np.full(len(batch), w))) for w in (1.0, 8.0))
     np.testing.assert_allclose(eight.policy_.weights, one.policy_.weights, rtol=1e-9)
 
 

@@ -37,7 +37,7 @@ def test_leaves_tell_apart_where_actions_were_taken():
 
 
 def test_rows_count_by_their_weight_and_actions_never_taken_have_none():
-    leaves, counts = counts_by_leaf(log_of(np.zeros(4), [0, 1, 1, 0], weight=[1.0, 2.0, 0.5, 0.0], n_actions=3))
+    leaves, counts = counts_by_leaf(log_of(np.zeros(4), [0, 1, 1, 0], weights=[1.0, 2.0, 0.5, 0.0], n_actions=3))
     assert set(leaves) == {0}
     np.testing.assert_array_equal(counts, [[1.0, 2.5, 0.0]])
 

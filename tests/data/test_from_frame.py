@@ -45,7 +45,7 @@ def test_rows_are_sorted_by_episode_and_time_and_columns_are_encoded():
     np.testing.assert_array_equal(batch.next_states, [[9, 1, 0], [2, 0, 1], [3, 0, 1], [3, 0, 1]])
     np.testing.assert_array_equal(batch.rewards, [90, 10, 20, 30])
     np.testing.assert_array_equal(batch.actions, [1, 1, 0, 0])
-    np.testing.assert_array_equal(batch.episode, [0, 1, 1, 1])
+    np.testing.assert_array_equal(batch.episodes, [0, 1, 1, 1])
     assert batch.origin.episode_ids.tolist() == ["a", "b"]
     np.testing.assert_array_equal(batch.terminated, [True, False, False, True])
 
@@ -140,7 +140,7 @@ def test_every_reader_understands_the_same(kind, tmp_path):
     ]
     np.testing.assert_array_equal(batch.states, expected)
     assert batch.schema.action_labels == (1, 2)
-    np.testing.assert_array_equal(batch.propensity, odd_table()["prob"])
+    np.testing.assert_array_equal(batch.propensities, odd_table()["prob"])
     assert batch == written("pandas", tmp_path)
     assert not batch.states.flags.writeable
 
@@ -206,7 +206,7 @@ def test_both_flags_mean_terminated_and_none_means_truncated():
 
 def test_the_contextual_case_needs_neither_episodes_nor_ends():
     batch = Transitions.from_frame(flagged([1, 1, 2]), state="x", action="drug", reward="gain", discount=0)
-    assert batch.episode is None
+    assert batch.episodes is None
     assert batch.terminated.all()
     np.testing.assert_array_equal(batch.next_states, batch.states)
 
@@ -266,7 +266,7 @@ def test_ids_and_labels_may_be_anything_that_can_be_told_apart():
 
 def test_numbers_of_episodes_are_kept():
     batch = read(patients(who=[7.0, 3.0, 7.0, 7.0]))
-    np.testing.assert_array_equal(batch.episode, [3, 7, 7, 7])
+    np.testing.assert_array_equal(batch.episodes, [3, 7, 7, 7])
     assert batch.origin.episode_ids is None
 
 
@@ -303,7 +303,7 @@ def test_points_in_time_keep_their_microseconds():
 
 def test_from_arrays_follows_the_same_rules():
     batch = Transitions.from_arrays(
-        [[2.0], [9.0], [1.0]], ["hi", "lo", "lo"], [1, 2, 3], episode=list("bab"), time=[2, 5, 1], feature_names=["x"]
+        [[2.0], [9.0], [1.0]], ["hi", "lo", "lo"], [1, 2, 3], episodes=list("bab"), time=[2, 5, 1], feature_names=["x"]
     )
     np.testing.assert_array_equal(batch.states[:, 0], [9, 1, 2])
     given_next = Transitions.from_arrays([[1.0], [2.0]], [0, 1], [0, 0], next_states=[[5.0], [6.0]], terminated=[0, 0])

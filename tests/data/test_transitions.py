@@ -18,7 +18,7 @@ def small(**changes):
         "rewards": [0.0, 1.0, -1.0, 2.0],
         "next_states": [[1.0, 2.0], [2.0, 3.0], [3.0, 4.0], [4.0, 5.0]],
         "terminated": [False, True, False, False],
-        "episode": [5, 5, 9, 9],
+        "episodes": [5, 5, 9, 9],
     }
     return Transitions(**{**columns, **changes})
 
@@ -48,7 +48,7 @@ def test_repr_says_what_was_understood():
 
 
 def test_repr_tells_missing_values_and_extra_columns():
-    batch = small(states=[[np.nan, 1.0]] + [[0.0, 1.0]] * 3, weight=[1.0] * 4, episode=None)
+    batch = small(states=[[np.nan, 1.0]] + [[0.0, 1.0]] * 3, weights=[1.0] * 4, episodes=None)
     assert "1 row with NaN in the state" in repr(batch)
     assert "also        weight" in repr(batch)
     assert "every row counts as its own" in repr(batch)
@@ -81,7 +81,7 @@ def test_equality_compares_everything_and_nan_equals_nan():
     assert small(states=missing) == small(states=missing)
     assert small() != small(rewards=[0.0, 1.0, -1.0, 3.0])
     assert small() != small(action_labels=["a", "b", "c"])
-    assert small() != small(weight=[1.0] * 4)
+    assert small() != small(weights=[1.0] * 4)
     assert small() != "something else"
     with pytest.raises(TypeError):
         hash(small())
@@ -97,7 +97,7 @@ def test_subset_refuses_to_tear_an_episode_apart():
     for rows in ([0, 2, 1], [1, 0], [0, 0]):
         with pytest.raises(InvalidInputError, match="rows must increase in a batch with episodes"):
             small().subset(rows)
-    assert len(small(episode=None).subset([3, 0, 0])) == 3
+    assert len(small(episodes=None).subset([3, 0, 0])) == 3
 
 
 def test_split_shares_no_episode_and_loses_no_row():
@@ -105,7 +105,7 @@ def test_split_shares_no_episode_and_loses_no_row():
     train, test = batch.split(0.7, random_state=3)
     assert train.n_episodes == 21
     assert test.n_episodes == 9
-    assert not set(train.episode) & set(test.episode)
+    assert not set(train.episodes) & set(test.episodes)
     assert len(train) + len(test) == len(batch)
 
 
@@ -116,14 +116,14 @@ def test_split_is_reproducible():
 
 
 def test_split_without_episodes_draws_rows():
-    first, second = small(episode=None).split(0.5, random_state=0)
+    first, second = small(episodes=None).split(0.5, random_state=0)
     assert len(first) == len(second) == 2
 
 
 def test_concat_puts_back_together_what_was_taken_apart():
     batch = random_batch()
     half = len(batch) // 2
-    start = int(np.flatnonzero(np.diff(batch.episode))[half // 3]) + 1
+    start = int(np.flatnonzero(np.diff(batch.episodes))[half // 3]) + 1
     rows = np.arange(len(batch))
     assert Transitions.concat([batch.subset(rows[:start]), batch.subset(rows[start:])]) == batch
 
@@ -132,7 +132,7 @@ def test_concat_of_rounds_with_the_same_numbers_needs_new_ones():
     with pytest.raises(InvalidInputError, match=r"episode 5 is in batches\[0\] and in batches\[1\].*renumber_episodes"):
         Transitions.concat([small(), small()])
     both = Transitions.concat([small(), small()], renumber_episodes=True)
-    np.testing.assert_array_equal(both.episode, [0, 0, 1, 1, 2, 2, 3, 3])
+    np.testing.assert_array_equal(both.episodes, [0, 0, 1, 1, 2, 2, 3, 3])
 
 
 @pytest.mark.parametrize(
@@ -153,9 +153,9 @@ def test_concat_of_rounds_with_the_same_numbers_needs_new_ones():
         ({"next_states": np.zeros((4, 3))}, "next_states must have 2 columns"),
         ({"terminated": [0, 1, 2, 0]}, r"terminated must be booleans.*terminated\[2\] = 2"),
         ({"terminated": [True, False, False, False]}, r"not go on after a terminated row.*episode\[0\] = 5"),
-        ({"episode": [5, 9, 5, 9], "terminated": [False] * 4}, r"stand together; episode\[2\] = 5"),
-        ({"propensity": [0.5, 0.0, 0.5, 1.0]}, r"propensity must lie in \(0, 1\].*propensity\[1\]"),
-        ({"weight": [1.0, -2.0, 1.0, 1.0]}, r"weight must not be negative.*weight\[1\] = -2"),
+        ({"episodes": [5, 9, 5, 9], "terminated": [False] * 4}, r"stand together; episodes\[2\] = 5"),
+        ({"propensities": [0.5, 0.0, 0.5, 1.0]}, r"propensities must lie in \(0, 1\].*propensities\[1\]"),
+        ({"weights": [1.0, -2.0, 1.0, 1.0]}, r"weights must not be negative.*weights\[1\] = -2"),
         ({"allowed": [[True, False, True]] * 4}, r"actions must be allowed.*actions\[1\] = 1"),
         ({"next_allowed": [[False] * 3] * 4}, "next_allowed must allow an action unless the row terminates"),
         ({"n_actions": 0}, "n_actions must be an integer, at least 1"),
@@ -187,7 +187,7 @@ columns = st.one_of(anything, st.lists(anything, max_size=5), st.lists(st.lists(
 
 @settings(max_examples=300, deadline=None)
 @given(
-    st.dictionaries(st.sampled_from(["states", "actions", "rewards", "next_states", "terminated", "episode"]), columns)
+    st.dictionaries(st.sampled_from(["states", "actions", "rewards", "next_states", "terminated", "episodes"]), columns)
 )
 def test_whatever_comes_is_taken_or_refused_with_a_sentence(changes):
     """Nothing crashes with a traceback from the inside."""
@@ -205,10 +205,10 @@ def test_folds_share_no_episode_and_hold_each_once():
     folds = list(batch.folds(5, random_state=3))
     assert sorted(fold.n_episodes for _, fold in folds) == [4, 4, 5, 5, 5]
     for rest, fold in folds:
-        assert not set(rest.episode) & set(fold.episode)
+        assert not set(rest.episodes) & set(fold.episodes)
         assert len(rest) + len(fold) == len(batch)
     assert sum(len(fold) for _, fold in folds) == len(batch)
-    assert len({number for _, fold in folds for number in fold.episode}) == 23
+    assert len({number for _, fold in folds for number in fold.episodes}) == 23
 
 
 def test_folds_are_reproducible_and_checked_at_once():

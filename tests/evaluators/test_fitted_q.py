@@ -265,7 +265,7 @@ def test_only_actions_that_the_policy_takes_are_evaluated():
 
 def test_weights_of_the_batch_count():
     columns = {"actions": [0, 0], "next_states": [[0.0]] * 2, "terminated": [True] * 2, "n_actions": 1}
-    batch = Transitions([[0.0], [0.0]], rewards=[2.0, 4.0], weight=[3.0, 1.0], **columns)
+    batch = Transitions([[0.0], [0.0]], rewards=[2.0, 4.0], weights=[3.0, 1.0], **columns)
     for evaluator in (FittedQ(n_trees=1), FittedQ(regressor=DecisionTreeRegressor()), FittedQ(n_trees=1, n_sweeps=2)):
         assert evaluator.evaluate(Constant(0, 1), batch, discount=0.0).values(np.zeros((1, 1)))[0, 0] == pytest.approx(
             2.5
@@ -357,7 +357,7 @@ def test_rows_without_weight_are_no_rows(actions):
     weight = np.ones(len(batch))
     weight[:5] = 0.0
     weight[::7] = 0.0
-    weighted = Transitions(*(getattr(batch, n) for n in FIELDS), n_actions=3, weight=weight)
+    weighted = Transitions(*(getattr(batch, n) for n in FIELDS), n_actions=3, weights=weight)
     kept = Transitions(*(getattr(batch, n)[weight > 0] for n in FIELDS), n_actions=3)
     evaluator = FittedQ(n_trees=3, actions=actions, n_sweeps=3)
     a, b = (evaluator.evaluate(Constant(0, 3), t, discount=0.9).values(batch.states) for t in (weighted, kept))
@@ -398,7 +398,7 @@ def test_a_pipeline_gets_its_seed_and_its_weights():
     batch = random_batch(1, n_episodes=40)
     weight = np.random.default_rng(0).integers(1, 4, size=len(batch)).astype(float)
     columns = {name: getattr(batch, name) for name in FIELDS}
-    weighted = Transitions(**columns, n_actions=3, weight=weight)
+    weighted = Transitions(**columns, n_actions=3, weights=weight)
     rows = np.repeat(np.arange(len(batch)), weight.astype(int))
     repeated = Transitions(**{name: column[rows] for name, column in columns.items()}, n_actions=3)
     tree = FittedQ(

@@ -29,7 +29,7 @@ def same(first, second):
 
 
 def weighted(batch, weight):
-    return Transitions(*(getattr(batch, n) for n in FIELDS), n_actions=batch.n_actions, weight=weight)
+    return Transitions(*(getattr(batch, n) for n in FIELDS), n_actions=batch.n_actions, weights=weight)
 
 
 class Recorder:
@@ -403,7 +403,7 @@ def test_a_full_dictionary_says_so_once_a_batch():
 def test_an_action_that_was_never_taken_is_named():
     columns = {"next_states": [[0.0]] * 2, "terminated": [True] * 2, "action_labels": ["wait", "treat"]}
     never = Transitions([[0.0]] * 2, [0, 0], [1.0] * 2, **columns)
-    without_weight = Transitions([[0.0]] * 2, [0, 1], [1.0] * 2, weight=[1.0, 0.0], **columns)
+    without_weight = Transitions([[0.0]] * 2, [0, 1], [1.0] * 2, weights=[1.0, 0.0], **columns)
     for batch in (never, without_weight):
         with pytest.raises(InvalidInputError, match=r"action 1 \('treat'\) never is"):
             KernelFittedQ().evaluate(Constant(0, 2), batch, discount=0.5)

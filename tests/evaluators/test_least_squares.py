@@ -46,12 +46,12 @@ def weighted_batch(seed=0):
     batch = random_batch(seed)
     weight = np.random.default_rng(seed).integers(0, 4, size=len(batch)).astype(float)
     columns = {name: getattr(batch, name) for name in ("states", "actions", "rewards", "next_states", "terminated")}
-    return Transitions(**columns, n_actions=batch.n_actions, weight=weight)
+    return Transitions(**columns, n_actions=batch.n_actions, weights=weight)
 
 
 def repeated(batch):
     """The same rows without weights: each as often as its weight says."""
-    rows = np.repeat(np.arange(len(batch)), batch.weight.astype(int))
+    rows = np.repeat(np.arange(len(batch)), batch.weights.astype(int))
     columns = (batch.states, batch.actions, batch.rewards, batch.next_states, batch.terminated)
     return Transitions(*(column[rows] for column in columns), n_actions=batch.n_actions)
 
@@ -270,7 +270,7 @@ def test_what_does_not_depend_on_the_policy_is_computed_once(monkeypatch):
 def test_a_time_limit_is_bootstrapped_from_and_an_end_is_not():
     """One state that earns one: worth 1 if it ends, 1 / (1 - discount) if it is only cut."""
     for ends, worth in ((True, 1.0), (False, 10.0)):
-        batch = Transitions([[0.0]] * 4, [0] * 4, [1.0] * 4, [[0.0]] * 4, [ends] * 4, episode=[0, 1, 2, 3])
+        batch = Transitions([[0.0]] * 4, [0] * 4, [1.0] * 4, [[0.0]] * 4, [ends] * 4, episodes=[0, 1, 2, 3])
         for method in (LSTDQ, BellmanResidual, LassoTD):
             q = method(OneHot(1)).evaluate(Constant(0, 1), batch, discount=GAMMA)
             assert q.values(np.array([[0.0]])) == pytest.approx(np.array([[worth]]), rel=1e-3)
@@ -512,7 +512,7 @@ def test_rows_without_weight_have_no_say_in_the_features(make):
     columns = {name: getattr(batch, name) for name in ("states", "actions", "rewards", "next_states", "terminated")}
     far = {name: np.concatenate([column, column[:1]]) for name, column in columns.items()}
     far["states"][-1] = 1e6
-    weighted = Transitions(**far, n_actions=3, weight=np.append(np.ones(len(batch)), 0.0))
+    weighted = Transitions(**far, n_actions=3, weights=np.append(np.ones(len(batch)), 0.0))
     one, other = (
         make(RadialGrid(3)).evaluate(Uniform(3), b, discount=0.5).values(batch.states) for b in (batch, weighted)
     )

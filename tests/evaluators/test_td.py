@@ -49,9 +49,9 @@ def with_columns(batch, **columns):
         "next_states",
         "terminated",
         "n_actions",
-        "episode",
-        "propensity",
-        "weight",
+        "episodes",
+        "propensities",
+        "weights",
     )
     return Transitions(**{name: getattr(batch, name) for name in names} | columns)
 
@@ -61,7 +61,7 @@ def logged_batch(**columns):
     batch, rng = random_batch(3), np.random.default_rng(0)
     n = len(batch)
     weight = rng.choice([0.0, 0.5, 1.0, 2.0], size=n)
-    return with_columns(batch, weight=weight, propensity=rng.uniform(0.2, 1.0, size=n), **columns)
+    return with_columns(batch, weights=weight, propensities=rng.uniform(0.2, 1.0, size=n), **columns)
 
 
 # -- the slow twin -------------------------------------------------------------------------------------
@@ -76,9 +76,9 @@ def traced(batch, policy, discount, evaluator, weight, features=curves):
         phi[t] = np.kron(np.eye(3)[a], x[t])
         ahead[t] = 0.0 if batch.terminated[t] else discount * np.kron(next_pi[t], y[t])
         c = {"none": 1.0, "tree-backup": pi[t, a]}.get(evaluator.correction)
-        c = pi[t, a] / batch.propensity[t] if c is None else c
+        c = pi[t, a] / batch.propensities[t] if c is None else c
         e[t] = weight[t] * phi[t]
-        if t > 0 and batch.episode[t] == batch.episode[t - 1]:
+        if t > 0 and batch.episodes[t] == batch.episodes[t - 1]:
             e[t] += discount * evaluator.trace * c * e[t - 1]
     return phi, ahead, e
 
@@ -100,9 +100,9 @@ def direction(method, theta, w, phi, ahead, e, reward, omega):
 def naive(evaluator, batch, policy, discount, rng):
     """Return the weights (A, p) by the formulas of the module, with dense vectors and a plain mean."""
     method, n = type(evaluator), len(batch)
-    weight = np.ones(n) if batch.weight is None else batch.weight / batch.weight[batch.weight > 0].mean()
+    weight = np.ones(n) if batch.weights is None else batch.weights / batch.weights[batch.weights > 0].mean()
     phi, ahead, e = traced(batch, policy, discount, evaluator, weight)
-    episodes = batch.episode if evaluator.trace > 0 else np.arange(n)
+    episodes = batch.episodes if evaluator.trace > 0 else np.arange(n)
     pieces = [np.flatnonzero(episodes == number) for number in np.unique(episodes)]
     pieces = [rows for rows in pieces if weight[rows].sum() > 0]
     unit = weight @ np.square(phi).sum(axis=1) / weight.sum()
@@ -149,7 +149,7 @@ def test_second_weights_that_shrink_fast_stay_exact():
     """GTD shrinks its second weights through a common factor, which would underflow if it were not put back."""
     assert_is_its_twin(GTD(curves, step_size=0.01, second_step_size=0.9, n_passes=8), random_batch(3))
     batch = random_batch(3)
-    one_heavy = with_columns(batch, weight=np.where(np.arange(len(batch)) == 4, 30.0, 1.0))  # its factor is negative
+    one_heavy = with_columns(batch, weights=np.where(np.arange(len(batch)) == 4, 30.0, 1.0))  # its factor is negative
     assert_is_its_twin(GTD(curves, step_size=1e-3, second_step_size=0.5, n_passes=8), one_heavy)
 
 
@@ -161,7 +161,7 @@ def test_tdc_descends_the_projected_bellman_error_whatever_the_correction(correc
     """With w at its optimum the mean direction is minus half the gradient of the projected Bellman error."""
     batch, rng = logged_batch(), np.random.default_rng(1)
     evaluator = TDC(curves, trace=0.8, correction=correction)
-    weight = batch.weight / batch.weight[batch.weight > 0].mean()
+    weight = batch.weights / batch.weights[batch.weights > 0].mean()
     phi, ahead, e = traced(batch, Leaning(), 0.9, evaluator, weight)
     n, theta = len(batch), rng.normal(size=phi.shape[1])
     A, b, C = e.T @ (phi - ahead) / n, e.T @ batch.rewards / n, phi.T @ (weight[:, None] * phi) / n
@@ -296,7 +296,7 @@ def test_traces_do_not_pass_from_episode_to_episode():
     settings = {"trace": 1.0, "correction": "none", "n_passes": 1, "average": False}
     together, apart = (
         TD(OneHot(3), **settings).evaluate(
-            Constant(0, 1), Transitions(**rows, terminated=[False, True], episode=episode), discount=0.9
+            Constant(0, 1), Transitions(**rows, terminated=[False, True], episodes=episode), discount=0.9
         )
         for episode in ([0, 0], [0, 1])
     )
@@ -313,7 +313,7 @@ def test_the_scale_of_features_rewards_and_weights_does_not_matter(method):
     np.testing.assert_allclose(scaled.values(batch.states), values, rtol=1e-8)
     larger = evaluator.evaluate(Leaning(), with_columns(batch, rewards=1e3 * batch.rewards), discount=0.9)
     np.testing.assert_allclose(larger.values(batch.states), 1e3 * values, rtol=1e-8)
-    heavier = evaluator.evaluate(Leaning(), with_columns(batch, weight=7 * batch.weight), discount=0.9)
+    heavier = evaluator.evaluate(Leaning(), with_columns(batch, weights=7 * batch.weights), discount=0.9)
     np.testing.assert_allclose(heavier.values(batch.states), values, rtol=1e-8)
 
 
@@ -321,7 +321,7 @@ def test_the_scale_of_features_rewards_and_weights_does_not_matter(method):
 def test_a_row_without_weight_is_no_row(method):
     batch = logged_batch()
     q = method(curves, n_passes=3).evaluate(Leaning(), batch, discount=0.9)
-    rest = method(curves, n_passes=3).evaluate(Leaning(), batch.subset(batch.weight > 0), discount=0.9)
+    rest = method(curves, n_passes=3).evaluate(Leaning(), batch.subset(batch.weights > 0), discount=0.9)
     np.testing.assert_allclose(q.weights, rest.weights, rtol=1e-12)
 
 

@@ -37,8 +37,8 @@ def test_rounds_accumulate_and_explore():
     assert len(batch) == 2 * 3 * 20
     assert batch.n_episodes == 6
     assert len(returns) == 2
-    np.testing.assert_allclose(batch.propensity[:60], 0.25)
-    assert set(np.unique(batch.propensity[60:].round(4))) <= {0.0375, 0.8875}
+    np.testing.assert_allclose(batch.propensities[:60], 0.25)
+    assert set(np.unique(batch.propensities[60:].round(4))) <= {0.0375, 0.8875}
 
 
 def test_methods_are_paired_by_their_seed():

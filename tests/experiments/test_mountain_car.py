@@ -63,7 +63,7 @@ def test_a_batch_has_exactly_the_samples_asked_for():
     batch = batch_of(MountainCar(), 6000, np.random.default_rng(0))
     assert len(batch) == 6000
     assert batch.episode_lengths.max() == 100
-    ends = np.append(batch.episode[1:] != batch.episode[:-1], True)
+    ends = np.append(batch.episodes[1:] != batch.episodes[:-1], True)
     assert (batch.terminated[ends] | (batch.episode_lengths == 100))[:-1].all()
     assert not batch.terminated[~ends].any()
 

@@ -19,7 +19,7 @@ def test_sizes():
 def test_a_batch_has_exactly_the_samples_asked_for():
     batch = batch_of(CartPole(), 700, np.random.default_rng(0))
     assert len(batch) == 700
-    ends = np.append(batch.episode[1:] != batch.episode[:-1], True)
+    ends = np.append(batch.episodes[1:] != batch.episodes[:-1], True)
     assert batch.terminated[ends][:-1].all()
 
 

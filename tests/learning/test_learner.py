@@ -285,14 +285,14 @@ def one_cell(table, batch, **options):
 def test_weights_of_the_batch_count_in_the_policy_the_loss_and_the_change():
     """Rows 0 and 1 prefer action 0 by 1, row 2 prefers action 1 by 1; row 2 counts as much as three."""
     table = [[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
-    plain, weighted = one_cell(table, numbered_batch()), one_cell(table, numbered_batch(weight=[1.0, 1.0, 3.0]))
+    plain, weighted = one_cell(table, numbered_batch()), one_cell(table, numbered_batch(weights=[1.0, 1.0, 3.0]))
     assert plain.predict([[0.0]])[0] == 0
     assert weighted.predict([[0.0]])[0] == 1
     assert plain.history_[0]["loss"] == pytest.approx(1 / 3)
     assert weighted.history_[0]["loss"] == pytest.approx((1 + 1 + 0) / 5)
 
     start = Tabular(np.array([1, 0, 1]), n_actions=3)
-    moved = one_cell(table, numbered_batch(weight=[1.0, 1.0, 3.0]), initial_policy=start)
+    moved = one_cell(table, numbered_batch(weights=[1.0, 1.0, 3.0]), initial_policy=start)
     assert moved.history_[0]["changed"] == pytest.approx(1 / 5), "only row 1 changes, from 0 to 1"
 
 

@@ -102,7 +102,7 @@ def bandit(n=200, n_actions=2, seed=0, **columns):
     b /= b.sum(axis=1, keepdims=True)
     actions = (b.cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
     rewards = x[:, 0] + actions + 0.3 * rng.normal(size=n)
-    made = {"propensity": b[np.arange(n), actions], "n_actions": n_actions, **columns}
+    made = {"propensities": b[np.arange(n), actions], "n_actions": n_actions, **columns}
     return Transitions(x, actions, rewards, x, np.ones(n, dtype=bool), **made)
 
 
@@ -115,14 +115,14 @@ def walks(n_episodes=60, longest=4, seed=0, ends=0.7, n_actions=2, **columns):
     actions = rng.integers(n_actions, size=n)
     last = np.zeros(n, dtype=bool)
     last[np.cumsum(lengths) - 1] = True
-    made = {"propensity": np.full(n, 1 / n_actions), "n_actions": n_actions, **columns}
+    made = {"propensities": np.full(n, 1 / n_actions), "n_actions": n_actions, **columns}
     return Transitions(
         states,
         actions,
         states[:, 0] + 0.5 * actions + 0.2 * rng.normal(size=n),
         states + rng.normal(size=(n, 2)),
         last & (rng.random(n) < ends),
-        episode=np.repeat(np.arange(n_episodes), lengths),
+        episodes=np.repeat(np.arange(n_episodes), lengths),
         **made,
     )
 
@@ -130,7 +130,7 @@ def walks(n_episodes=60, longest=4, seed=0, ends=0.7, n_actions=2, **columns):
 def remade(batch, **columns):
     """Return the same batch with other columns."""
     names = ("states", "actions", "rewards", "next_states", "terminated", "n_actions")
-    extra = ("allowed", "next_allowed", "episode", "propensity", "weight")
+    extra = ("allowed", "next_allowed", "episodes", "propensities", "weights")
     kept = {name: getattr(batch, name) for name in (*names, *extra)}
     return Transitions(**{**kept, **columns})
 
@@ -143,5 +143,5 @@ def repeated(batch, counts):
         for _ in range(int(count)):
             episode += [episode[-1] + 1 if episode else 0] * length
             rows += range(start, start + length)
-    columns = {name: getattr(batch, name)[rows] for name in batch._columns() if name not in ("episode", "weight")}
-    return Transitions(**columns, n_actions=batch.n_actions, episode=episode)
+    columns = {name: getattr(batch, name)[rows] for name in batch._columns() if name not in ("episodes", "weights")}
+    return Transitions(**columns, n_actions=batch.n_actions, episodes=episode)

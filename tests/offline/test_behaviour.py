@@ -49,13 +49,13 @@ def estimated(batch, classifier=None, folds=None, seed=0, n_jobs=1):
 
 
 def without_propensity(batch):
-    return remade(batch, propensity=None)
+    return remade(batch, propensities=None)
 
 
 def test_given_probabilities_are_taken_as_they_are():
     batch = bandit(50)
     found = estimated(batch)
-    np.testing.assert_array_equal(found.probability, batch.propensity)
+    np.testing.assert_array_equal(found.probability, batch.propensities)
     assert found.given
     assert not found.is_miscalibrated
     assert str(found) == "behaviour probabilities: as the log gives them"
@@ -77,7 +77,7 @@ def test_the_folds_of_an_evaluation_hold_whole_episodes():
     n = 90
     x = np.arange(float(n))[:, None]
     actions = np.random.default_rng(0).integers(2, size=n)
-    batch = Transitions(x, actions, x[:, 0], x, np.arange(n) % 3 == 2, episode=np.arange(n) // 3)
+    batch = Transitions(x, actions, x[:, 0], x, np.arange(n) % 3 == 2, episodes=np.arange(n) // 3)
     SEEN.clear()
     hushed(Uniform(2), batch, behaviour=Spy(), n_folds=3, methods="weighted")
     for learned, asked in SEEN:
@@ -99,7 +99,7 @@ def test_estimated_probabilities_are_about_right_and_known_to_be(classifier):
     batch = bandit(1500, n_actions=3)
     found = estimated(without_propensity(batch), classifier)
     assert not found.given
-    assert np.abs(found.probability - batch.propensity).mean() < 0.05
+    assert np.abs(found.probability - batch.propensities).mean() < 0.05
     assert not found.is_miscalibrated
     assert "estimated on other episodes" in str(found)
     again = estimated(without_propensity(batch), classifier, n_jobs=2)
@@ -109,7 +109,7 @@ def test_estimated_probabilities_are_about_right_and_known_to_be(classifier):
 def test_a_classifier_goes_before_the_logs_own_probabilities():
     found = estimated(bandit(100), DummyClassifier())
     assert not found.given
-    assert set(np.round(found.probability, 1)) != set(np.round(bandit(100).propensity, 1))
+    assert set(np.round(found.probability, 1)) != set(np.round(bandit(100).propensities, 1))
 
 
 def test_an_action_that_is_missing_outside_a_fold_still_has_a_probability():
@@ -178,7 +178,7 @@ def test_miscalibrated_probabilities_are_told_and_right_ones_are_not():
 
 def test_rare_decisions_are_told():
     batch = bandit(200)
-    rare = remade(batch, propensity=np.where(np.arange(200) < 3, 0.005, batch.propensity))
+    rare = remade(batch, propensities=np.where(np.arange(200) < 3, 0.005, batch.propensities))
     assert estimated(rare).rare == pytest.approx(3 / 200)
     found = told(Uniform(2), rare, discount=0.0)
     assert warned_of(found, r"^1\.5 % of the logged decisions had a probability below 1 %")

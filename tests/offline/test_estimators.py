@@ -103,7 +103,7 @@ def test_weights_and_their_effective_number_match_naive(drawn):
     expected = naive.running_products(episodes, ratios)
     counted = Transitions(
         batch.states, batch.actions, batch.rewards, batch.next_states, batch.terminated, n_actions=2,
-        episode=batch.episode, weight=counts[Episodes(batch, 0.8).of_row],
+        episodes=batch.episodes, weights=counts[Episodes(batch, 0.8).of_row],
     )  # fmt: skip
     weights = Weights(Episodes(counted, 0.8), ratios)
     np.testing.assert_allclose(weights.of_rows, np.concatenate(expected), rtol=1e-12)
@@ -128,7 +128,7 @@ def test_weights_of_a_long_log_do_not_depend_on_what_stands_before_them():
     episode = np.append(np.arange(n) // 100, [n, n])
     states = np.zeros((n + 2, 1))
     batch = Transitions(
-        states, np.zeros(n + 2, dtype=int), np.zeros(n + 2), states, np.zeros(n + 2, dtype=bool), episode=episode
+        states, np.zeros(n + 2, dtype=int), np.zeros(n + 2), states, np.zeros(n + 2, dtype=bool), episodes=episode
     )
     ratios = np.append(np.exp(np.random.default_rng(0).normal(0.5, 3.0, size=n)), [3.0, 0.1])
     np.testing.assert_allclose(Weights(Episodes(batch, 0.9), ratios).of_rows[-2:], [3.0, 0.3], rtol=1e-11)

@@ -28,7 +28,7 @@ def long_walk(n_episodes=40, length=50, propensity=0.5, actions=None):
     x = rng.normal(size=(n, 1))
     taken = rng.integers(2, size=n) if actions is None else np.broadcast_to(actions, (n_episodes, length)).ravel()
     ends = np.arange(n) % length == length - 1
-    made = {"episode": np.arange(n) // length, "propensity": np.full(n, propensity), "n_actions": 2}
+    made = {"episodes": np.arange(n) // length, "propensities": np.full(n, propensity), "n_actions": 2}
     return Transitions(x, taken, x[:, 0] + taken, x, ends, **made)
 
 
@@ -96,7 +96,7 @@ def test_no_weight_after_a_step_is_told_with_the_step():
 
 def test_ratios_that_do_not_matter_may_be_anything():
     batch = long_walk(40, 3, actions=1)
-    tiny = remade(batch, propensity=np.where(np.arange(120) % 3 == 2, 5e-324, 1.0))
+    tiny = remade(batch, propensities=np.where(np.arange(120) % 3 == 2, 5e-324, 1.0))
     found = told(Constant(1, 2), tiny, discount=0.0)
     assert found.estimates["weighted"].value == pytest.approx(found.behaviour.value)
     assert warned_of(found, "had a probability below 1 %")
@@ -125,7 +125,7 @@ def test_too_little_overlap_is_told_and_makes_fitted_q_the_headline():
 
 def test_wrong_given_probabilities_are_told():
     batch = bandit(300)
-    halved = remade(batch, propensity=batch.propensity / 2)
+    halved = remade(batch, propensities=batch.propensities / 2)
     found = told(EpsilonGreedy(Constant(1, 2), 0.4), halved, discount=0.0)
     assert warned_of(found, r"should be 1 in the mean, and are (1\.9|2\.0)")
     assert found.doubtful
@@ -187,13 +187,13 @@ def test_episodes_of_one_row_among_others_and_alone():
     batch = walks(40, longest=3)
     assert (batch.episode_lengths == 1).any()
     assert np.isfinite(hushed(Uniform(2), batch).estimate)
-    alone = hushed(Uniform(2), remade(bandit(40), episode=np.arange(40)[::-1]))
+    alone = hushed(Uniform(2), remade(bandit(40), episodes=np.arange(40)[::-1]))
     assert alone.n_episodes == alone.n_rows == 40
 
 
 @pytest.mark.parametrize(("n", "doubtful"), [(2, True), (9, True), (10, False), (29, False), (30, False)])
 def test_few_episodes_are_told(n, doubtful):
-    found = told(Uniform(2), remade(bandit(n), propensity=np.full(n, 0.5)), discount=0.0)
+    found = told(Uniform(2), remade(bandit(n), propensities=np.full(n, 0.5)), discount=0.0)
     assert warned_of(found, f"there are only {n} episodes") == (n < 30)
     assert found.doubtful == doubtful
 
@@ -204,14 +204,14 @@ def test_a_single_episode_is_refused():
         quick(Uniform(2), batch)
     two = walks(2, longest=3)
     with pytest.raises(InvalidInputError, match="at least two episodes that count"):
-        quick(Uniform(2), remade(two, weight=(two.episode == 0).astype(float)))
+        quick(Uniform(2), remade(two, weights=(two.episodes == 0).astype(float)))
 
 
 def test_missing_values_in_states_are_states():
     batch = walks(80)
     states = batch.states.copy()
     states[np.random.default_rng(0).random(states.shape) < 0.2] = np.nan
-    found = hushed(Uniform(2), remade(batch, states=states, propensity=None))
+    found = hushed(Uniform(2), remade(batch, states=states, propensities=None))
     assert np.isfinite([e.value for e in found.estimates.values()]).all()
 
 
@@ -226,11 +226,11 @@ def test_rewards_of_any_size(scale):
 
 def test_weights_that_differ_within_an_episode_are_refused():
     batch = walks(10, longest=3)
-    row = int(np.flatnonzero(batch.episode_lengths[batch.episode] > 1)[0]) + 1
+    row = int(np.flatnonzero(batch.episode_lengths[batch.episodes] > 1)[0]) + 1
     weight = np.ones(len(batch))
     weight[row] = 2.0
     with pytest.raises(InvalidInputError, match=rf"row {row} has 2\.0, the first row of its episode 1\.0"):
-        quick(Uniform(2), remade(batch, weight=weight))
+        quick(Uniform(2), remade(batch, weights=weight))
 
 
 # -- masks ---------------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ def masked():
     allowed = np.column_stack([np.ones(n, dtype=bool), x[:, 0] > 0.3, np.arange(n) % 2 == 0])
     actions = np.array([rng.choice(np.flatnonzero(row)) for row in allowed])
     ends = np.arange(n) % 2 == 1
-    made = {"episode": np.arange(n) // 2, "propensity": 1 / allowed.sum(axis=1), "n_actions": 3}
+    made = {"episodes": np.arange(n) // 2, "propensities": 1 / allowed.sum(axis=1), "n_actions": 3}
     return Transitions(x, actions, x[:, 0] + actions, np.roll(x, -1, axis=0), ends, allowed=allowed, next_allowed=np.roll(allowed, -1, axis=0), **made)  # fmt: skip
 
 
@@ -445,11 +445,11 @@ def logs(draw):
     last[np.cumsum(lengths) - 1] = True
     extra = {}
     if draw(st.booleans()):
-        extra["propensity"] = column(st.sampled_from([1.0, 0.5, 0.1, 1e-3, 1e-200, 5e-324]))
+        extra["propensities"] = column(st.sampled_from([1.0, 0.5, 0.1, 1e-3, 1e-200, 5e-324]))
     if draw(st.booleans()):
         weights = draw(st.lists(st.sampled_from([0.0, 1.0, 2.5, 1e-3]), min_size=len(lengths), max_size=len(lengths)))
         weights[0] = 1.0
-        extra["weight"] = np.repeat(weights, lengths)
+        extra["weights"] = np.repeat(weights, lengths)
     return Transitions(
         np.where(column(st.booleans()), column(st.sampled_from([0.0, 1.0, 2.0])), np.nan)[:, None],
         column(st.integers(0, n_actions - 1)),
@@ -457,7 +457,7 @@ def logs(draw):
         column(numbers)[:, None],
         last & column(st.booleans()),
         n_actions=n_actions,
-        episode=np.repeat(np.arange(len(lengths)), lengths),
+        episodes=np.repeat(np.arange(len(lengths)), lengths),
         **extra,
     )
 
@@ -491,7 +491,7 @@ def test_a_state_that_hides_the_time_left_is_found_out():
     zeros = np.zeros((n, 1))
     rewards = 1.0 + 0.1 * rng.normal(size=n)
     actions = rng.integers(2, size=n)
-    batch = Transitions(zeros, actions, rewards, zeros, ends, episode=np.arange(n) // 3, propensity=np.full(n, 0.5))
+    batch = Transitions(zeros, actions, rewards, zeros, ends, episodes=np.arange(n) // 3, propensities=np.full(n, 0.5))
     found = hushed(Uniform(2), batch, discount=0.9)
     assert found.estimates["doubly-robust"].value == pytest.approx(2.71, abs=0.05)
     assert found.estimates["fitted-q"].value == pytest.approx(2.5, abs=0.05)
@@ -520,9 +520,9 @@ def test_given_probabilities_that_do_not_fit_some_states_are_told():
     actions = (rng.random(600) < likely).astype(int)
     right = np.where(actions == 1, likely, 1 - likely)
     plain = {"terminated": np.ones(600, dtype=bool), "n_actions": 2}
-    batch = Transitions(x, actions, rng.random(600), x, propensity=right, **plain)
+    batch = Transitions(x, actions, rng.random(600), x, propensities=right, **plain)
     assert not warned_of(told(Uniform(2), batch, discount=0.0), "do not fit what it did")
-    wrong = Transitions(x, actions, batch.rewards, x, propensity=np.full(600, 0.5), **plain)
+    wrong = Transitions(x, actions, batch.rewards, x, propensities=np.full(600, 0.5), **plain)
     assert warned_of(told(Uniform(2), wrong, discount=0.0), "do not fit what it did")
 
 
@@ -546,13 +546,13 @@ def fields_of(found, kind):
 
 
 def test_caveats_have_the_numbers_that_their_words_state():
-    few = told(Uniform(2), remade(bandit(9), propensity=np.full(9, 0.5)), discount=0.0)
+    few = told(Uniform(2), remade(bandit(9), propensities=np.full(9, 0.5)), discount=0.0)
     assert fields_of(few, "few-episodes") == ("severe", 9, None)
     poor = told(Constant(1, 2), long_walk(100, 8))
     assert fields_of(poor, "little-overlap") == ("severe", poor.effective_episodes, None)
     rare = bandit(100)
-    probabilities = np.where(np.arange(100) < 3, 0.005, rare.propensity)
-    found = told(Uniform(2), remade(rare, propensity=probabilities), discount=0.0)
+    probabilities = np.where(np.arange(100) < 3, 0.005, rare.propensities)
+    found = told(Uniform(2), remade(rare, propensities=probabilities), discount=0.0)
     assert fields_of(found, "improbable-decisions") == ("warning", 3, 0.03)
     found = told(EpsilonGreedy(Constant(1, 3), 0.3), remade(bandit(60), n_actions=3), discount=0.0)
     assert fields_of(found, "unlogged-actions") == ("severe", pytest.approx(6), pytest.approx(0.1))

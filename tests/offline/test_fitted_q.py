@@ -31,7 +31,7 @@ def with_rewards(system, rewards):
 def test_the_solution_is_the_fixed_point_of_plain_sweeps(policy):
     batch = walks(n_episodes=15, n_actions=3)
     weights = np.random.default_rng(1).uniform(0.5, 2.0, size=15)
-    batch = remade(batch, weight=weights[Episodes(batch, 0.8).of_row])
+    batch = remade(batch, weights=weights[Episodes(batch, 0.8).of_row])
     system = system_of(batch, policy)
     theta = naive.leaf_values(system, system.episodes.weights)
     np.testing.assert_allclose(system.solution[1], theta, atol=1e-9)
@@ -75,7 +75,7 @@ def test_influence_is_the_derivative_in_the_counts(discount, monkeypatch):
     batch = walks(n_episodes=18, n_actions=2)
     weights = np.random.default_rng(1).uniform(0.5, 2.0, size=18)
     weights /= weights.mean()
-    batch = remade(batch, weight=weights[Episodes(batch, 0.8).of_row])
+    batch = remade(batch, weights=weights[Episodes(batch, 0.8).of_row])
     parts = []
     for k in range(3):  # as in cross evaluation, a policy a part
         members = np.flatnonzero(np.arange(18) % 3 == k)
@@ -138,7 +138,7 @@ def test_resamples_are_as_exact_for_large_values_as_for_small_ones():
 def test_all_possible_logs_in_their_frequency_give_the_exact_value(discount):
     process = builders.Layers(np.random.default_rng(3))
     batch, p = process.every_log()
-    batch = remade(batch, weight=p[Episodes(batch, discount).of_row])
+    batch = remade(batch, weights=p[Episodes(batch, discount).of_row])
     regression = Regression(n_trees=2, min_samples_leaf=1)
     policy = Table(process.policy)
     check_policy(policy, batch.states, 2)
@@ -200,7 +200,7 @@ def test_the_leaves_are_those_of_the_policys_actions_in_the_mean():
 
 def test_without_episode_numbers_every_row_is_an_episode():
     batch = bandit(60)
-    numbered = remade(batch, episode=np.arange(60))
+    numbered = remade(batch, episodes=np.arange(60))
     for discount in (0.0, 0.5):
         one, other = (quick(Constant(1, 2), b, discount=discount) for b in (batch, numbered))
         assert one.to_dict() == other.to_dict()
@@ -223,7 +223,7 @@ def test_one_step_doubly_robust_is_augmented_inverse_propensity_weighting():
     found = quick(policy, batch, discount=0.0, evaluator=Known())
     q, pi = Known().values(batch.states), policy.probabilities(batch.states)
     i = np.arange(80)
-    direct, ratio = (pi * q).sum(axis=1), pi[i, batch.actions] / batch.propensity
+    direct, ratio = (pi * q).sum(axis=1), pi[i, batch.actions] / batch.propensities
     errors = ratio * (batch.rewards - q[i, batch.actions])
     assert found.estimates["doubly-robust"].value == pytest.approx((direct + errors).mean())
     expected = direct.mean() + errors.sum() / ratio.sum()
@@ -238,7 +238,7 @@ def test_one_step_doubly_robust_is_augmented_inverse_propensity_weighting():
 def test_the_quick_score_is_the_mean_of_the_first_states_and_leaves_out_what_does_not_count():
     batch = walks(n_episodes=40)
     kept = np.repeat(np.arange(40) % 4 > 0, batch.episode_lengths)
-    weighted = remade(batch, weight=np.where(kept, 2.0, 0.0))
+    weighted = remade(batch, weights=np.where(kept, 2.0, 0.0))
     scores = [fitted_value(Constant(1, 2), b, discount=0.8, random_state=3) for b in (weighted, batch.subset(kept))]
     assert scores[0] == pytest.approx(scores[1], rel=1e-9)
     system = leaf_system(Constant(1, 2), Episodes(batch.subset(kept), 0.8), Regression(), np.random.default_rng(3))

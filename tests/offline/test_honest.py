@@ -74,7 +74,7 @@ def test_episodes_that_look_alike_are_not_taken_for_each_other():
     rng = np.random.default_rng(0)
     x, actions = rng.integers(6, size=(400, 1)).astype(float), rng.integers(2, size=400)
     whole = Transitions(
-        x, actions, (rng.random(400) < 0.5).astype(float), x, np.ones(400, dtype=bool), propensity=np.full(400, 0.5)
+        x, actions, (rng.random(400) < 0.5).astype(float), x, np.ones(400, dtype=bool), propensities=np.full(400, 0.5)
     )
     first, second = whole.split(0.5, random_state=0)
     found = told(learner().fit(first).policy_, second, discount=0.0)
@@ -112,7 +112,7 @@ def test_each_fold_is_decided_by_a_learner_that_has_not_seen_it():
     """States number the rows: of a fold's policy only its own rows, and those it learned from (by the model), are asked."""
     n = 60
     x = np.arange(float(n))[:, None]
-    batch = Transitions(x, np.arange(n) % 2, x[:, 0], x, np.arange(n) % 3 == 2, episode=np.arange(n) // 3, propensity=np.full(n, 0.5))  # fmt: skip
+    batch = Transitions(x, np.arange(n) % 2, x[:, 0], x, np.arange(n) % 3 == 2, episodes=np.arange(n) // 3, propensities=np.full(n, 0.5))  # fmt: skip
     seen, shown = [], []
     found = cross_evaluate(Spy(seen), batch, n_folds=4, shown=lambda folds: shown.append(list(folds)) or folds, methods="weighted", **SMALL)  # fmt: skip
     assert isinstance(found, Evidence)
@@ -159,7 +159,7 @@ def test_what_a_learner_gains_on_its_own_episodes_is_not_there_in_others():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 3))
     noise = Transitions(
-        x, rng.integers(2, size=300), rng.normal(size=300), x, np.ones(300, dtype=bool), propensity=np.full(300, 0.5)
+        x, rng.integers(2, size=300), rng.normal(size=300), x, np.ones(300, dtype=bool), propensities=np.full(300, 0.5)
     )
     deep = CAPI(FittedQ(n_trees=5), Trees(max_depth=5), discount=0.0, n_iterations=1, random_state=0)
     fitted = hushed(deep.fit(noise).policy_, noise, discount=0.0, n_resamples=100)
@@ -174,7 +174,7 @@ def test_what_a_learner_gains_on_its_own_episodes_is_not_there_in_others():
 def test_action_values_come_from_episodes_that_they_are_not_asked_for():
     n = 60
     x = np.arange(float(n))[:, None]
-    batch = Transitions(x, np.arange(n) % 2, x[:, 0], x + 0.25, np.arange(n) % 3 == 2, episode=np.arange(n) // 3, propensity=np.full(n, 0.5))  # fmt: skip
+    batch = Transitions(x, np.arange(n) % 2, x[:, 0], x + 0.25, np.arange(n) % 3 == 2, episodes=np.arange(n) // 3, propensities=np.full(n, 0.5))  # fmt: skip
     kept = []
 
     class Asked:

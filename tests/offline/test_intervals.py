@@ -111,7 +111,7 @@ def test_a_policy_is_worth_the_same_in_whatever_company():
 
 @pytest.mark.filterwarnings("ignore::capi.errors.EvidenceWarning")
 def test_the_same_seed_gives_the_same_bytes_for_any_number_of_threads():
-    batch = remade(walks(40), propensity=None)
+    batch = remade(walks(40), propensities=None)
     settings = {"n_resamples": 6, "discount": 0.9, "n_folds": 2}
     one, again, threads, other = (
         numbers_of(evaluate(EpsilonGreedy(Constant(1, 2), 0.3), batch, random_state=seed, n_jobs=n, **settings))
@@ -135,12 +135,12 @@ def test_without_a_seed_results_differ_and_a_generator_moves_on():
 def test_the_order_of_the_episodes_does_not_matter():
     batch = walks(60, ends=1.0)
     order = np.random.default_rng(0).permutation(60)
-    rows = np.concatenate([np.flatnonzero(batch.episode == i) for i in order])
+    rows = np.concatenate([np.flatnonzero(batch.episodes == i) for i in order])
     shuffled = remade(
         batch,
         **{name: getattr(batch, name)[rows] for name in ("states", "actions", "rewards", "next_states", "terminated")},
-        propensity=batch.propensity[rows],
-        episode=batch.episode[rows],
+        propensities=batch.propensities[rows],
+        episodes=batch.episodes[rows],
     )
     policy = EpsilonGreedy(Constant(1, 2), 0.5)
     one, other = (hushed(policy, b, **NO_FOLDS) for b in (batch, shuffled))
@@ -174,8 +174,8 @@ def test_whole_weights_are_repeated_episodes():
     counts = np.random.default_rng(0).integers(0, 4, size=40)
     lengths = batch.episode_lengths
     policy = EpsilonGreedy(Constant(1, 2), 0.5)
-    ended = remade(batch, terminated=np.append(batch.episode[1:] != batch.episode[:-1], True))
-    counted = hushed(policy, remade(ended, weight=np.repeat(counts, lengths) * 0.1), **NO_FOLDS)
+    ended = remade(batch, terminated=np.append(batch.episodes[1:] != batch.episodes[:-1], True))
+    counted = hushed(policy, remade(ended, weights=np.repeat(counts, lengths) * 0.1), **NO_FOLDS)
     copied = hushed(policy, repeated(ended, counts), **NO_FOLDS)
     assert estimates_of(counted) == pytest.approx(estimates_of(copied), rel=1e-9)
     assert counted.behaviour.value == pytest.approx(copied.behaviour.value)
@@ -187,7 +187,7 @@ def test_episodes_of_weight_zero_are_as_if_they_were_not_there():
     batch = walks(40)
     kept = np.arange(40) % 3 > 0
     rows = np.repeat(kept, batch.episode_lengths)
-    weighted = remade(batch, weight=np.where(rows, 2.0, 0.0))
+    weighted = remade(batch, weights=np.where(rows, 2.0, 0.0))
     one, other = (hushed(Uniform(2), b) for b in (weighted, batch.subset(rows)))
     assert numbers_of(one)[:8] == numbers_of(other)[:8]
     assert estimates_of(one) == pytest.approx(estimates_of(other), rel=1e-9)
@@ -220,7 +220,7 @@ def test_compare_takes_the_settings_of_evaluate():
 def test_standard_errors_know_how_much_each_episode_counts():
     batch = bandit(400)
     weight = np.random.default_rng(1).exponential(size=400)
-    found = hushed(Uniform(2), remade(batch, weight=weight), discount=0.0, n_resamples=300, methods=SAMPLING)
+    found = hushed(Uniform(2), remade(batch, weights=weight), discount=0.0, n_resamples=300, methods=SAMPLING)
     share = weight / weight.mean()
     moved = share * (batch.rewards - np.average(batch.rewards, weights=weight))
     assert found.behaviour.standard_error == pytest.approx(moved.std(ddof=1) / 20)

@@ -10,7 +10,7 @@ def table(tmp_path_factory):
     batch = random_batch(3, n_episodes=60)
     frame = pd.DataFrame(batch.states, columns=["age", "dose"])
     frame["drug"], frame["gain"] = np.array(["none", "low", "high"])[batch.actions], batch.rewards
-    frame["id"], frame["dead"] = batch.episode, batch.terminated
+    frame["id"], frame["dead"] = batch.episodes, batch.terminated
     path = tmp_path_factory.mktemp("data") / "table.csv"
     frame.to_csv(path, index=False)
     return str(path)

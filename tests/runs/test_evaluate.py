@@ -24,8 +24,8 @@ def test_episodes_that_are_held_out_are_not_learned_from(table):
     settings = settings_for(table, hold_out=0.4)
     learned, others = settings.batch(), settings.held_out()
     whole = settings_for(table).batch()
-    assert set(learned.episode) | set(others.episode) == set(whole.episode)
-    assert not set(learned.episode) & set(others.episode)
+    assert set(learned.episodes) | set(others.episodes) == set(whole.episodes)
+    assert not set(learned.episodes) & set(others.episodes)
     assert others.n_episodes == round(0.4 * whole.n_episodes)
     assert learned == settings_for(table, hold_out=0.4).batch()  # the same in each process
     assert learned != settings_for(table, hold_out=0.4, random_state=1).batch()

@@ -49,9 +49,9 @@ def test_episodes_are_whole_and_in_order():
     batch = sample_episodes(Countdown(), starts=[[3.0], [1.0], [4.0]], max_steps=3, random_state=0)
     assert batch.states[:, 0].tolist() == [3, 2, 1, 1, 4, 3, 2]
     assert batch.next_states[:, 0].tolist() == [2, 1, 0, 0, 3, 2, 1]
-    assert batch.episode.tolist() == [0, 0, 0, 1, 2, 2, 2]
+    assert batch.episodes.tolist() == [0, 0, 0, 1, 2, 2, 2]
     assert batch.terminated.tolist() == [False, False, True, True, False, False, False]
-    np.testing.assert_allclose(batch.propensity, 1 / 3)
+    np.testing.assert_allclose(batch.propensities, 1 / 3)
     assert batch.schema.action_labels == ("a", "b", "c")
 
 
@@ -63,17 +63,17 @@ def test_masks_of_the_domain_are_kept():
     assert batch.allowed[odd].sum(axis=1).tolist() == [2] * odd.sum()
     goes_on = ~batch.terminated
     np.testing.assert_array_equal(batch.next_allowed[goes_on, 2], batch.next_states[goes_on, 0] % 2 == 0)
-    np.testing.assert_allclose(batch.propensity, np.where(odd, 1 / 2, 1 / 3))
+    np.testing.assert_allclose(batch.propensities, np.where(odd, 1 / 2, 1 / 3))
     assert performance(Constant(2, 3), Masked(), starts=[[2.0]], max_steps=9).undiscounted.tolist() == [2.0]
 
 
 def test_propensities_are_the_shares_with_which_actions_are_taken():
     policy = EpsilonGreedy(Constant(0, 2), 0.3)
     batch = sample_steps(ChainWalk(), np.full((20_000, 1), 7.0), policy, random_state=0)
-    assert batch.episode is None
+    assert batch.episodes is None
     for action, share in ((0, 0.85), (1, 0.15)):
         taken = batch.actions == action
-        np.testing.assert_allclose(batch.propensity[taken], share)
+        np.testing.assert_allclose(batch.propensities[taken], share)
         assert taken.mean() == pytest.approx(share, abs=4 * np.sqrt(share * (1 - share) / 20_000))
 
 
@@ -246,8 +246,8 @@ def test_exploring_keeps_to_masks_and_to_time():
     batch = sample_episodes(Masked(), EpsilonGreedy(Constant(2, 3), 0.5), n_episodes=200, max_steps=9, random_state=0)
     odd = batch.states[:, 0] % 2 == 1
     assert not (batch.actions[odd] == 2).any()
-    np.testing.assert_allclose(batch.propensity[odd & (batch.actions == 1)], 0.25)
-    np.testing.assert_allclose(batch.propensity[~odd & (batch.actions == 2)], 0.5 + 0.5 / 3)
+    np.testing.assert_allclose(batch.propensities[odd & (batch.actions == 1)], 0.25)
+    np.testing.assert_allclose(batch.propensities[~odd & (batch.actions == 2)], 0.5 + 0.5 / 3)
     late = SimpleNamespace(n_actions=3, act=Constant(0, 3).act, probabilities=Constant(0, 3).probabilities)
     late.at = lambda t: Constant(t, 3)
     assert performance(EpsilonGreedy(late, 0.0), Countdown(), starts=[[3.0]], max_steps=9).undiscounted.tolist() == [

@@ -74,7 +74,7 @@ def test_a_fall_is_terminated():
     batch = sample_episodes(
         gymnasium.make("CartPole-v1"), Constant(1, n_actions=2), n_episodes=3, max_steps=500, random_state=0
     )
-    last = np.append(batch.episode[1:] != batch.episode[:-1], True)
+    last = np.append(batch.episodes[1:] != batch.episodes[:-1], True)
     np.testing.assert_array_equal(batch.terminated, last)
     np.testing.assert_array_equal(batch.next_states[~last], batch.states[np.flatnonzero(~last) + 1])
     assert batch.schema.feature_names == ("obs_0", "obs_1", "obs_2", "obs_3")
@@ -93,7 +93,7 @@ def test_an_episode_that_is_cut_off_is_not_terminated(env, max_steps):
 def test_the_policys_probabilities_are_recorded():
     policy = EpsilonGreedy(Constant(0, n_actions=2), 0.4)
     batch = sample_episodes(gymnasium.make("CartPole-v1"), policy, n_episodes=20, max_steps=50, random_state=0)
-    np.testing.assert_allclose(batch.propensity, np.where(batch.actions == 0, 0.8, 0.2))
+    np.testing.assert_allclose(batch.propensities, np.where(batch.actions == 0, 0.8, 0.2))
     assert set(batch.actions) == {0, 1}
 
 
@@ -104,7 +104,7 @@ def test_equal_seeds_give_equal_data():
     other = sample_episodes(env, **settings, random_state=4)
     assert same(first, again)
     assert not np.array_equal(first.states[0], other.states[0])
-    assert len(np.unique(first.states[:, 0][np.diff(first.episode, prepend=-1) > 0])) == 4  # each has its own start
+    assert len(np.unique(first.states[:, 0][np.diff(first.episodes, prepend=-1) > 0])) == 4  # each has its own start
 
 
 def test_the_starts_do_not_depend_on_the_policy():
@@ -481,7 +481,7 @@ def test_action_masks_of_an_environment_are_kept():
     even = batch.states[:, 0] % 2 == 0
     np.testing.assert_array_equal(batch.allowed[:, 2], even)
     assert batch.allowed[np.arange(len(batch)), batch.actions].all()
-    np.testing.assert_allclose(batch.propensity, np.where(even, 1 / 3, 1 / 2))
+    np.testing.assert_allclose(batch.propensities, np.where(even, 1 / 3, 1 / 2))
     np.testing.assert_array_equal(batch.next_allowed[:, 2], ~even & ~batch.terminated)
     assert not batch.next_allowed[batch.terminated].any()
     kept = performance(Constant(2, 3), environments.DomainEnv(OddForbidsTwo()), n_episodes=1, max_steps=9, discount=0.5)

@@ -11,7 +11,7 @@ import pytest
 from sklearn.base import clone
 
 from builders import random_mdp
-from capi import finite, trees
+from capi import Transitions, finite, trees
 from capi._utils.renamed import renamed, translated
 from capi.baselines import ModifiedPolicyIteration
 from capi.errors import InvalidInputError
@@ -55,6 +55,42 @@ def test_an_old_keyword_of_a_method_is_refused_with_the_new_one():
     with pytest.raises(InvalidInputError, match=r"^sweeps is now called n_sweeps; write bellman\(n_sweeps=2\)\.$"):
         MDP.bellman([0] * MDP.n_states, np.zeros((MDP.n_states, MDP.n_actions)), sweeps=2)
     assert "n_sweeps" in inspect.signature(finite.FiniteMDP.bellman).parameters
+
+
+COLUMNS = [("episode", "episodes"), ("propensity", "propensities"), ("weight", "weights")]
+ROWS = {
+    "states": [[0.0], [1.0]],
+    "actions": [0, 1],
+    "rewards": [0.0, 1.0],
+    "next_states": [[1.0], [1.0]],
+    "terminated": [True, True],
+}
+
+
+@pytest.mark.parametrize(("old", "new"), COLUMNS)
+def test_old_names_of_columns_are_refused_with_the_new_ones(old, new):
+    with pytest.raises(InvalidInputError, match=rf"^{old} is now called {new}; write Transitions\({new}=\.\.\.\)\.$"):
+        Transitions(**ROWS, **{old: [1, 1]})
+    with pytest.raises(InvalidInputError, match=rf"^{old} is now called {new}; write from_arrays\({new}=\.\.\.\)\.$"):
+        Transitions.from_arrays([[0.0], [1.0]], [0, 1], [0.0, 1.0], **{old: [1, 1]})
+    batch = Transitions(**ROWS, **{new: np.array([1, 2]) if new == "episodes" else [1, 1]})
+    assert getattr(batch, new) is not None
+    assert not hasattr(batch, old)
+    with pytest.raises(AttributeError, match=rf"^{old} is now called {new}; write batch\.{new}\.$"):
+        getattr(batch, old)
+
+
+def test_roles_of_columns_in_tables_stay_singular():
+    table = {"who": [1, 2], "x": [0.0, 1.0], "a": [0, 1], "r": [0.0, 1.0], "p": [0.5, 0.5], "w": [1.0, 2.0]}
+    roles = {"episode": "who", "state": "x", "action": "a", "reward": "r", "propensity": "p", "weight": "w"}
+    batch = Transitions.from_frame(table, **roles)
+    assert batch.episodes.tolist() == [1, 2]
+    assert batch.propensities.tolist() == [0.5, 0.5]
+    assert batch.weights.tolist() == [1.0, 2.0]
+    assert "also        propensities, weights" in repr(batch)
+    assert batch == pickle.loads(pickle.dumps(batch))
+    with pytest.raises(AttributeError, match="'Transitions' object has no attribute 'nothing'"):
+        batch.nothing  # noqa: B018
 
 
 def test_settings_are_copied_cloned_and_pickled_as_before():

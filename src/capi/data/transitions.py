@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from capi._utils.randomness import RandomState, as_generator
+from capi._utils.renamed import renamed
 from capi._utils.validation import (
     Bools,
     Floats,
@@ -38,9 +39,11 @@ from capi.errors import InvalidInputError
 if TYPE_CHECKING:
     from capi.data.readers.read import Read
 
+PLURALS = {"episode": "episodes", "propensity": "propensities", "weight": "weights"}  # what columns were called before
 MOST_ACTIONS = 100_000  # more are not actions but numbers that name something else
 
 
+@renamed(**PLURALS)
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Transitions(Readers):
     """A fixed batch of logged decisions (x, a, r, x').
@@ -65,11 +68,11 @@ class Transitions(Readers):
         How many actions there are. By default as many as ``action_labels``, else the largest action + 1.
     allowed, next_allowed : array of shape (n, A), optional
         Which actions could be taken in the state and in the next state.
-    episode : array of shape (n,), optional
+    episodes : array of shape (n,), optional
         Whole numbers that name the episode of each row. Without them every row counts as its own.
-    propensity : array of shape (n,), optional
+    propensities : array of shape (n,), optional
         Probability with which the behaviour policy took the logged action.
-    weight : array of shape (n,), optional
+    weights : array of shape (n,), optional
         How much each row counts.
     feature_names, action_labels : sequence, optional
         The words of the table, used wherever a policy is printed or predicts.
@@ -79,7 +82,7 @@ class Transitions(Readers):
     >>> batch = Transitions(
     ...     states=[[0.0], [1.0], [0.0]], actions=[1, 0, 1], rewards=[0.0, 1.0, 0.0],
     ...     next_states=[[1.0], [1.0], [1.0]], terminated=[False, True, False],
-    ...     episode=[7, 7, 8], action_labels=["stay", "go"],
+    ...     episodes=[7, 7, 8], action_labels=["stay", "go"],
     ... )
     >>> batch
     Transitions: 3 rows, 1 feature, 2 actions
@@ -101,9 +104,9 @@ class Transitions(Readers):
     n_actions: int
     allowed: Bools | None  # (n, A)
     next_allowed: Bools | None  # (n, A)
-    episode: Ints | None  # (n,)
-    propensity: Floats | None  # (n,)
-    weight: Floats | None  # (n,)
+    episodes: Ints | None  # (n,)
+    propensities: Floats | None  # (n,)
+    weights: Floats | None  # (n,)
     schema: Schema
     origin: Origin | None = field(compare=False)  # the table that it was read from
 
@@ -118,9 +121,9 @@ class Transitions(Readers):
         n_actions: int | None = None,
         allowed: ArrayLike | None = None,
         next_allowed: ArrayLike | None = None,
-        episode: ArrayLike | None = None,
-        propensity: ArrayLike | None = None,
-        weight: ArrayLike | None = None,
+        episodes: ArrayLike | None = None,
+        propensities: ArrayLike | None = None,
+        weights: ArrayLike | None = None,
         feature_names: Sequence[str] | None = None,
         action_labels: Sequence[Any] | None = None,
     ) -> None:
@@ -152,9 +155,9 @@ class Transitions(Readers):
             "n_actions": n_actions,
             "allowed": _checked_allowed(allowed, a, n_actions),
             "next_allowed": _checked_next_allowed(next_allowed, ends, n_actions),
-            "episode": _checked_episodes(episode, ends),
-            "propensity": _checked_propensity(propensity, n),
-            "weight": as_weights(weight, "weight", n, "states"),
+            "episodes": _checked_episodes(episodes, ends),
+            "propensities": _checked_propensities(propensities, n),
+            "weights": as_weights(weights, "weights", n, "states"),
             "schema": Schema.of(d, n_actions, feature_names, action_labels),
             "origin": None,
         }
@@ -167,6 +170,13 @@ class Transitions(Readers):
                 value = value.copy() if value.base is not None else value  # a view's owner could still be changed
                 value.flags.writeable = False
             object.__setattr__(self, name, value)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in PLURALS:
+                raise AttributeError(f"{name} is now called {PLURALS[name]}; write batch.{PLURALS[name]}.")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __len__(self) -> int:
         return len(self.actions)
@@ -188,19 +198,19 @@ class Transitions(Readers):
     @property
     def n_episodes(self) -> int:
         """Number of episodes; without episode numbers every row is one."""
-        return len(self) if self.episode is None else len(_run_starts(self.episode))
+        return len(self) if self.episodes is None else len(_run_starts(self.episodes))
 
     @property
     def episode_lengths(self) -> Ints:
         """Rows of each episode, in order (E,)."""
-        if self.episode is None:
+        if self.episodes is None:
             return np.ones(len(self), dtype=np.int64)
-        return np.diff(_run_starts(self.episode), append=len(self))
+        return np.diff(_run_starts(self.episodes), append=len(self))
 
     @property
     def episode_starts(self) -> Ints:
         """First row of each episode (E,)."""
-        return np.arange(len(self)) if self.episode is None else _run_starts(self.episode)
+        return np.arange(len(self)) if self.episodes is None else _run_starts(self.episodes)
 
     def episode_hashes(self) -> Hashes:
         """Return a number for the content of each episode (E,), by which it is known again."""
@@ -218,7 +228,7 @@ class Transitions(Readers):
 
     def check_actions_taken(self, advice: str = "") -> None:
         """Refuse a batch in which an action is never taken (or in rows without weight only): nothing says what it is worth."""
-        counts = np.bincount(self.actions, weights=self.weight, minlength=self.n_actions)
+        counts = np.bincount(self.actions, weights=self.weights, minlength=self.n_actions)
         if not counts.all():
             a = int(np.argmin(counts))
             raise InvalidInputError(
@@ -235,7 +245,7 @@ class Transitions(Readers):
             In a batch with episodes the numbers must increase, so that time does not run backwards.
         """
         chosen = self._row_numbers(rows)
-        if self.episode is not None:
+        if self.episodes is not None:
             in_order = np.append(True, chosen[1:] > chosen[:-1])
             check_rows(in_order, chosen, "rows", "must increase in a batch with episodes", " Sort them; drop repeats.")
         return self._with({name: getattr(self, name)[chosen] for name in self._columns()})
@@ -315,10 +325,10 @@ class Transitions(Readers):
         columns: dict[str, Any] = {
             name: np.concatenate([getattr(batch, name) for batch in batches]) for name in first._columns()
         }
-        if first.episode is not None:
+        if first.episodes is not None:
             if renumber_episodes:
                 lengths = np.concatenate([batch.episode_lengths for batch in batches])
-                columns["episode"] = np.repeat(np.arange(len(lengths)), lengths)
+                columns["episodes"] = np.repeat(np.arange(len(lengths)), lengths)
             else:
                 _check_distinct_episodes(batches)
         same = all(batch.origin is first.origin for batch in batches)
@@ -347,14 +357,14 @@ class Transitions(Readers):
         if missing:
             facts.append(("missing", f"{_count(missing, 'row')} with NaN in the state"))
         extra = [
-            name for name in ("allowed", "next_allowed", "propensity", "weight") if getattr(self, name) is not None
+            name for name in ("allowed", "next_allowed", "propensities", "weights") if getattr(self, name) is not None
         ]
         if extra:
             facts.append(("also", ", ".join(extra)))
         return facts
 
     def _episode_fact(self) -> str:
-        if self.episode is None:
+        if self.episodes is None:
             return "not given: every row counts as its own"
         lengths = self.episode_lengths
         low, high = int(lengths.min()), int(lengths.max())
@@ -420,37 +430,37 @@ def _checked_next_allowed(value: ArrayLike | None, terminated: Bools, n_actions:
     return allowed
 
 
-def _checked_propensity(value: ArrayLike | None, n: int) -> Floats | None:
+def _checked_propensities(value: ArrayLike | None, n: int) -> Floats | None:
     if value is None:
         return None
-    propensity = as_floats(value, "propensity", ndim=1)
-    check_shape(propensity, "propensity", (n,), "states")
+    propensities = as_floats(value, "propensities", ndim=1)
+    check_shape(propensities, "propensities", (n,), "states")
     advice = " It is the probability of the action that was taken, so it cannot be 0."
-    check_rows((propensity > 0) & (propensity <= 1), propensity, "propensity", "must lie in (0, 1]", advice)
-    return propensity
+    check_rows((propensities > 0) & (propensities <= 1), propensities, "propensities", "must lie in (0, 1]", advice)
+    return propensities
 
 
 def _checked_episodes(value: ArrayLike | None, terminated: Bools) -> Ints | None:
     if value is None:
         return None
-    episode = as_integers(value, "episode")
-    check_shape(episode, "episode", terminated.shape, "states")
-    starts = _run_starts(episode)
-    ids = episode[starts]
+    episodes = as_integers(value, "episodes")
+    check_shape(episodes, "episodes", terminated.shape, "states")
+    starts = _run_starts(episodes)
+    ids = episodes[starts]
     first_run = np.zeros(len(ids), dtype=bool)
     first_run[np.unique(ids, return_index=True)[1]] = True
     if not first_run.all():
         i = int(starts[np.flatnonzero(~first_run)[0]])
         raise InvalidInputError(
-            f"rows of an episode must stand together; episode[{i}] = {episode[i]} comes back after another episode. "
+            f"rows of an episode must stand together; episodes[{i}] = {episodes[i]} comes back after another episode. "
             "Sort the rows by episode and time, or give each episode its own number."
         )
-    last = np.zeros(len(episode), dtype=bool)
-    last[np.append(starts[1:], len(episode)) - 1] = True
+    last = np.zeros(len(episodes), dtype=bool)
+    last[np.append(starts[1:], len(episodes)) - 1] = True
     check_rows(
-        last | ~terminated, episode, "episode", "must not go on after a terminated row", " Start a new number there."
+        last | ~terminated, episodes, "episodes", "must not go on after a terminated row", " Start a new number there."
     )
-    return episode
+    return episodes
 
 
 def _run_starts(episode: Ints) -> Ints:
@@ -472,7 +482,7 @@ def _check_same_kind(first: Transitions, batch: Transitions, i: int) -> None:
 def _check_distinct_episodes(batches: Sequence[Transitions]) -> None:
     owner: dict[int, int] = {}
     for i, batch in enumerate(batches):
-        numbers = [] if batch.episode is None else np.unique(batch.episode).tolist()
+        numbers = [] if batch.episodes is None else np.unique(batch.episodes).tolist()
         for number in numbers:
             if owner.setdefault(number, i) != i:
                 raise InvalidInputError(

@@ -55,8 +55,8 @@ def load_hiv_batch(observe: Literal["log10", "counts"] = "log10") -> Transitions
         table["reward"].to_numpy()[~last],
         states[np.flatnonzero(~last) + 1],
         np.zeros(int((~last).sum()), dtype=bool),
-        episode=patient[~last],
-        propensity=table["propensity"].to_numpy()[~last],
+        episodes=patient[~last],
+        propensities=table["propensity"].to_numpy()[~last],
         feature_names=domain.feature_names,
         action_labels=domain.action_labels,
     )

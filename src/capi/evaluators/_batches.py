@@ -43,6 +43,6 @@ def next_shares(t: Transitions, policy: Policy, next_states: Floats | None = Non
 
 def normalised_weights(t: Transitions) -> Floats:
     """Return weights (n,) whose mean over the rows that count is one."""
-    if t.weight is None:
+    if t.weights is None:
         return np.ones(len(t))
-    return t.weight / t.weight[t.weight > 0].mean()
+    return t.weights / t.weights[t.weights > 0].mean()

@@ -45,7 +45,7 @@ def features_on(features: Features, t: Transitions, previous: QFunction | None) 
     known = known_on(features, t, previous)
     if known is not None:
         return known.features
-    return fitted_features(features, t.states if t.weight is None else t.states[t.weight > 0])
+    return fitted_features(features, t.states if t.weights is None else t.states[t.weights > 0])
 
 
 def known_on(features: Features, t: Transitions, previous: QFunction | None) -> LinearValues | None:

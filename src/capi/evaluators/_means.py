@@ -171,7 +171,7 @@ def _times(table: Table, factors: Floats) -> Table:
 
 
 def _weight(t: Transitions, rows: Ints) -> Floats:
-    return np.ones(len(rows)) if t.weight is None else t.weight[rows]
+    return np.ones(len(rows)) if t.weights is None else t.weights[rows]
 
 
 def _finite(rewards: Floats) -> Floats:
@@ -182,4 +182,4 @@ def _finite(rewards: Floats) -> Floats:
 
 
 def _total(t: Transitions) -> float:
-    return float(len(t) if t.weight is None else t.weight.sum())
+    return float(len(t) if t.weights is None else t.weights.sum())

@@ -64,7 +64,7 @@ class _Pairs:
     @classmethod
     def of(cls, space: RKHS, t: Transitions, policy: Policy) -> _Pairs:
         """Return the pairs of the rows that count."""
-        rows = np.arange(len(t)) if t.weight is None else np.flatnonzero(t.weight)
+        rows = np.arange(len(t)) if t.weights is None else np.flatnonzero(t.weights)
         if len(rows) > MOST_ROWS:
             raise InvalidInputError(
                 f"RKHS works with all pairs of rows, so the batch must have at most {MOST_ROWS}; it has {len(rows)}. "

@@ -271,13 +271,13 @@ class FittedQ:
         n_sweeps = 1 + (old.n_sweeps if isinstance(old, FittedValues) else 0)
         kept = old if isinstance(old, FittedValues) and old.prepared is prepared else None
         if kept is not None and self._stay(kept):
-            weighted = targets if t.weight is None else t.weight * targets
+            weighted = targets if t.weights is None else t.weights * targets
             of_models, threads = [weighted[rows] for rows in prepared.groups], n_threads(self.n_jobs)
             sums = sums_of_targets([model.forest for model in kept.models], of_models, threads)
             models = [model.with_sums(of_model) for model, of_model in zip(kept.models, sums, strict=True)]
             return FittedValues(models, t.n_actions, t.n_features, separate, prepared, kept.age + 1, n_sweeps)
         models = [
-            self._forest(inputs, targets[rows], _of(t.weight, rows), rng)
+            self._forest(inputs, targets[rows], _of(t.weights, rows), rng)
             for rows, inputs in zip(prepared.groups, prepared.inputs, strict=True)
         ]
         return FittedValues(models, t.n_actions, t.n_features, separate, prepared, 1, n_sweeps)
@@ -296,7 +296,7 @@ class FittedQ:
 
     def _groups(self, t: Transitions) -> list[Ints]:
         """Return the rows that each model learns from; a row without weight is no row."""
-        rows = np.arange(len(t)) if t.weight is None else np.flatnonzero(t.weight)
+        rows = np.arange(len(t)) if t.weights is None else np.flatnonzero(t.weights)
         if self.actions == "input":
             return [rows]
         return [rows[t.actions[rows] == a] for a in range(t.n_actions)]
@@ -322,7 +322,7 @@ class FittedQ:
         model = clone(self.regressor)
         seeds = [name for name in model.get_params() if name.split("__")[-1] == "random_state"]  # in pipelines, too
         model.set_params(**{name: int(rng.integers(2**31)) for name in sorted(seeds)})
-        w = _of(t.weight, rows)
+        w = _of(t.weights, rows)
         last_step = f"{model.steps[-1][0]}__" if hasattr(model, "steps") else ""
         weighting = {} if w is None else {f"{last_step}sample_weight": w}
         fitted: _Model = model.fit(self._inputs(t, rows), targets[rows], **weighting)

@@ -135,7 +135,7 @@ class _Stepwise:
         self, policy: Policy, t: Transitions, next_states: Floats, fitted: FittedFeatures, discount: float
     ) -> Batch:
         ahead = discount * next_shares(t, policy, next_states)
-        weight = np.ones(len(t)) if t.weight is None else t.weight * (np.count_nonzero(t.weight) / t.weight.sum())
+        weight = np.ones(len(t)) if t.weights is None else t.weights * (np.count_nonzero(t.weights) / t.weights.sum())
         starts, lengths = self._pieces(t, weight)
         carry = self._carry(policy, t, starts, discount)
         rows = _td.Rows(t.actions.astype(np.uint64), t.rewards, ahead, carry, weight)
@@ -356,9 +356,9 @@ def _complete_next_states(t: Transitions) -> Floats:
 
 
 def _propensity(t: Transitions) -> Floats:
-    if t.propensity is None:
+    if t.propensities is None:
         raise InvalidInputError(
-            'correction="importance" needs the probability of each logged action: give the batch its propensity, or take '
+            'correction="importance" needs the probability of each logged action: give the batch its propensities, or take '
             'correction="tree-backup", which needs none.'
         )
-    return t.propensity
+    return t.propensities

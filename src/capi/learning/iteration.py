@@ -64,12 +64,12 @@ class Iteration:
 
 def own_states(batch: Transitions) -> StateSample:
     """Return the states of a batch, where its decisions were made."""
-    return StateSample(batch.states, batch.weight, batch.allowed)
+    return StateSample(batch.states, batch.weights, batch.allowed)
 
 
 def next_states(batch: Transitions) -> StateSample:
     """Return the next states of a batch, where a policy's decisions enter the Bellman targets."""
-    return StateSample(batch.next_states, batch.weight, batch.next_masks())
+    return StateSample(batch.next_states, batch.weights, batch.next_masks())
 
 
 def _part_with(verb: str) -> Constraint:

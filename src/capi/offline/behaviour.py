@@ -59,9 +59,9 @@ def behaviour_of(
     ``fold_of_row`` (n,) numbers the folds from 0. ``classifier`` is one of scikit-learn's, or None for our trees and the log's own probabilities
     where it has them.
     """
-    if batch.propensity is not None and classifier is None:
-        rare = float((batch.propensity < RARE).mean())
-        return Behaviour(batch.propensity, given=True, calibration_error=np.nan, expected_error=np.nan, rare=rare)
+    if batch.propensities is not None and classifier is None:
+        rare = float((batch.propensities < RARE).mean())
+        return Behaviour(batch.propensities, given=True, calibration_error=np.nan, expected_error=np.nan, rare=rare)
     predicted = np.empty((len(batch), batch.n_actions))
     folds = [(np.flatnonzero(fold_of_row != k), np.flatnonzero(fold_of_row == k)) for k in range(fold_of_row.max() + 1)]
     threads = n_threads(n_jobs)
@@ -117,7 +117,7 @@ def _by_trees(
         min_samples_leaf=leaf_size,
     )
     outputs = one_hot(batch.actions[rest], batch.n_actions)
-    weights = None if batch.weight is None else batch.weight[rest]
+    weights = None if batch.weights is None else batch.weights[rest]
     forest = grow(encode(batch.states[rest], n_jobs), outputs, growth, rng, weights=weights, n_jobs=n_jobs)
     return forest.mean_values(batch.states[fold], n_jobs)
 

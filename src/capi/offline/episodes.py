@@ -69,7 +69,7 @@ class Episodes:
     @cached_property
     def weights(self) -> Floats:
         """How much each episode counts, in the mean 1 (E,); all of them are positive after `counted`."""
-        w = self.batch.weight
+        w = self.batch.weights
         if w is None:
             return np.ones(len(self))
         of_episode = w[self.starts]

@@ -97,7 +97,7 @@ def evaluate(
     >>> rng = np.random.default_rng(0)
     >>> arms = rng.integers(2, size=400)
     >>> batch = Transitions(rng.random((400, 1)), arms, arms + rng.random(400), np.zeros((400, 1)), np.ones(400, dtype=bool),
-    ...                     propensity=np.full(400, 0.5))
+    ...                     propensities=np.full(400, 0.5))
     >>> found = evaluate(Constant(1, n_actions=2), batch, discount=0.0)
     >>> print(f"{found.estimate:.2f}")
     1.49
@@ -136,7 +136,7 @@ def compare(policies: Mapping[str, Policy], batch: Transitions, **settings: Any)
     >>> rng = np.random.default_rng(0)
     >>> arms = rng.integers(2, size=400)
     >>> batch = Transitions(rng.random((400, 1)), arms, arms + rng.random(400), np.zeros((400, 1)), np.ones(400, dtype=bool),
-    ...                     propensity=np.full(400, 0.5))
+    ...                     propensities=np.full(400, 0.5))
     >>> found = compare({"first": Constant(0, 2), "second": Constant(1, 2)}, batch, discount=0.0)
     >>> print(f"{found.difference('second', 'first').value:.1f}")
     1.0
@@ -180,7 +180,7 @@ def cross_evaluate(
     >>> rng = np.random.default_rng(0)
     >>> x, arms = rng.random((400, 1)), rng.integers(2, size=400)
     >>> rewards = np.where(arms == (x[:, 0] > 0.5), 1.0, 0.0)
-    >>> batch = Transitions(x, arms, rewards, x, np.ones(400, dtype=bool), propensity=np.full(400, 0.5))
+    >>> batch = Transitions(x, arms, rewards, x, np.ones(400, dtype=bool), propensities=np.full(400, 0.5))
     >>> learner = CAPI(FittedQ(), Trees(max_depth=1), discount=0.0, n_iterations=1, random_state=0)
     >>> found = cross_evaluate({"tree": learner, "second": Constant(1, n_actions=2)}, batch)
     >>> print(found.verdict("tree", "second"))

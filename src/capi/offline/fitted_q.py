@@ -231,7 +231,7 @@ def leaf_system(policy: Policy, episodes: Episodes, regression: Regression, rng:
     inputs = [encode(t.states[rows], regression.n_jobs) for rows in groups]
     growth = regression.growth(len(t), t.n_features)
     targets, going_on = t.rewards, discount > 0 and bool(following.any())
-    row_weights = None if t.weight is None else episodes.weights[episodes.of_row]
+    row_weights = None if t.weights is None else episodes.weights[episodes.of_row]
     for stream in streams if going_on else streams[:1]:
         forests = [
             grow(

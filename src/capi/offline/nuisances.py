@@ -131,8 +131,8 @@ def behaviour_value(log: Log) -> MeanOfEpisodes:
         t.next_states,
         t.terminated,
         n_actions=1,
-        episode=t.episode,
-        weight=t.weight,
+        episodes=t.episodes,
+        weights=t.weights,
     )
     for k in range(log.n_folds):
         ends, system = e.last[e.truncated & (log.fold_of_episode == k)], None

@@ -103,7 +103,7 @@ def _head(sources: Sources) -> dict[str, Any]:
         "reward_column": str(settings.roles["reward"]),
         "table": Path(settings.table).name,
         "n_rows": len(batch),
-        "n_episodes": None if batch.episode is None else batch.n_episodes,
+        "n_episodes": None if batch.episodes is None else batch.n_episodes,
         "n_columns": len(sources.schema.columns),
         "actions": label_texts(sources.schema.action_labels),
         "kind": kind_of(sources),

@@ -117,8 +117,8 @@ def _collected(
         column("rewards"),
         next_states,
         terminated,
-        episode=number,
-        propensity=column("propensities"),
+        episodes=number,
+        propensities=column("propensities"),
         allowed=column("allowed") if masked else None,
         next_allowed=(column("next_allowed") if domain is None else _next_masks(domain, next_states, terminated))
         if masked

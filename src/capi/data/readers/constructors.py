@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from numpy.typing import ArrayLike
 
+from capi._utils.renamed import renamed
 from capi._utils.validation import as_names, as_states
 from capi.data.readers.arrow import csv_table, parquet_table, table_of
 from capi.data.readers.minari import arrays_of
@@ -18,7 +19,17 @@ from capi.errors import InvalidInputError
 if TYPE_CHECKING:
     from capi.data.schema import Schema
 
-COLUMN_ROLES = ("action", "reward", "episode", "time", "terminated", "truncated", "propensity", "allowed", "weight")
+ROLES_OF_ARRAYS = {
+    "actions": "action",
+    "rewards": "reward",
+    "episodes": "episode",
+    "time": "time",
+    "terminated": "terminated",
+    "truncated": "truncated",
+    "propensities": "propensity",
+    "allowed": "allowed",
+    "weights": "weight",
+}
 
 
 class Readers:
@@ -180,6 +191,7 @@ class Readers:
         return cls._of(read(parquet_table(path, checked.columns), checked))
 
     @classmethod
+    @renamed(episode="episodes", propensity="propensities", weight="weights")
     def from_arrays(
         cls,
         states: ArrayLike,
@@ -204,13 +216,13 @@ class Readers:
         discount : float, optional
         action_labels : sequence, optional
         **columns : array of shape (n,), optional
-            ``episode``, ``time``, ``terminated``, ``truncated``, ``propensity``, ``allowed`` and ``weight``, as in `from_frame`.
+            ``episodes``, ``time``, ``terminated``, ``truncated``, ``propensities``, ``allowed`` and ``weights``, as in `from_frame`.
 
         Examples
         --------
         >>> from capi import Transitions
         >>> batch = Transitions.from_arrays(
-        ...     [[1.0], [2.0], [5.0]], ["a", "b", "a"], [0.0, 1.0, 2.0], episode=["p", "p", "q"], terminated=[0, 1, 1]
+        ...     [[1.0], [2.0], [5.0]], ["a", "b", "a"], [0.0, 1.0, 2.0], episodes=["p", "p", "q"], terminated=[0, 1, 1]
         ... )
         >>> batch.next_states.ravel(), batch.actions
         (array([2., 2., 5.]), array([0, 1, 0]))
@@ -224,10 +236,11 @@ class Readers:
             following = as_states(next_states, "next_states", n_features=width)
             roles["next_state"] = [f"next {name}" for name in names]
             table.update(zip(roles["next_state"], following.T, strict=True))
-        for role, column in {"action": actions, "reward": rewards, **columns}.items():
-            if role not in COLUMN_ROLES:
-                raise InvalidInputError(f"from_arrays has no argument {role!r}.")
+        for name, column in {"actions": actions, "rewards": rewards, **columns}.items():
+            if name not in ROLES_OF_ARRAYS:
+                raise InvalidInputError(f"from_arrays has no argument {name!r}.")
             if column is not None:
+                role = ROLES_OF_ARRAYS[name]
                 roles[role] = f"({role})"
                 table[roles[role]] = column
         return cls.from_frame(table, **roles)

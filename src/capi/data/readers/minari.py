@@ -56,7 +56,7 @@ def _episode(number: int, episode: Any, space: Any) -> dict[str, Any]:
         "rewards": np.asarray(episode.rewards, dtype=np.float64),
         "next_states": observations[1:],
         "terminated": np.asarray(episode.terminations, dtype=bool),
-        "episode": np.full(n, number),
+        "episodes": np.full(n, number),
     }
 
 

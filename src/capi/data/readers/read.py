@@ -41,9 +41,9 @@ def read(table: Table, roles: Roles) -> Read:
         "actions": actions,
         "rewards": _rewards(roles.reward, table, episodes),
         "terminated": episodes.terminated,
-        "episode": episodes.episode,
-        "propensity": _propensity(roles.propensity, table, episodes),
-        "weight": _weight(roles.weight, table, episodes),
+        "episodes": episodes.episode,
+        "propensities": _propensities(roles.propensity, table, episodes),
+        "weights": _weights(roles.weight, table, episodes),
         "allowed": None,
         "next_allowed": None,
     }
@@ -89,7 +89,7 @@ def _rewards(name: str, table: Table, episodes: Episodes) -> Floats:
     return rewards
 
 
-def _propensity(name: str | None, table: Table, episodes: Episodes) -> Floats | None:
+def _propensities(name: str | None, table: Table, episodes: Episodes) -> Floats | None:
     if name is None:
         return None
     propensity = numbers(name, table)[episodes.rows]
@@ -98,7 +98,7 @@ def _propensity(name: str | None, table: Table, episodes: Episodes) -> Floats | 
     return propensity
 
 
-def _weight(name: str | None, table: Table, episodes: Episodes) -> Floats | None:
+def _weights(name: str | None, table: Table, episodes: Episodes) -> Floats | None:
     if name is None:
         return None
     weight = numbers(name, table)[episodes.rows]

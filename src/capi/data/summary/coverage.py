@@ -36,7 +36,7 @@ def counts_by_leaf(batch: Transitions) -> tuple[Ints, Floats]:
     tree.fit(_binned(batch.states[sample], edges), batch.actions[sample])
     leaves = _leaves(tree.tree_, edges, batch.states)
     counts = np.zeros((leaves.max() + 1, batch.n_actions))
-    np.add.at(counts, (leaves, batch.actions), 1.0 if batch.weight is None else batch.weight)
+    np.add.at(counts, (leaves, batch.actions), 1.0 if batch.weights is None else batch.weights)
     return leaves, counts
 
 

@@ -101,9 +101,9 @@ def _equal_to_reward(batch: Transitions, column: Column, features: Floats) -> Ca
                 "severe",
                 column=column.name,
             )
-        if batch.episode is None or len(batch) <= FEW:
+        if batch.episodes is None or len(batch) <= FEW:
             continue
-        follows = batch.episode[1:] == batch.episode[:-1]
+        follows = batch.episodes[1:] == batch.episodes[:-1]
         now = np.where(follows, feature[:-1], np.nan)
         if (~np.isnan(now)).sum() >= FEW and _equal(now, batch.rewards[1:]):
             return Caveat(
@@ -153,9 +153,9 @@ def _everywhere(table: Floats, holds: Callable[[slice], Bools]) -> bool:
 
 
 def _episode_starts(batch: Transitions) -> Bools:
-    if batch.episode is None:
+    if batch.episodes is None:
         return np.ones(len(batch), dtype=bool)
-    return np.append(True, batch.episode[1:] != batch.episode[:-1])
+    return np.append(True, batch.episodes[1:] != batch.episodes[:-1])
 
 
 def _n_repeated(batch: Transitions) -> int:
