@@ -50,14 +50,14 @@ def chain_problem():
     chain = ChainWalk(success=0.9)
     policy = Tabular((np.arange(200) < 100).astype(int), 2)
     rng = np.random.default_rng(0)
-    batch = sample_steps(chain, chain.initial(20_000, rng), random_state=1)
+    batch = sample_steps(None, chain, chain.initial(20_000, rng), random_state=1)
     return chain, policy, batch, 0.99, chain.mdp.states, chain.mdp.action_values(policy)
 
 
 def car_problem():
     car = MountainCar()
     rng = np.random.default_rng(0)
-    batch = sample_steps(car, car.initial(5_000, rng), random_state=1)
+    batch = sample_steps(None, car, car.initial(5_000, rng), random_state=1)
     policy, test = car.energy_pumping(), car.initial(1_000, rng)
     truth = Rollouts(car, horizon=1_000).evaluate(policy, discount=0.98, states=test).values(test)
     return car, policy, batch, 0.98, test, truth

@@ -14,7 +14,7 @@ from capi.policy_spaces import Trees
 from capi.simulation import performance, sample_episodes
 
 env = gymnasium.make("CartPole-v1")
-batch = sample_episodes(env, Uniform(2), n_episodes=300, max_steps=500, random_state=0)
+batch = sample_episodes(Uniform(2), env, n_episodes=300, max_steps=500, random_state=0)
 print(batch)
 
 evaluator, space = FittedQ(n_trees=30, min_samples_leaf=10, n_sweeps=5), Trees(max_depth=2, min_samples_leaf=50)

@@ -17,7 +17,7 @@ from capi.policy_spaces import Neighbors
 from capi.simulation import performance, sample_episodes
 
 car = MountainCar()
-batch = sample_episodes(car, n_episodes=20, max_steps=100, random_state=0)
+batch = sample_episodes(None, car, n_episodes=20, max_steps=100, random_state=0)
 print(batch)
 
 evaluator = KernelFittedQ(Gaussian(0.1), ridge=0.01, scale=car.box)

@@ -41,7 +41,7 @@ def test_the_critic_samples_its_own_batch_unless_given_one():
         CHAIN, Trees(max_depth=2), FittedQ(n_trees=3), n_states=50, n_iterations=2, n_episodes=3, random_state=0
     )
     assert learner.fit().policy_.n_actions == 2
-    batch = sample_episodes(CHAIN, n_episodes=5, max_steps=30, random_state=0)
+    batch = sample_episodes(None, CHAIN, n_episodes=5, max_steps=30, random_state=0)
     a, b = (
         DPICritic(CHAIN, Trees(max_depth=2), FittedQ(n_trees=3), n_states=50, random_state=1).fit(batch) for _ in "ab"
     )
@@ -58,7 +58,7 @@ def test_discount_and_start_are_the_domains_and_random_unless_given():
 
 def test_what_makes_no_sense_is_refused():
     with pytest.raises(InvalidInputError, match="DPI learns by simulation"):
-        DPI(CHAIN, Thresholds()).fit(sample_episodes(CHAIN, n_episodes=1, max_steps=2))
+        DPI(CHAIN, Thresholds()).fit(sample_episodes(None, CHAIN, n_episodes=1, max_steps=2))
     with pytest.raises(InvalidInputError, match="n_states"):
         DPI(CHAIN, Thresholds(), n_states=0).fit()
 

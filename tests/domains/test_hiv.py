@@ -37,7 +37,7 @@ def rates(x, _, e1, e2, p):
 @pytest.fixture(scope="module")
 def met():
     """States that random treatment leads to, the extreme ones among them."""
-    states = sample_episodes(HIV(observe="counts"), n_episodes=20, max_steps=100, random_state=0).states
+    states = sample_episodes(None, HIV(observe="counts"), n_episodes=20, max_steps=100, random_state=0).states
     extreme = [f(states[:, j]) for j in range(6) for f in (np.argmin, np.argmax)]
     return states[[*extreme, *np.random.default_rng(0).integers(len(states), size=20)]]
 
@@ -135,7 +135,7 @@ def test_what_cannot_be_solved_is_said():
 
 
 def test_the_number_of_threads_does_not_matter():
-    batches = [sample_episodes(HIV(n_jobs=n), n_episodes=200, max_steps=3, random_state=0) for n in (1, 2, 3)]
+    batches = [sample_episodes(None, HIV(n_jobs=n), n_episodes=200, max_steps=3, random_state=0) for n in (1, 2, 3)]
     for batch in batches[1:]:
         np.testing.assert_array_equal(batch.next_states, batches[0].next_states)
 

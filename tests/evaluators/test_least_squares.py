@@ -100,7 +100,7 @@ def test_on_policy_data_give_the_exact_values_too():
     P, R = builders.random_mdp(rng, 6, 3)
     mdp = FiniteMDP(P, R, discount=GAMMA)
     policy = EpsilonGreedy(Tabular(np.array([0, 1, 2, 0, 1, 2]), 3), 0.2)
-    batch = sample_episodes(mdp, policy, n_episodes=1000, max_steps=100, random_state=0)
+    batch = sample_episodes(policy, mdp, n_episodes=1000, max_steps=100, random_state=0)
     for method in (LSTDQ, BellmanResidual, LassoTD):
         q = method(tabular).evaluate(policy, batch, discount=GAMMA)
         assert np.abs(q.values(mdp.states) - mdp.action_values(policy)).max() < 0.3

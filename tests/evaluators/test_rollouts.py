@@ -17,7 +17,7 @@ DISCOUNT = 0.8
 
 def test_both_keep_the_contract():
     chain = ChainWalk(variant=2)
-    batch = sample_steps(chain, np.arange(0.0, 200.0, 3)[:, None], random_state=0)
+    batch = sample_steps(None, chain, np.arange(0.0, 200.0, 3)[:, None], random_state=0)
     check_evaluator(Rollouts(chain, horizon=5), transitions=batch, discount=0.99, needs_transitions=False)
     with_model = RolloutsWithCritic(chain, Exact(chain.mdp), horizon=5)
     check_evaluator(with_model, transitions=batch, discount=0.99, needs_transitions=False)
@@ -108,7 +108,7 @@ def test_an_exact_critic_makes_any_horizon_exact(mdp):
 
 def test_a_critic_learns_from_the_batch_and_keeps_its_trees():
     chain = ChainWalk(variant=2)
-    batch = sample_episodes(chain, n_episodes=40, max_steps=50, random_state=0)
+    batch = sample_episodes(None, chain, n_episodes=40, max_steps=50, random_state=0)
     evaluator = RolloutsWithCritic(chain, FittedQ(n_trees=5, n_sweeps=3), horizon=2)
     states = np.arange(200.0)[:, None]
     first = evaluator.evaluate(Constant(0, 2), batch, discount=0.99, states=states)
@@ -248,7 +248,7 @@ def test_nobody_is_asked_about_an_end():
     states = np.array([[2.0], [0.0]])
     q = RolloutsWithCritic(EndsOutside(), Strict(), horizon=2).evaluate(Uniform(2), None, discount=0.9, states=states)
     assert np.isfinite(q.table).all()
-    batch = sample_episodes(EndsOutside(), n_episodes=20, max_steps=5, random_state=0)
+    batch = sample_episodes(None, EndsOutside(), n_episodes=20, max_steps=5, random_state=0)
     assert batch.terminated.any()
     assert not batch.next_allowed[batch.terminated].any()
     assert batch.next_allowed[~batch.terminated].all()

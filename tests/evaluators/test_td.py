@@ -187,7 +187,7 @@ def three(states):
 def test_traces_lead_to_the_solution_of_lstd_with_traces(method, policy, correction):
     P = np.random.default_rng(0).dirichlet(np.ones(5), size=(3, 5))
     mdp = FiniteMDP(P, np.arange(15.0).reshape(5, 3) / 15, 0.8)
-    batch = sample_episodes(mdp, n_episodes=400, max_steps=10, random_state=0)
+    batch = sample_episodes(None, mdp, n_episodes=400, max_steps=10, random_state=0)
     options = {
         TD: {"step_size": 0.02, "n_passes": 40},
         GTD: {"step_size": 2.0, "second_step_size": 0.02, "schedule": "decreasing", "power": 0.5, "n_passes": 500},
@@ -203,7 +203,7 @@ def test_traces_lead_to_the_solution_of_lstd_with_traces(method, policy, correct
 def random_problem(seed, discount):
     rng = np.random.default_rng(seed)
     mdp = FiniteMDP(rng.dirichlet(np.ones(6), size=(3, 6)), rng.random((6, 3)), discount)
-    batch = sample_steps(mdp, rng.integers(6, size=(200_000, 1)), random_state=rng)
+    batch = sample_steps(None, mdp, rng.integers(6, size=(200_000, 1)), random_state=rng)
     return mdp, batch, Tabular(rng.integers(3, size=6), 3)
 
 
@@ -236,7 +236,7 @@ def star_batch():
     P = np.zeros((2, 7, 7))
     P[0, :, :6], P[1, :, 6] = 1 / 6, 1.0
     mdp = FiniteMDP(P, np.ones((7, 2)), 0.95)
-    return sample_steps(mdp, np.random.default_rng(0).integers(7, size=(4000, 1)), random_state=0)
+    return sample_steps(None, mdp, np.random.default_rng(0).integers(7, size=(4000, 1)), random_state=0)
 
 
 def star_features(states):

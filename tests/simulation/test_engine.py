@@ -10,7 +10,8 @@ from capi._utils.statistics import all_hold, bootstrap_interval, is_positive, st
 from capi.domains import ChainWalk
 from capi.errors import InvalidInputError, SimulationError
 from capi.policies import Constant, EpsilonGreedy, Tabular, Uniform
-from capi.simulation import Performance, performance, sample_episodes, sample_steps
+from capi.simulation import Performance, performance, sample_episodes, sample_steps, steps
+from capi.simulation.engine import check_domain_fits
 
 
 class Countdown:
@@ -46,7 +47,7 @@ def test_returns_by_hand():
 
 
 def test_episodes_are_whole_and_in_order():
-    batch = sample_episodes(Countdown(), starts=[[3.0], [1.0], [4.0]], max_steps=3, random_state=0)
+    batch = sample_episodes(None, Countdown(), starts=[[3.0], [1.0], [4.0]], max_steps=3, random_state=0)
     assert batch.states[:, 0].tolist() == [3, 2, 1, 1, 4, 3, 2]
     assert batch.next_states[:, 0].tolist() == [2, 1, 0, 0, 3, 2, 1]
     assert batch.episodes.tolist() == [0, 0, 0, 1, 2, 2, 2]
@@ -56,7 +57,7 @@ def test_episodes_are_whole_and_in_order():
 
 
 def test_masks_of_the_domain_are_kept():
-    batch = sample_episodes(Masked(), n_episodes=50, max_steps=9, random_state=0)
+    batch = sample_episodes(None, Masked(), n_episodes=50, max_steps=9, random_state=0)
     odd = batch.states[:, 0] % 2 == 1
     assert not (batch.actions[odd] == 2).any()
     assert (batch.actions[~odd] == 2).any()
@@ -69,7 +70,7 @@ def test_masks_of_the_domain_are_kept():
 
 def test_propensities_are_the_shares_with_which_actions_are_taken():
     policy = EpsilonGreedy(Constant(0, 2), 0.3)
-    batch = sample_steps(ChainWalk(), np.full((20_000, 1), 7.0), policy, random_state=0)
+    batch = sample_steps(policy, ChainWalk(), np.full((20_000, 1), 7.0), random_state=0)
     assert batch.episodes is None
     for action, share in ((0, 0.85), (1, 0.15)):
         taken = batch.actions == action
@@ -78,7 +79,7 @@ def test_propensities_are_the_shares_with_which_actions_are_taken():
 
 
 def test_equal_seeds_give_equal_data():
-    a, b, c = (sample_episodes(ChainWalk(), n_episodes=5, max_steps=20, random_state=s) for s in (1, 1, 2))
+    a, b, c = (sample_episodes(None, ChainWalk(), n_episodes=5, max_steps=20, random_state=s) for s in (1, 1, 2))
     np.testing.assert_array_equal(a.next_states, b.next_states)
     assert not np.array_equal(a.next_states, c.next_states)
 
@@ -154,13 +155,13 @@ def test_a_domain_that_misbehaves_is_named_with_the_step(case):
         (lambda: performance(Constant(0, 3), Countdown(), starts=[[1.0, 2.0]], max_steps=1), "1 columns"),
         (lambda: performance(Constant(0, 3), "nothing", n_episodes=1, max_steps=1, discount=0.9), "domain must have"),
         (lambda: performance(Constant(0, 3), "nothing", n_episodes=1, max_steps=1), "discount must be given"),
-        (lambda: sample_steps(Countdown(), [[np.nan]]), "states must be finite"),
+        (lambda: sample_steps(None, Countdown(), [[np.nan]]), "states must be finite"),
         (lambda: EpsilonGreedy(Uniform(2), 1.5), "epsilon"),
         (lambda: bootstrap_interval(np.ones(3), 1.0), "level"),
         (lambda: performance(None, Countdown(), n_episodes=1, max_steps=1), "policy must be a Policy"),
         (lambda: performance(Constant, Countdown(), n_episodes=1, max_steps=1), "policy must be a Policy"),
-        (lambda: sample_episodes(Countdown, n_episodes=1, max_steps=1), "Did you mean Countdown"),
-        (lambda: sample_episodes(Countdown(), n_episodes=1, starts=[[1.0]], max_steps=1), "not both"),
+        (lambda: sample_episodes(None, Countdown, n_episodes=1, max_steps=1), "Did you mean Countdown"),
+        (lambda: sample_episodes(None, Countdown(), n_episodes=1, starts=[[1.0]], max_steps=1), "not both"),
         (lambda: EpsilonGreedy(None, 0.5), "policy must be a Policy"),
     ],
 )
@@ -243,7 +244,7 @@ def test_a_policy_that_ignores_masks_is_named():
 
 
 def test_exploring_keeps_to_masks_and_to_time():
-    batch = sample_episodes(Masked(), EpsilonGreedy(Constant(2, 3), 0.5), n_episodes=200, max_steps=9, random_state=0)
+    batch = sample_episodes(EpsilonGreedy(Constant(2, 3), 0.5), Masked(), n_episodes=200, max_steps=9, random_state=0)
     odd = batch.states[:, 0] % 2 == 1
     assert not (batch.actions[odd] == 2).any()
     np.testing.assert_allclose(batch.propensities[odd & (batch.actions == 1)], 0.25)
@@ -256,7 +257,7 @@ def test_exploring_keeps_to_masks_and_to_time():
 
 
 def test_the_same_seed_does_not_test_on_the_starts_that_it_sampled():
-    sampled = sample_episodes(ChainWalk(), n_episodes=50, max_steps=1, random_state=0).states
+    sampled = sample_episodes(None, ChainWalk(), n_episodes=50, max_steps=1, random_state=0).states
     tested = []
     domain = ChainWalk()
     spy = SimpleNamespace(
@@ -304,5 +305,31 @@ def test_a_policy_with_more_actions_is_refused():
 
 
 def test_starts_follow_the_seed():
-    a, b = (sample_episodes(Countdown(), n_episodes=50, max_steps=1, random_state=s).states for s in (0, 1))
+    a, b = (sample_episodes(None, Countdown(), n_episodes=50, max_steps=1, random_state=s).states for s in (0, 1))
     assert not np.array_equal(a, b)
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("sample_episodes", lambda: sample_episodes(Countdown(), Uniform(3), n_episodes=1, max_steps=1)),
+        ("sample_episodes", lambda: sample_episodes(Countdown(), n_episodes=1, max_steps=1)),
+        ("sample_steps", lambda: sample_steps(Countdown(), Uniform(3), [[1.0]])),
+        ("sample_steps", lambda: sample_steps(Countdown(), [[1.0]], Uniform(3))),
+        ("performance", lambda: performance(Countdown(), Uniform(3), n_episodes=1, max_steps=1)),
+        ("steps", lambda: steps(Countdown(), Uniform(3), np.ones((1, 1)), 1, np.random.default_rng(0))),
+        ("check_domain_fits", lambda: check_domain_fits(Countdown(), Uniform(3))),
+    ],
+)
+def test_the_domain_before_the_policy_is_refused_with_the_right_order(name, call):
+    with pytest.raises(
+        InvalidInputError, match=rf"^{name} takes the policy first.*Write {name}\(policy, domain, \.\.\.\)\.$"
+    ):
+        call()
+
+
+def test_no_policy_decides_at_random():
+    settings = {"n_episodes": 5, "max_steps": 9, "random_state": 0}
+    assert sample_episodes(None, Countdown(), **settings) == sample_episodes(Uniform(3), Countdown(), **settings)
+    given = {"policy": None, "domain": Countdown(), "states": [[3.0]], "random_state": 0}
+    assert len(sample_steps(**given)) == 1

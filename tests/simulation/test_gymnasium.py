@@ -72,7 +72,7 @@ def test_gymnasium_is_not_imported_before_it_is_needed():
 
 def test_a_fall_is_terminated():
     batch = sample_episodes(
-        gymnasium.make("CartPole-v1"), Constant(1, n_actions=2), n_episodes=3, max_steps=500, random_state=0
+        Constant(1, n_actions=2), gymnasium.make("CartPole-v1"), n_episodes=3, max_steps=500, random_state=0
     )
     last = np.append(batch.episodes[1:] != batch.episodes[:-1], True)
     np.testing.assert_array_equal(batch.terminated, last)
@@ -85,14 +85,14 @@ def test_a_fall_is_terminated():
     ("env", "max_steps"), [(gymnasium.make("CartPole-v1"), 5), (gymnasium.make("CartPole-v1", max_episode_steps=5), 99)]
 )
 def test_an_episode_that_is_cut_off_is_not_terminated(env, max_steps):
-    batch = sample_episodes(env, Constant(1, n_actions=2), n_episodes=3, max_steps=max_steps, random_state=0)
+    batch = sample_episodes(Constant(1, n_actions=2), env, n_episodes=3, max_steps=max_steps, random_state=0)
     assert len(batch) == 15
     assert not batch.terminated.any()
 
 
 def test_the_policys_probabilities_are_recorded():
     policy = EpsilonGreedy(Constant(0, n_actions=2), 0.4)
-    batch = sample_episodes(gymnasium.make("CartPole-v1"), policy, n_episodes=20, max_steps=50, random_state=0)
+    batch = sample_episodes(policy, gymnasium.make("CartPole-v1"), n_episodes=20, max_steps=50, random_state=0)
     np.testing.assert_allclose(batch.propensities, np.where(batch.actions == 0, 0.8, 0.2))
     assert set(batch.actions) == {0, 1}
 
@@ -100,8 +100,8 @@ def test_the_policys_probabilities_are_recorded():
 def test_equal_seeds_give_equal_data():
     settings = {"n_episodes": 4, "max_steps": 20}
     env = gymnasium.make("CartPole-v1")
-    first, again = (sample_episodes(env, **settings, random_state=3) for _ in range(2))
-    other = sample_episodes(env, **settings, random_state=4)
+    first, again = (sample_episodes(None, env, **settings, random_state=3) for _ in range(2))
+    other = sample_episodes(None, env, **settings, random_state=4)
     assert same(first, again)
     assert not np.array_equal(first.states[0], other.states[0])
     assert len(np.unique(first.states[:, 0][np.diff(first.episodes, prepend=-1) > 0])) == 4  # each has its own start
@@ -111,14 +111,14 @@ def test_the_starts_do_not_depend_on_the_policy():
     """So that policies are compared on the same ones."""
     env = Counter()
     for policy in (Constant(0, n_actions=2), Uniform(2)):
-        sample_episodes(env, policy, n_episodes=3, max_steps=4, random_state=0)
+        sample_episodes(policy, env, n_episodes=3, max_steps=4, random_state=0)
     assert env.seeds[:3] == env.seeds[3:]
     assert len(set(env.seeds)) == 3
 
 
 def test_the_starts_are_written_as_episodes_begin():
     env = gymnasium.make("CartPole-v1")
-    starts, steps = environments.run(env, Uniform(2), 3, 10, np.random.default_rng(0))
+    starts, steps = environments.run(Uniform(2), env, 3, 10, np.random.default_rng(0))
     assert starts.shape == (3, 4)
     assert not starts.any()
     taken = list(steps)
@@ -156,25 +156,25 @@ def test_performance_of_a_policy_that_balances():
 
 def test_a_policy_may_change_with_time():
     env = Counter()
-    sample_episodes(env, FromTheClock(), n_episodes=2, max_steps=4)
+    sample_episodes(FromTheClock(), env, n_episodes=2, max_steps=4)
     assert env.taken == [0, 1, 0, 1] * 2
 
 
 def test_actions_are_counted_from_the_environments_first():
     env = Counter(actions=spaces.Discrete(3, start=5))
-    batch = sample_episodes(env, n_episodes=10, max_steps=4, random_state=0)
+    batch = sample_episodes(None, env, n_episodes=10, max_steps=4, random_state=0)
     assert batch.schema.action_labels == (5, 6, 7)
     np.testing.assert_array_equal(batch.actions, np.array(env.taken) - 5)
     assert set(batch.actions) == {0, 1, 2}
 
 
 def test_finite_states_are_one_column_from_zero():
-    batch = sample_episodes(gymnasium.make("FrozenLake-v1"), n_episodes=20, max_steps=50, random_state=0)
+    batch = sample_episodes(None, gymnasium.make("FrozenLake-v1"), n_episodes=20, max_steps=50, random_state=0)
     assert batch.schema.feature_names == ("state",)
     assert batch.states[0, 0] == 0
     assert batch.states.shape[1] == 1
     shifted = Counter(lambda t: np.uint8(3 + t), spaces.Discrete(5, start=3, dtype=np.uint8))
-    assert sample_episodes(shifted, n_episodes=1, max_steps=9).states[:, 0].tolist() == [0, 1, 2, 3]
+    assert sample_episodes(None, shifted, n_episodes=1, max_steps=9).states[:, 0].tolist() == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_finite_states_are_one_column_from_zero():
     ids=["matrix", "number", "bytes", "several", "bits", "tuple", "dict"],
 )
 def test_observations_are_flattened(space, observe, row):
-    batch = sample_episodes(Counter(observe, space), n_episodes=1, max_steps=2)
+    batch = sample_episodes(None, Counter(observe, space), n_episodes=1, max_steps=2)
     np.testing.assert_array_equal(batch.states, [row, row])
     assert batch.schema.feature_names == tuple(f"obs_{i}" for i in range(len(row)))
 
@@ -207,7 +207,7 @@ def test_an_environment_may_write_to_its_observations():
         buffer[0] = t
         return buffer
 
-    batch = sample_episodes(Counter(observe), n_episodes=1, max_steps=9)
+    batch = sample_episodes(None, Counter(observe), n_episodes=1, max_steps=9)
     assert batch.states[:, 0].tolist() == [0, 1, 2, 3]
     assert batch.next_states[:, 0].tolist() == [1, 2, 3, 4]
 
@@ -224,7 +224,7 @@ def test_an_environment_may_write_to_its_observations():
 )
 def test_observations_that_are_no_row_of_numbers_are_refused(space):
     with pytest.raises(InvalidInputError, match=r"Counter must have observations .*TransformObservation") as refusal:
-        sample_episodes(Counter(space=space), n_episodes=1, max_steps=1)
+        sample_episodes(None, Counter(space=space), n_episodes=1, max_steps=1)
     assert str(space) in str(refusal.value)
 
 
@@ -241,13 +241,13 @@ def test_what_does_not_fit_is_refused_before_anything_runs():
     env = gymnasium.make("CartPole-v1")
     rng = np.random.default_rng(0)
     with pytest.raises(InvalidInputError, match="the 2 actions of CartPole-v1; it has 3"):
-        environments.run(env, Uniform(3), 1, 1, rng)
+        environments.run(Uniform(3), env, 1, 1, rng)
     with pytest.raises(InvalidInputError, match="n_episodes must be an integer, at least 1"):
-        environments.run(env, Uniform(2), 0, 1, rng)
+        environments.run(Uniform(2), env, 0, 1, rng)
     with pytest.raises(InvalidInputError, match="max_steps must be an integer, at least 1"):
-        environments.run(env, Uniform(2), 1, 0, rng)
+        environments.run(Uniform(2), env, 1, 0, rng)
     with pytest.raises(InvalidInputError, match="starts where it likes"):
-        sample_episodes(env, starts=np.zeros((1, 4)), max_steps=1)
+        sample_episodes(None, env, starts=np.zeros((1, 4)), max_steps=1)
 
 
 def test_a_policy_that_takes_other_actions_is_refused():
@@ -261,7 +261,7 @@ def test_a_policy_that_takes_other_actions_is_refused():
             return np.array([[0.0, 0.0, 1.0]])
 
     with pytest.raises(InvalidInputError, match=r"Wrong.probabilities must have shape \(1, 2\)"):
-        sample_episodes(Counter(), Wrong(), n_episodes=1, max_steps=1)
+        sample_episodes(Wrong(), Counter(), n_episodes=1, max_steps=1)
 
 
 def raises_at(bad):
@@ -292,7 +292,7 @@ def one_of(good, bad, when):
 )
 def test_an_environment_that_fails_says_where(env, message):
     with pytest.raises(SimulationError, match=message):
-        sample_episodes(env, n_episodes=2, max_steps=10, random_state=0)
+        sample_episodes(None, env, n_episodes=2, max_steps=10, random_state=0)
 
 
 def test_the_episode_of_a_failure_is_named():
@@ -304,7 +304,7 @@ def test_the_episode_of_a_failure_is_named():
 
 def test_an_environment_is_no_domain():
     with pytest.raises(InvalidInputError, match="Gymnasium"):
-        check_domain_fits(gymnasium.make("CartPole-v1"))
+        check_domain_fits(None, gymnasium.make("CartPole-v1"))
 
 
 # Our domains as environments
@@ -368,7 +368,7 @@ def test_time_limits_come_from_the_registration(name, registered):
 
 @pytest.mark.parametrize("name", IDS)
 def test_our_environments_are_sources_of_data(name, registered):
-    batch = sample_episodes(gymnasium.make(name), n_episodes=2, max_steps=3, random_state=0)
+    batch = sample_episodes(None, gymnasium.make(name), n_episodes=2, max_steps=3, random_state=0)
     assert len(batch) == 6
 
 
@@ -476,8 +476,16 @@ class OddForbidsTwo:
         return states - 1, actions.astype(float), states[:, 0] <= 1
 
 
+def test_an_environment_before_the_policy_is_refused_with_the_right_order():
+    env = gymnasium.make("CartPole-v1")
+    with pytest.raises(InvalidInputError, match=r"Write sample_episodes\(policy, domain, \.\.\.\)\.$"):
+        sample_episodes(env, n_episodes=1, max_steps=2)
+    with pytest.raises(InvalidInputError, match=r"Write performance\(policy, domain, \.\.\.\)\.$"):
+        performance(env, Uniform(2), n_episodes=1, max_steps=2, discount=0.9)
+
+
 def test_action_masks_of_an_environment_are_kept():
-    batch = sample_episodes(environments.DomainEnv(OddForbidsTwo()), n_episodes=30, max_steps=9, random_state=0)
+    batch = sample_episodes(None, environments.DomainEnv(OddForbidsTwo()), n_episodes=30, max_steps=9, random_state=0)
     even = batch.states[:, 0] % 2 == 0
     np.testing.assert_array_equal(batch.allowed[:, 2], even)
     assert batch.allowed[np.arange(len(batch)), batch.actions].all()

@@ -43,7 +43,7 @@ from capi.learning.iteration import Iteration, Loop, own_states
 from capi.learning.learner import Learner
 from capi.policies import Mixture
 from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver, improved
-from capi.simulation.engine import check_domain_fits, drawn_starts, masks_of, steps
+from capi.simulation.engine import check_domain, drawn_starts, masks_of, steps
 from capi.types import Domain, Policy, PolicyEvaluator, PolicySpace, QFunction, StateSample
 
 
@@ -182,7 +182,7 @@ class CPI(Learner):
         own = getattr(self.evaluator, "mdp", getattr(self.evaluator, "domain", None))
         model = own if self.domain is None else self.domain
         if model is not None:
-            check_domain_fits(model)
+            check_domain(model)
         return model
 
     def _visited(self) -> Any:
@@ -309,7 +309,7 @@ def _stopped(
         found.append(x[stops])
         if stops.all():
             break
-        (step,) = steps(domain, policy, x[~stops], 1, rng)
+        (step,) = steps(policy, domain, x[~stops], 1, rng)
         x = step.next_states[~step.terminated]
     states = np.concatenate(found)
     if not len(states):

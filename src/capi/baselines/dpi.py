@@ -181,7 +181,7 @@ class DPICritic(DPI):
 
     def _episodes(self, k: int, policy: Policy, rng: np.random.Generator) -> Transitions:  # noqa: ARG002
         return sample_episodes(
-            self.domain, policy, n_episodes=self.n_episodes, max_steps=self.max_steps, random_state=rng
+            policy, self.domain, n_episodes=self.n_episodes, max_steps=self.max_steps, random_state=rng
         )
 
 

@@ -160,7 +160,7 @@ class Rollouts(_InDomain):
         """Return Q at ``states`` (n, d) by rollouts of every action from each of them."""
         x, discount = _starts(self.domain, states), as_discount(discount)
         generator = np.random.default_rng(0) if rng is None else rng
-        tally = _Tally(self.domain, policy, x, self.horizon, discount, generator)
+        tally = _Tally(policy, self.domain, x, self.horizon, discount, generator)
         everywhere = np.arange(len(x))
         if self.allocation == "equal":
             tally.add(everywhere, self.n_rollouts)
@@ -235,7 +235,7 @@ class RolloutsWithCritic(_InDomain):
                 rest[goes_on] = discount ** found.lengths[goes_on] * values
             return rest
 
-        tally = _Tally(self.domain, policy, x, self.horizon, discount, generator, rest)
+        tally = _Tally(policy, self.domain, x, self.horizon, discount, generator, rest)
         tally.add(np.arange(len(x)), self.n_rollouts)
         return tally.result(self.inertia, critic)
 
@@ -245,8 +245,8 @@ class _Tally:
 
     def __init__(
         self,
-        domain: Domain,
         policy: Policy,
+        domain: Domain,
         states: Floats,
         horizon: int,
         discount: float,
@@ -275,7 +275,7 @@ class _Tally:
     def _add(self, rows: Ints, times: int) -> None:
         which, actions = (np.repeat(index, times) for index in np.nonzero(self.allowed[rows]))
         starts = self.states[rows][which]
-        running = steps(self.domain, self.policy, starts, self.horizon, self.rng, first_actions=actions)
+        running = steps(self.policy, self.domain, starts, self.horizon, self.rng, first_actions=actions)
         found = outcome(running, starts, self.discount)
         returns = found.discounted if self.rest is None else found.discounted + self.rest(found)
         table = np.zeros((len(rows), self.domain.n_actions, times))

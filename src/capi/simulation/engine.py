@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from capi._utils.validation import (
 from capi.errors import InvalidInputError, SimulationError
 from capi.policies import Deterministic
 from capi.types import Domain, Policy
+
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 
 class Step(NamedTuple):
@@ -50,9 +54,34 @@ class Outcome(NamedTuple):
     terminated: Bools  # (n,) ended by themselves, not by the limit of steps
 
 
+def policy_first(function: Callable[Given, Result]) -> Callable[Given, Result]:
+    """Decorate a function of a policy and a domain, in this order: a call with the other order gets an error that shows it."""
+
+    @wraps(function)
+    def checked(*arguments: Given.args, **keywords: Given.kwargs) -> Result:
+        policy = arguments[0] if arguments else keywords.get("policy")
+        domain = arguments[1] if len(arguments) > 1 else keywords.get("domain")
+        if _simulates(policy) or (isinstance(domain, Policy) and not _simulates(domain)):
+            got = ", ".join(type(argument).__name__ for argument in (policy, domain) if argument is not None)
+            name = function.__name__
+            raise InvalidInputError(
+                f"{name} takes the policy first, then the domain; got {got}. Write {name}(policy, domain, ...)."
+            )
+        return function(*arguments, **keywords)
+
+    return checked
+
+
+def _simulates(thing: Any) -> bool:
+    """Whether it is a domain or an environment, and not a policy."""
+    runs = isinstance(thing, Domain) or (hasattr(thing, "reset") and hasattr(thing, "step"))
+    return runs and not isinstance(thing, Policy | type)
+
+
+@policy_first
 def steps(
-    domain: Domain,
     policy: Policy,
+    domain: Domain,
     starts: Floats,
     max_steps: int,
     rng: np.random.Generator,
@@ -64,7 +93,7 @@ def steps(
     ``first_actions`` (n,) are taken at first, then the policy decides: its action is drawn from its probabilities. A
     policy that changes with time has ``at(t)``. What the domain returns is checked.
     """
-    check_domain_fits(domain, policy)
+    check_domain_fits(policy, domain)
     x = as_states(starts, "starts", n_features=len(domain.feature_names)).copy()
     running = np.arange(len(x))
     for t in range(as_int(max_steps, "max_steps", minimum=1)):
@@ -181,7 +210,8 @@ def check_domain(domain: Any, name: str = "domain") -> None:
         )
 
 
-def check_domain_fits(domain: Any, policy: Policy | None = None) -> None:
+@policy_first
+def check_domain_fits(policy: Policy | None, domain: Any) -> None:
     """Refuse what cannot be restarted from any state, and a policy over other actions."""
     check_domain(domain)
     if policy is not None:

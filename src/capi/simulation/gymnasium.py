@@ -23,7 +23,7 @@ import numpy as np
 from capi._utils.late import gymnasium
 from capi._utils.validation import Bools, Floats, Ints, as_floats, as_int, as_integers, check_actions
 from capi.errors import InvalidInputError, SimulationError
-from capi.simulation.engine import Step, check_domain_fits, checked_step, decide, masks_of, start_states
+from capi.simulation.engine import Step, check_domain, checked_step, decide, masks_of, start_states
 from capi.types import Domain, Policy
 
 ENVIRONMENTS = {  # id: the domain and the limit of steps
@@ -56,7 +56,7 @@ def words_of(env: gymnasium.Env[Any, Any]) -> dict[str, Any]:
 
 
 def run(
-    env: gymnasium.Env[Any, Any], policy: Policy, n_episodes: int, max_steps: int, rng: np.random.Generator
+    policy: Policy, env: gymnasium.Env[Any, Any], n_episodes: int, max_steps: int, rng: np.random.Generator
 ) -> tuple[Floats, Iterator[Step]]:
     """Return the start states (n, d) and the steps of ``n_episodes`` episodes, one after the other.
 
@@ -265,7 +265,7 @@ def _environment_class() -> Any:
         metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012  Gymnasium declares it so
 
         def __init__(self, domain: Domain) -> None:
-            check_domain_fits(domain)
+            check_domain(domain)
             self.domain = domain
             self.observation_space = gymnasium.spaces.Box(
                 -np.inf, np.inf, (len(domain.feature_names),), dtype=np.float64

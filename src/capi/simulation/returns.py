@@ -13,7 +13,7 @@ from capi._utils.statistics import bootstrap_interval, standard_error
 from capi._utils.validation import Bools, Floats, Ints, as_discount
 from capi.errors import InvalidInputError
 from capi.simulation import gymnasium as environments
-from capi.simulation.engine import check_domain_fits, check_is_policy, outcome, start_states, steps
+from capi.simulation.engine import check_domain_fits, check_is_policy, outcome, policy_first, start_states, steps
 from capi.types import Policy
 
 STREAM = 1
@@ -53,6 +53,7 @@ class Performance:
         )
 
 
+@policy_first
 def performance(
     policy: Policy,
     domain: Any,
@@ -101,10 +102,10 @@ def performance(
     if environments.is_environment(domain):
         if starts is not None or n_episodes is None:
             raise InvalidInputError("a Gymnasium environment starts where it likes: give n_episodes, and no starts.")
-        first, running = environments.run(domain, policy, n_episodes, max_steps, rng)
+        first, running = environments.run(policy, domain, n_episodes, max_steps, rng)
     else:
-        check_domain_fits(domain, policy)
+        check_domain_fits(policy, domain)
         first = start_states(domain, starts, n_episodes, rng)
-        running = steps(domain, policy, first, max_steps, rng)
+        running = steps(policy, domain, first, max_steps, rng)
     found = outcome(running, first, gamma)
     return Performance(found.discounted, found.undiscounted, found.lengths, found.terminated, gamma)

@@ -14,13 +14,14 @@ from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.policies import Uniform
 from capi.simulation import gymnasium as environments
-from capi.simulation.engine import Step, check_domain_fits, masks_of, start_states, steps
+from capi.simulation.engine import Step, check_domain_fits, masks_of, policy_first, start_states, steps
 from capi.types import Domain, Policy
 
 
+@policy_first
 def sample_episodes(
+    policy: Policy | None,
     domain: Any,
-    policy: Policy | None = None,
     *,
     n_episodes: int | None = None,
     starts: ArrayLike | None = None,
@@ -31,9 +32,9 @@ def sample_episodes(
 
     Parameters
     ----------
+    policy : Policy or None
+        Who decides; None is uniformly random. `capi.policies.EpsilonGreedy` makes one that explores.
     domain : Domain, or a Gymnasium environment with discrete actions
-    policy : Policy, optional
-        Who decides; uniformly random by default. `capi.policies.EpsilonGreedy` makes one that explores.
     n_episodes : int, optional
         From starts that the domain draws.
     starts : array of shape (n, d), optional
@@ -45,14 +46,14 @@ def sample_episodes(
     Examples
     --------
     >>> from capi.domains import ChainWalk
-    >>> print(sample_episodes(ChainWalk(), n_episodes=3, max_steps=50, random_state=0))
+    >>> print(sample_episodes(None, ChainWalk(), n_episodes=3, max_steps=50, random_state=0))
     Transitions: 150 rows, 1 feature, 2 actions
       features    state
       actions     left 68 (45.3 %), right 82 (54.7 %)
       episodes    3, each of 50 rows
       rewards     0 to 0.1, mean 0.02
       terminated  0 rows (0.0 %)
-      also        propensity
+      also        propensities
     """
     rng = as_generator(random_state)
     if environments.is_environment(domain):
@@ -60,36 +61,39 @@ def sample_episodes(
             raise InvalidInputError("a Gymnasium environment starts where it likes: give n_episodes, and no starts.")
         words = environments.words_of(domain)
         behaviour = policy if policy is not None else Uniform(len(words["action_labels"]))
-        _, running = environments.run(domain, behaviour, n_episodes, max_steps, rng)
+        _, running = environments.run(behaviour, domain, n_episodes, max_steps, rng)
         return _collected(running, words)
-    check_domain_fits(domain, policy)
+    check_domain_fits(policy, domain)
     first = start_states(domain, starts, n_episodes, rng)
     behaviour = policy if policy is not None else Uniform(domain.n_actions)
-    return _collected(steps(domain, behaviour, first, max_steps, rng), _words(domain), domain)
+    return _collected(steps(behaviour, domain, first, max_steps, rng), _words(domain), domain)
 
 
+@policy_first
 def sample_steps(
+    policy: Policy | None,
     domain: Domain,
     states: ArrayLike,
-    policy: Policy | None = None,
     *,
     random_state: RandomState = None,
 ) -> Transitions:
     """Return one transition from each of ``states`` (n, d), drawn by whatever means; rows are no episodes.
+
+    ``policy`` decides; None is uniformly random.
 
     Examples
     --------
     >>> from capi.domains import ChainWalk
     >>> chain = ChainWalk()
     >>> states = chain.initial(5, np.random.default_rng(0))
-    >>> len(sample_steps(chain, states, random_state=0))
+    >>> len(sample_steps(None, chain, states, random_state=0))
     5
     """
-    check_domain_fits(domain, policy)
+    check_domain_fits(policy, domain)
     rng = as_generator(random_state)
     x = as_states(states, n_features=len(domain.feature_names), allow_nan=False)
     behaviour = policy if policy is not None else Uniform(domain.n_actions)
-    return _collected(steps(domain, behaviour, x, 1, rng), _words(domain), domain, are_episodes=False)
+    return _collected(steps(behaviour, domain, x, 1, rng), _words(domain), domain, are_episodes=False)
 
 
 def _words(domain: Domain) -> dict[str, Any]:

@@ -76,8 +76,8 @@ def rounds(hiv: HIV, learn: Learn, setting: Mapping[str, Any]) -> tuple[Transiti
         behaviour = policy if k == 0 else EpsilonGreedy(policy, setting["exploration"])
         batches.append(
             sample_episodes(
-                hiv,
                 behaviour,
+                hiv,
                 n_episodes=setting["n_patients"],
                 max_steps=setting["n_steps"],
                 random_state=numbered_rng(seeds, 0, k),

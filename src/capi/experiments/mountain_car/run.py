@@ -51,7 +51,9 @@ def batch_of(cars: MountainCar, n_samples: int, rng: np.random.Generator) -> Tra
     batches: list[Transitions] = []
     n = 0
     while n < n_samples:
-        batches.append(sample_episodes(cars, n_episodes=EPISODES_AT_ONCE, max_steps=TRAJECTORY_STEPS, random_state=rng))
+        batches.append(
+            sample_episodes(None, cars, n_episodes=EPISODES_AT_ONCE, max_steps=TRAJECTORY_STEPS, random_state=rng)
+        )
         n += len(batches[-1])
     return Transitions.concat(batches, renumber_episodes=True).subset(np.arange(n_samples))
 

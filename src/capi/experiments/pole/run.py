@@ -43,7 +43,7 @@ def batch_of(pole: CartPole, n_samples: int, rng: np.random.Generator) -> Transi
     batches: list[Transitions] = []
     n = 0
     while n < n_samples:
-        batches.append(sample_episodes(pole, n_episodes=EPISODES_AT_ONCE, max_steps=MAX_STEPS, random_state=rng))
+        batches.append(sample_episodes(None, pole, n_episodes=EPISODES_AT_ONCE, max_steps=MAX_STEPS, random_state=rng))
         n += len(batches[-1])
     return Transitions.concat(batches, renumber_episodes=True).subset(np.arange(n_samples))
 
