@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from capi._utils.parameters import at_least
 from capi._utils.versions import versions
 from capi.cli import app
-from capi.data import frames
+from capi.data.readers import arrow
 from capi.errors import InvalidInputError
 from capi.files.archive import read_archive, write_archive
 from capi.files.policy_file import load_policy
@@ -213,9 +213,9 @@ def test_the_header_of_a_table_is_read_once(table, tmp_path, monkeypatch, comman
     run, opened = str(tmp_path / "run"), []
     if command == "predict":
         fit_run(settings_for(table, n_iterations=1), run)
-    real = frames.CsvFile.opened.__func__
+    real = arrow.CsvFile.opened.__func__
     monkeypatch.setattr(
-        frames.CsvFile, "opened", classmethod(lambda cls, *given: (opened.append(given), real(cls, *given))[1])
+        arrow.CsvFile, "opened", classmethod(lambda cls, *given: (opened.append(given), real(cls, *given))[1])
     )
     monkeypatch.setattr(pyarrow.csv, "open_csv", None)  # the other way to read a header
     arguments = {

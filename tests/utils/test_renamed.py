@@ -14,7 +14,7 @@ from builders import random_mdp
 from capi import Transitions, finite, trees
 from capi._utils.renamed import renamed, translated
 from capi.baselines import ModifiedPolicyIteration
-from capi.errors import InvalidInputError
+from capi.errors import InvalidInputError, NotFittedError
 from capi.evaluators import GTD, GTD2, TD, TDC, Exact, FittedQ, KernelFittedQ
 from capi.policy_spaces import Neighbors, Partition
 from capi.policy_spaces.partition import PartitionPolicy
@@ -76,7 +76,7 @@ def test_old_names_of_columns_are_refused_with_the_new_ones(old, new):
     batch = Transitions(**ROWS, **{new: np.array([1, 2]) if new == "episodes" else [1, 1]})
     assert getattr(batch, new) is not None
     assert not hasattr(batch, old)
-    with pytest.raises(AttributeError, match=rf"^{old} is now called {new}; write batch\.{new}\.$"):
+    with pytest.raises(AttributeError, match=rf"^Transitions\.{old} is now called Transitions\.{new}\.$"):
         getattr(batch, old)
 
 
@@ -117,6 +117,28 @@ def test_a_class_derived_from_one_with_old_names_is_called_by_its_own_name():
 def test_importing_an_old_name_says_the_new_one(module, old, new):
     with pytest.raises(ImportError, match=rf"^{module}\.{old} is now called {module}\.{new}\.$"):
         getattr(importlib.import_module(module), old)
+
+
+@pytest.mark.parametrize(
+    ("thing", "old", "new"),
+    [
+        (FittedQ(), "sweeps", "n_sweeps"),
+        (trees.ExtraTreesRegressor(), "n_estimators", "n_trees"),
+        (Neighbors(), "index", "algorithm"),
+        (ModifiedPolicyIteration(MDP), "sweeps", "n_sweeps"),
+    ],
+)
+def test_an_old_attribute_is_refused_with_the_new_one(thing, old, new):
+    kind = type(thing).__name__
+    with pytest.raises(AttributeError, match=rf"^{kind}\.{old} is now called {kind}\.{new}\.$"):
+        getattr(thing, old)
+    with pytest.raises(AttributeError, match="nothing"):
+        thing.nothing  # noqa: B018
+
+
+def test_what_a_learner_has_not_learned_is_still_said():
+    with pytest.raises(NotFittedError, match="fit"):
+        ModifiedPolicyIteration(MDP).policy_  # noqa: B018
 
 
 def test_values_that_are_long_to_show_are_not_shown():

@@ -1,4 +1,4 @@
-"""Names that have changed: an old keyword raises an error that says the new one.
+"""Names that have changed: an old keyword or attribute raises an error that says the new one.
 
 The tables are kept with what they describe, in ``_renamed``, so that files written before can be translated.
 """
@@ -16,6 +16,8 @@ Named = TypeVar("Named", bound=Callable[..., Any])
 
 def renamed(**new_names: str) -> Callable[[Named], Named]:
     """Decorate a class or function whose parameters had other names before: ``renamed(old="new")``.
+
+    Old attributes of a class raise an AttributeError that names the new one.
 
     Examples
     --------
@@ -41,7 +43,16 @@ def renamed(**new_names: str) -> Callable[[Named], Named]:
 
         if not isinstance(thing, type):
             return checked  # type: ignore[return-value]
+        earlier = getattr(thing, "__getattr__", object.__getattribute__)  # which repeats the error of a property
+
+        def missing(self: Any, attribute: str) -> Any:
+            if attribute in new_names:
+                kind = type(self).__name__
+                raise AttributeError(f"{kind}.{attribute} is now called {kind}.{new_names[attribute]}.")
+            return earlier(self, attribute)
+
         thing.__init__ = checked  # type: ignore[misc]
+        thing.__getattr__ = missing  # type: ignore[attr-defined]
         thing._renamed = {**getattr(thing, "_renamed", {}), **new_names}  # type: ignore[attr-defined]
         return thing
 

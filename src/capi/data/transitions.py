@@ -39,11 +39,10 @@ from capi.errors import InvalidInputError
 if TYPE_CHECKING:
     from capi.data.readers.read import Read
 
-PLURALS = {"episode": "episodes", "propensity": "propensities", "weight": "weights"}  # what columns were called before
 MOST_ACTIONS = 100_000  # more are not actions but numbers that name something else
 
 
-@renamed(**PLURALS)
+@renamed(episode="episodes", propensity="propensities", weight="weights")
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class Transitions(Readers):
     """A fixed batch of logged decisions (x, a, r, x').
@@ -170,13 +169,6 @@ class Transitions(Readers):
                 value = value.copy() if value.base is not None else value  # a view's owner could still be changed
                 value.flags.writeable = False
             object.__setattr__(self, name, value)
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            if name in PLURALS:
-                raise AttributeError(f"{name} is now called {PLURALS[name]}; write batch.{PLURALS[name]}.")
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __len__(self) -> int:
         return len(self.actions)
