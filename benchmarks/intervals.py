@@ -225,10 +225,10 @@ def evaluated(name, n, given, b, methods=METHODS, **settings):
         "n": n,
         "given": given,
         "batch": b,
-        "doubtful": found.doubtful,
+        "unreliable": found.unreliable,
         "warned": len(found.warnings),
         "effective": found.effective_episodes,
-        "beyond": found.beyond,
+        "extrapolated": found.extrapolated_share,
     }
     records = [facts | {"method": "behaviour"} | measured(found.behaviour, logged)]
     for method, estimate in found.estimates.items():
@@ -342,13 +342,26 @@ def coverage_tables(folder, detail):
                     label = "given" if given else "estimated"
                     line(method, label, *(covered(mine[n]) for n in sizes), *precision(mine[shown]))
         print()
-        line("probabilities", "n", "batches", "effective", "beyond", "warned", "doubtful", "headline doubly robust")
+        line(
+            "probabilities",
+            "n",
+            "batches",
+            "effective",
+            "extrapolated",
+            "warned",
+            "unreliable",
+            "headline doubly robust",
+        )
         line(*["---"] * 8)
         for given in (True, False):
             for n in sizes:
                 mine = [r for r in of_problem if (r["given"], r["method"], r["n"]) == (given, "doubly-robust", n)]
                 if mine:
-                    shares = [mean(mine, "beyond"), np.mean([r["warned"] > 0 for r in mine]), mean(mine, "doubtful")]
+                    shares = [
+                        mean(mine, "extrapolated"),
+                        np.mean([r["warned"] > 0 for r in mine]),
+                        mean(mine, "unreliable"),
+                    ]
                     facts = ("given" if given else "estimated", n, len(mine), f"{mean(mine, 'effective'):.1f}")
                     line(*facts, *map(percent, shares), percent(mean(mine, "headline")))
 

@@ -65,7 +65,7 @@ def told(policy, batch, **settings):
     for caveat in found.warnings:
         assert not caveat.count or caveat.text_without_counts, f"{caveat.kind} has a count, and no words without it"
     for method, estimate in found.estimates.items():
-        assert np.isfinite(estimate.value) or found.doubtful, f"{method} has no number, and nothing says why"
+        assert np.isfinite(estimate.value) or found.unreliable, f"{method} has no number, and nothing says why"
     return found
 
 

@@ -38,7 +38,7 @@ def long_walk(n_episodes=40, length=50, propensity=0.5, actions=None):
 def test_a_clean_log_has_no_warnings():
     found = told(EpsilonGreedy(Constant(1, 2), 0.5), walks(200, longest=2, ends=1.0))
     assert found.warnings == ()
-    assert not found.doubtful
+    assert not found.unreliable
     assert found.method == "doubly-robust"
     assert 0 < found.effective_episodes < 200
 
@@ -50,7 +50,7 @@ def test_weights_that_overflow_leave_no_weighted_estimates_but_a_fitted_one(leng
     """A thousand agreements at ratio 2 are a weight of e^693."""
     found = told(Constant(1, 2), long_walk(10, length, propensity, actions=1), n_resamples=3)
     assert warned_of(found, r"importance weights overflow \(the largest is e\^\d+\)")
-    assert found.doubtful
+    assert found.unreliable
     assert found.effective_episodes == 0
     assert found.method == "fitted-q"
     assert np.isfinite(found.estimate)
@@ -63,14 +63,14 @@ def test_weights_that_overflow_leave_no_weighted_estimates_but_a_fitted_one(leng
 def test_large_weights_are_either_counted_right_or_refused(length):
     """Squares of weights leave float64 long before the weights do: 450 steps of ratio 2 are e^312, 800 are e^554."""
     found = told(Constant(1, 2), long_walk(10, length, 0.5, actions=1), methods=SAMPLING)
-    assert found.doubtful
+    assert found.unreliable
     assert warned_of(found, "overflow")
 
 
 def test_just_bearable_weights_are_counted():
     found = told(Constant(1, 2), long_walk(10, 400, 0.5, actions=1))  # e^277, all the same
     assert found.effective_episodes == pytest.approx(10)
-    assert found.doubtful
+    assert found.unreliable
     assert warned_of(found, "should be 1 in the mean, and are 2.00")
     for method in ("weighted", "weighted-per-decision", "weighted-doubly-robust"):
         assert np.isfinite(found.estimates[method].value)
@@ -79,7 +79,7 @@ def test_just_bearable_weights_are_counted():
 
 def test_vanishing_weights_are_no_weights():
     found = told(Table(np.array([[1 - 1e-9, 1e-9]])), remade(long_walk(30, 40, 1.0, actions=1), states=np.zeros((1200, 1)), next_states=np.zeros((1200, 1))))  # fmt: skip
-    assert found.doubtful
+    assert found.unreliable
     assert warned_of(found, "from step 15 on no logged episode agrees")  # 1e-9 to the 15th is less than e^-300
 
 
@@ -87,7 +87,7 @@ def test_no_weight_after_a_step_is_told_with_the_step():
     batch = long_walk(40, 6, actions=np.array([1, 1, 1, 0, 0, 0]))
     found = told(Constant(1, 2), batch)
     assert warned_of(found, "from step 4 on no logged episode agrees with the policy")
-    assert found.doubtful
+    assert found.unreliable
     for method in SAMPLING:
         assert np.isnan(found.estimates[method].value)
     for method in ("doubly-robust", "weighted-doubly-robust", "fitted-q"):
@@ -114,7 +114,7 @@ def test_at_discount_zero_only_first_decisions_have_weight():
 def test_too_little_overlap_is_told_and_makes_fitted_q_the_headline():
     found = told(Constant(1, 2), long_walk(100, 8))
     assert warned_of(found, r"overlap too little: 100 episodes are worth \d+\.\d of the policy's own")
-    assert found.doubtful
+    assert found.unreliable
     assert found.method == "fitted-q"
     assert hushed(Constant(1, 2), long_walk(100, 8), methods="doubly-robust").method == "doubly-robust"
     assert hushed(Constant(1, 2), long_walk(100, 8), methods=["per-decision", "weighted"]).method == "per-decision"
@@ -128,7 +128,7 @@ def test_wrong_given_probabilities_are_told():
     halved = remade(batch, propensities=batch.propensities / 2)
     found = told(EpsilonGreedy(Constant(1, 2), 0.4), halved, discount=0.0)
     assert warned_of(found, r"should be 1 in the mean, and are (1\.9|2\.0)")
-    assert found.doubtful
+    assert found.unreliable
 
 
 # -- what the log does not show ------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def test_an_action_that_the_log_never_took_is_told_if_the_policy_takes_it():
     batch = remade(bandit(200), n_actions=3, action_labels=labels)
     found = told(EpsilonGreedy(Constant(1, 3), 0.3), batch, discount=0.0)
     assert warned_of(found, r"the log never took 'operate' \(10 % of its decisions\)")
-    assert found.doubtful
+    assert found.unreliable
     quiet = told(Mixture([Constant(0, 3), Constant(1, 3)], [0.5, 0.5]), batch, discount=0.0)
     assert quiet.warnings == ()
     two = quick(Uniform(2), bandit(200), discount=0.0)
@@ -153,22 +153,22 @@ def test_decisions_hardly_taken_in_such_states_are_told_and_few_rows_are_no_proo
     actions = np.where(x[:, 0] > 0.5, 0, rng.integers(2, size=1000))  # the second never where x is large
     batch = Transitions(x, actions, x[:, 0], x, np.ones(1000, dtype=bool), n_actions=2)
     found = told(Constant(1, 2), batch, discount=0.0)
-    assert found.hardly_taken == pytest.approx(0.5, abs=0.05)
+    assert found.rarely_taken_share == pytest.approx(0.5, abs=0.05)
     assert warned_of(found, "of the policy's decisions were hardly ever taken in such states")
-    assert found.doubtful
+    assert found.unreliable
     for seed in range(5):  # by chance alone a small leaf has just one of the actions
-        assert told(Uniform(2), bandit(60, seed=seed), discount=0.0).hardly_taken == 0
+        assert told(Uniform(2), bandit(60, seed=seed), discount=0.0).rarely_taken_share == 0
 
 
 def test_value_behind_the_end_of_the_log_is_told():
     """Infinite horizon, reward one a step: of 100, the first ten steps are worth 9.6."""
     batch = remade(long_walk(60, 10), rewards=np.ones(600), terminated=np.zeros(600, dtype=bool))
     found = told(Uniform(2), batch, discount=0.99)
-    assert found.beyond == pytest.approx(0.99**10, abs=1e-3)
+    assert found.extrapolated_share == pytest.approx(0.99**10, abs=1e-3)
     assert warned_of(found, "about 90 % of the value lies behind the end of the recorded episodes")
     for estimate in (*found.estimates.values(), found.behaviour):
         assert estimate.value == pytest.approx(100, rel=1e-6)
-    assert told(Uniform(2), long_walk(60, 10)).beyond == 0
+    assert told(Uniform(2), long_walk(60, 10)).extrapolated_share == 0
 
 
 # -- small and plain -----------------------------------------------------------------------------------
@@ -191,11 +191,11 @@ def test_episodes_of_one_row_among_others_and_alone():
     assert alone.n_episodes == alone.n_rows == 40
 
 
-@pytest.mark.parametrize(("n", "doubtful"), [(2, True), (9, True), (10, False), (29, False), (30, False)])
-def test_few_episodes_are_told(n, doubtful):
+@pytest.mark.parametrize(("n", "unreliable"), [(2, True), (9, True), (10, False), (29, False), (30, False)])
+def test_few_episodes_are_told(n, unreliable):
     found = told(Uniform(2), remade(bandit(n), propensities=np.full(n, 0.5)), discount=0.0)
     assert warned_of(found, f"there are only {n} episodes") == (n < 30)
-    assert found.doubtful == doubtful
+    assert found.unreliable == unreliable
 
 
 def test_a_single_episode_is_refused():
@@ -264,7 +264,7 @@ def test_masks_bind_policy_and_values(masked):
         assert found.estimates[method].value == pytest.approx(found.behaviour.value)
     greedy = hushed(Greedy(Knowing(), masked=True), masked)
     assert np.isfinite(greedy.estimate)
-    assert greedy.hardly_taken == 0
+    assert greedy.rarely_taken_share == 0
     with pytest.raises(InvalidInputError, match="next_allowed must be given"):
         quick(Uniform(3), remade(masked, next_allowed=None))
     with pytest.raises(InvalidInputError, match="pass allowed"):
@@ -470,12 +470,12 @@ def test_any_log_gives_numbers_with_their_warnings_or_a_reason(batch, discount, 
         found = told(policy, batch, discount=discount, n_resamples=4, n_folds=2, regression=Regression(n_trees=2))
     except InvalidInputError:
         return
-    assert found.doubtful  # so few episodes prove nothing
+    assert found.unreliable  # so few episodes prove nothing
     assert np.isfinite(found.behaviour.value)
     assert np.isfinite(found.estimates["fitted-q"].value)
     assert 0 <= found.effective_episodes <= found.n_episodes * (1 + 1e-9)
-    assert 0 <= found.beyond <= 1
-    assert 0 <= found.hardly_taken <= 1
+    assert 0 <= found.extrapolated_share <= 1
+    assert 0 <= found.rarely_taken_share <= 1
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert found.verdict.endswith("see the warnings.")
@@ -496,8 +496,8 @@ def test_a_state_that_hides_the_time_left_is_found_out():
     assert found.estimates["doubly-robust"].value == pytest.approx(2.71, abs=0.05)
     assert found.estimates["fitted-q"].value == pytest.approx(2.5, abs=0.05)
     assert any("differ by more than chance explains" in warning.text for warning in found.warnings)
-    assert not found.doubtful
-    assert hushed(Uniform(2), batch, discount=0.9, method="fitted-q").doubtful
+    assert not found.unreliable
+    assert hushed(Uniform(2), batch, discount=0.9, method="fitted-q").unreliable
     timed = remade(batch, states=(np.arange(n) % 3)[:, None], next_states=(np.arange(n) % 3 + 1)[:, None])
     assert not any("chance" in warning.text for warning in hushed(Uniform(2), timed, discount=0.9).warnings)
 
@@ -508,7 +508,7 @@ def test_one_episode_that_decides_is_told():
     rewards[np.flatnonzero(batch.actions == 1)[0]] = 1e6
     found = told(Constant(1, 2), remade(batch, rewards=rewards), discount=0.0)
     assert warned_of(found, "a single episode decides the estimate")
-    assert found.doubtful
+    assert found.unreliable
     assert not warned_of(told(Constant(1, 2), batch, discount=0.0), "a single episode")
 
 
@@ -568,9 +568,9 @@ def test_of_several_shares_the_one_that_points_at_the_fewest_counts():
     assert _most_telling([1.0]) == 1.0
 
 
-def test_caveats_of_one_severity_decide_whether_the_number_is_doubtful():
+def test_caveats_of_one_severity_decide_whether_the_number_is_unreliable():
     found = hushed(Uniform(2), bandit(60), discount=0.0)
-    for severity, doubtful in (("note", False), ("warning", False), ("severe", True)):
+    for severity, unreliable in (("note", False), ("warning", False), ("severe", True)):
         changed = replace(found, warnings=(Caveat("some-kind", "words", severity),))
-        assert changed.doubtful is doubtful
-        assert changed.to_dict()["doubtful"] is doubtful
+        assert changed.unreliable is unreliable
+        assert changed.to_dict()["unreliable"] is unreliable

@@ -7,7 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
-from capi.errors import Caveat
+from capi.errors import Caveat, InvalidInputError
 from capi.offline import METHODS
 from capi.offline.evidence import Comparison, Estimate, Evidence
 from capi.policies import Constant, EpsilonGreedy, Uniform
@@ -46,12 +46,24 @@ def estimate(value, spread=1.0, level=0.95):
     return Estimate(value, draws, np.linspace(-1, 1, N_EPISODES), level)
 
 
-def made(value, behaviour=0.0, doubtful=False, spread=1.0):
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("doubtful", "unreliable"), ("hardly_taken", "rarely_taken_share"), ("beyond", "extrapolated_share")],
+)
+def test_old_names_are_refused_with_the_new_ones(old, new):
+    with pytest.raises(AttributeError, match=rf"^Evidence\.{old} is now called Evidence\.{new}\.$"):
+        getattr(made(1.0), old)
+    with pytest.raises(InvalidInputError, match=f"^{old} is now called {new};"):
+        Evidence(**{old: 0.5})
+    assert hasattr(made(1.0), new)
+
+
+def made(value, behaviour=0.0, unreliable=False, spread=1.0):
     number = estimate(value, spread)
     zero = Estimate(behaviour, np.full(N_DRAWS, behaviour), np.zeros(N_EPISODES), 0.95)
-    fields = {"behaviour_model": None, "effective_episodes": 30.0, "hardly_taken": 0.0, "beyond": 0.0}
+    fields = {"behaviour_model": None, "effective_episodes": 30.0, "rarely_taken_share": 0.0, "extrapolated_share": 0.0}
     sizes = {"n_rows": 30, "n_episodes": 30, "discount": 0.9, "level": 0.95, "source": "arrays", "kind": "table"}
-    caveats = (Caveat("some-kind", "it is not so", "severe"),) if doubtful else ()
+    caveats = (Caveat("some-kind", "it is not so", "severe"),) if unreliable else ()
     return Evidence("mine", "fitted-q", {"fitted-q": number}, zero, warnings=caveats, **fields, **sizes)
 
 
@@ -97,7 +109,7 @@ def test_everything_is_plain(found, without):
     lacking = plain(without.to_dict())
     assert {line["method"]: line["estimate"] for line in lacking["estimates"]}["weighted"] is None
     assert [Caveat.from_dict(record) for record in lacking["warnings"]] == list(without.warnings)
-    assert lacking["doubtful"] is True
+    assert lacking["unreliable"] is True
 
 
 def test_a_missing_number_is_missing_everywhere(without):
@@ -119,7 +131,7 @@ def test_a_missing_number_is_missing_everywhere(without):
 )
 def test_verdicts(value, sentence):
     assert made(value).verdict == sentence
-    assert made(value, doubtful=True).verdict == f"{sentence} Do not rely on it: see the warnings."
+    assert made(value, unreliable=True).verdict == f"{sentence} Do not rely on it: see the warnings."
 
 
 def test_verdicts_between_policies():
@@ -127,7 +139,7 @@ def test_verdicts_between_policies():
     found = Comparison({"a": better, "b": worse})
     assert found.verdict("a", "b").startswith("a is better than b, by 4 (95 % interval 4 to 4)")
     assert found.verdict("b", "a").startswith("b is worse than a, by 4 (95 % interval -4 to -4 of the difference)")
-    doubted = Comparison({"a": better, "b": made(1.0, doubtful=True)})
+    doubted = Comparison({"a": better, "b": made(1.0, unreliable=True)})
     assert doubted.verdict("a", "b").endswith("Do not rely on it: see the warnings.")
     with pytest.raises(ValueError, match="a policy must be one of 'a', 'b'; got 'c'"):
         found.difference("a", "c")

@@ -43,7 +43,7 @@ def test_the_share_of_known_episodes_is_told(batch, policy, rows, share):
     assert warned_of(found, "among those that the policy was learned from") == (share is not None)
     if share is not None:
         assert warned_of(found, f"^{share} of these episodes are among those")
-        assert found.doubtful
+        assert found.unreliable
         assert found.verdict.endswith("Do not rely on it: see the warnings.")
 
 
@@ -144,8 +144,8 @@ def test_refitted_learners_have_not_seen_anything_and_given_policies_are_asked(b
     with pytest.warns(EvidenceWarning, match="given: 50 % of these episodes are among those"):
         found = cross_evaluate({"learner": learner(), "given": policy}, batch, **SMALL)
     assert found["learner"].warnings == ()
-    assert not found["learner"].doubtful
-    assert found["given"].doubtful
+    assert not found["learner"].unreliable
+    assert found["given"].unreliable
 
 
 def test_learners_that_differ_in_discount_need_one(batch):
@@ -164,10 +164,10 @@ def test_what_a_learner_gains_on_its_own_episodes_is_not_there_in_others():
     deep = CAPI(FittedQ(n_trees=5), Trees(max_depth=5), discount=0.0, n_iterations=1, random_state=0)
     fitted = hushed(deep.fit(noise).policy_, noise, discount=0.0, n_resamples=100)
     assert fitted.difference.bootstrap[0] > 0
-    assert fitted.doubtful
+    assert fitted.unreliable
     honest = cross_evaluate(deep, remade(noise), **{**SMALL, "n_resamples": 100})
     assert honest.difference.bootstrap[0] < 0 < honest.difference.bootstrap[1]
-    assert not honest.doubtful
+    assert not honest.unreliable
 
 
 @pytest.mark.filterwarnings("ignore::capi.errors.EvidenceWarning")

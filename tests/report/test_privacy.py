@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from capi.data import Column
-from capi.data.summary import warnings as suspicions
+from capi.data.summary import warnings as table_caveats
 from capi.errors import Caveat
 from capi.files.archive import write_archive
 from capi.offline import caveats as doubts
@@ -162,7 +162,7 @@ def test_a_reworded_warning_of_the_table_hides_the_same_counts(tmp_path, monkeyp
     values = np.stack([np.full(63, -9.0), frame["age"] - 29.5, np.zeros(63)], axis=1)
     run = decided(tmp_path, frame, values)
     before = report_record(run)["data"]["warnings"]
-    monkeypatch.setattr(suspicions, "Caveat", reworded)
+    monkeypatch.setattr(table_caveats, "Caveat", reworded)
     record = report_record(run)
     assert {w["kind"]: (w["count"], w["share"]) for w in record["data"]["warnings"]} == {
         "small-effective-sample": (None, None),
@@ -180,7 +180,7 @@ def test_a_reworded_warning_of_the_table_hides_the_same_counts(tmp_path, monkeyp
 def test_a_reworded_warning_of_many_rows_is_shown_in_its_words(tmp_path, monkeypatch):
     frame = simple(60)
     run = fitted(tmp_path, pd.concat([frame, frame.iloc[:9]], ignore_index=True), ROLES, "thresholds")
-    monkeypatch.setattr(suspicions, "Caveat", reworded)
+    monkeypatch.setattr(table_caveats, "Caveat", reworded)
     (found,) = report_record(run)["data"]["warnings"]
     assert found["text"] == "Achtung: genau <9> von repeated-rows."
     assert (found["kind"], found["severity"], found["count"], found["share"]) == ("repeated-rows", "warning", 9, 9 / 69)
@@ -249,7 +249,7 @@ def test_a_small_count_without_other_words_is_not_shown():
     ("n_rows", "share", "text"), [(40, 0.125, "12.5 %"), (40, 0.1, "hidden"), (40, 0.95, "hidden"), (40, 0.0, "0.0 %")]
 )
 def test_shares_of_an_evaluation_that_stand_for_few_decisions_are_hidden(n_rows, share, text):
-    found = evaluation_record({"n_rows": n_rows, "overlap": {"share_hardly_taken": share}, "effective_episodes": 4.9})
+    found = evaluation_record({"n_rows": n_rows, "overlap": {"rarely_taken_share": share}, "effective_episodes": 4.9})
     assert dict(found["facts"]) == {"Decisions": "40", "Effective episodes": "<5", "Decisions hardly ever taken": text}
 
 

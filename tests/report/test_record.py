@@ -113,6 +113,21 @@ def test_same_run_same_bytes(small, tmp_path):
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
+def test_evaluations_with_old_keys_say_the_same(small, tmp_path):
+    run = changed(small, tmp_path)
+    new = {"unreliable": True, "extrapolated_share": 0.75, "overlap": {"rarely_taken_share": 0.25}}
+    old = {"doubtful": True, "beyond": 0.75, "overlap": {"share_hardly_taken": 0.25}}
+    records = []
+    for keys in (new, old, {**old, "doubtful": False}):
+        (run / "evaluation.json").write_text(json.dumps({**EVALUATION, **keys}))
+        records.append(report_record(run))
+    assert records[0] == records[1]
+    facts = dict(records[1]["evaluation"]["facts"])
+    assert facts["Share of the value beyond the log"] == "75 %"
+    assert facts["Decisions hardly ever taken"] == "25 %"
+    assert [record["head"]["unreliable"] for record in records] == [True, True, False]
+
+
 def test_old_runs_say_what_they_lack(small, tmp_path):
     run = changed(small, tmp_path)
     (run / "values.zip").unlink()

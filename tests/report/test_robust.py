@@ -227,7 +227,7 @@ def test_evaluations_of_extreme_numbers_are_told(run, x):
         "level": x,
         "n_rows": x,
         "discount": x,
-        "beyond": x,
+        "extrapolated_share": x,
         "difference": row,
     }
     found = {

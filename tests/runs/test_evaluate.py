@@ -63,7 +63,7 @@ def test_held_out_episodes_are_evaluated_and_the_numbers_kept(run):
 def test_the_learning_table_is_recognised_and_another_one_is_read_by_its_words(run, table, tmp_path):
     found = evaluate_run(run.folder, table, **QUICK)
     assert any("% of these episodes are among those" in str(warning) for warning in found.warnings)
-    assert found.doubtful
+    assert found.unreliable
     frame = pd.read_csv(table)
     frame["gain"] += 1.0
     only_two = frame[frame["drug"] != "high"]  # fewer actions than were learned from
@@ -174,7 +174,7 @@ def test_categories_that_the_policy_has_never_seen_are_told(tmp_path):
         assert not re.search(r"\d", fields["text_without_counts"])
         kept = json.loads((tmp_path / "run" / "evaluation.json").read_text())
         assert [Caveat.from_dict(record) for record in kept["warnings"]] == list(found.warnings)
-        assert found.doubtful
+        assert found.unreliable
 
 
 def test_a_new_policy_has_no_old_evaluation_and_settings_are_not_lost(table, tmp_path):

@@ -16,9 +16,9 @@ from capi.types import Policy
 
 ENOUGH = 20  # effective episodes that a doubly robust number needs, or half of all
 FEW_EPISODES, TOO_FEW_EPISODES = 30, 10  # below which intervals are too short, and below which they say nothing
-HARDLY = 0.01  # share of an action among the decisions in such states, below which nothing is known about it
+RARELY = 0.01  # share of an action among the decisions in such states, below which nothing is known about it
 MOST = 0.5  # of the value beyond the log, with which nothing can be said
-MUCH = 0.1  # of the decisions hardly ever taken, or of the value beyond the log, of which one should know
+MUCH = 0.1  # of the decisions rarely taken, or of the value beyond the log, of which one should know
 APART = 4.0  # standard errors between two estimates beyond which chance is no reason
 DECIDES = 0.5  # share of the squared influence by which one episode decides
 FEWEST_TAKEN = 20  # decisions by which given probabilities are judged
@@ -36,7 +36,7 @@ def headline(parts: Iterable[Quantities], log: Log) -> str:
     return log.settings.methods[0]
 
 
-def doubts_about(policies: list[Policy], q: Quantities, log: Log) -> list[Caveat]:
+def caveats_of(policies: list[Policy], q: Quantities, log: Log) -> list[Caveat]:
     """Return what speaks against trusting the estimates of a policy."""
     return [
         *_about_learning(policies, log),
@@ -68,7 +68,7 @@ def _about_learning(policies: list[Policy], log: Log) -> Iterator[Caveat]:
 
 
 def _about_actions(q: Quantities, log: Log) -> Iterator[Caveat]:
-    hardly, never = hardly_taken(q, log)
+    rare, never = rarely_taken(q, log)
     n_rows, labels = len(log.batch), log.batch.schema.action_labels
     if never:
         shares = ", ".join(f"{labels[a]!r} ({_percent(share)} of its decisions)" for a, share in never.items())
@@ -83,14 +83,14 @@ def _about_actions(q: Quantities, log: Log) -> Iterator[Caveat]:
             share=told,
             text_without_counts=f"the log never took {names}: {rest}",
         )
-    if hardly > MUCH:
+    if rare > MUCH:
         rest = "of the policy's decisions were hardly ever taken in such states: there every estimate rests on guesses."
         yield Caveat(
             "rarely-taken",
-            f"{_percent(hardly)} {rest}",
+            f"{_percent(rare)} {rest}",
             "severe",
-            count=_count(hardly, n_rows),
-            share=hardly,
+            count=_count(rare, n_rows),
+            share=rare,
             text_without_counts=f"some {rest}",
         )
 
@@ -249,20 +249,20 @@ def _mean_ratio(q: Quantities, log: Log) -> float | None:
     return mean if abs(mean - 1) > max(NOT_ONE, 4 * noise) else None
 
 
-def hardly_taken(q: Quantities, log: Log) -> tuple[float, dict[int, float]]:
-    """Return the share of the policy's decisions that were hardly ever taken in such states, and the share of each action never taken at all."""
+def rarely_taken(q: Quantities, log: Log) -> tuple[float, dict[int, float]]:
+    """Return the share of the policy's decisions that were rarely taken in such states, and the share of each action never taken at all."""
     leaves, counts = log.by_leaf
     rows = counts * (len(log.batch) / counts.sum())  # weights have any scale
     shares = (rows + 1) / (rows + 1).sum(axis=1, keepdims=True)  # by Laplace's rule, for few rows show nothing
     never = counts.sum(axis=0) == 0
-    rare = (shares[leaves] < HARDLY) | never
+    rare = (shares[leaves] < RARELY) | never
     counted = log.episodes.weights[log.episodes.of_row]
     mean = np.average(q.probabilities, axis=0, weights=counted)
     taken = {int(a): float(mean[a]) for a in np.flatnonzero(never & (mean > 0))}
     return float(np.average((q.probabilities * rare).sum(axis=1), weights=counted)), taken
 
 
-def share_beyond(q: Quantities, log: Log) -> float:
+def extrapolated_share(q: Quantities, log: Log) -> float:
     """Return the share of the value that lies behind the log's end, by the fitted values."""
     e = log.episodes
     if not e.truncated.any():
@@ -273,7 +273,7 @@ def share_beyond(q: Quantities, log: Log) -> float:
     return min(tail / whole, 1.0) if whole > 0 else float(tail > 0)
 
 
-def much_beyond(share: float) -> Caveat | None:
+def much_extrapolated(share: float) -> Caveat | None:
     """Return a caveat if a large share of the value lies behind the log's end."""
     if share <= MUCH:
         return None

@@ -21,13 +21,13 @@ from capi.data.transitions import Transitions
 from capi.errors import EvidenceWarning, InvalidInputError
 from capi.learning.learner import Learner
 from capi.offline.caveats import (
+    caveats_of,
     disagreement,
     dominance,
-    doubts_about,
-    hardly_taken,
+    extrapolated_share,
     headline,
-    much_beyond,
-    share_beyond,
+    much_extrapolated,
+    rarely_taken,
 )
 from capi.offline.estimators import Estimator
 from capi.offline.evidence import METHODS, Comparison, Estimate, Evidence, check_methods
@@ -265,16 +265,16 @@ def _evidence(policies: Mapping[str, list[Policy]], log: Log, kind: str) -> Comp
         (name, method): estimator for name, found in estimators.items() for method, estimator in found.items()
     }
     estimates = _estimated(every, log)
-    warned = {name: doubts_about(policies[name], q, log) for name, q in parts.items()}
+    warned = {name: caveats_of(policies[name], q, log) for name, q in parts.items()}
     method = log.settings.method
     if method == "auto":
         method = headline(parts.values(), log)
     found: dict[str, Evidence] = {}
     for name, q in parts.items():
         mine = {m: estimates[name, m] for m in log.settings.methods}
-        beyond = share_beyond(q, log)
+        extrapolated = extrapolated_share(q, log)
         apart = disagreement(mine, method) if kind == "table" else None  # a fold alone is small
-        more = (much_beyond(beyond), apart, dominance(mine[method], estimates["", "behaviour"]))
+        more = (much_extrapolated(extrapolated), apart, dominance(mine[method], estimates["", "behaviour"]))
         caveats = (*warned[name], *(caveat for caveat in more if caveat is not None))
         found[name] = Evidence(
             name=name,
@@ -283,8 +283,8 @@ def _evidence(policies: Mapping[str, list[Policy]], log: Log, kind: str) -> Comp
             behaviour=estimates["", "behaviour"],
             behaviour_model=log.behaviour,
             effective_episodes=q.weights.effective_episodes,
-            hardly_taken=hardly_taken(q, log)[0],
-            beyond=beyond,
+            rarely_taken_share=rarely_taken(q, log)[0],
+            extrapolated_share=extrapolated,
             warnings=caveats,
             n_rows=len(log.batch),
             n_episodes=len(log.episodes),

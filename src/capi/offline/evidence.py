@@ -12,6 +12,7 @@ import numpy as np
 from scipy import stats
 
 from capi._utils.late import pandas as pd
+from capi._utils.renamed import renamed
 from capi._utils.validation import Floats, check_choice
 from capi.errors import Caveat, InvalidInputError
 from capi.offline.behaviour import Behaviour
@@ -98,6 +99,7 @@ class Estimate:
         return {name: value if math.isfinite(value) else None for name, value in numbers.items()}
 
 
+@renamed(doubtful="unreliable", hardly_taken="rarely_taken_share", beyond="extrapolated_share")
 @dataclass(frozen=True, eq=False)
 class Evidence:
     """What a policy is worth, by the episodes of a log: the mean discounted sum of rewards from an episode's first state on.
@@ -116,9 +118,9 @@ class Evidence:
         The probabilities of the logged actions, and how far they can be trusted.
     effective_episodes : float
         How many episodes of the policy's own the weighted ones are worth (Kish), in the mean over steps, weighted by the discount.
-    hardly_taken : float
-        The share of the policy's decisions that were hardly ever taken in such states.
-    beyond : float
+    rarely_taken_share : float
+        The share of the policy's decisions that were rarely taken in such states.
+    extrapolated_share : float
         The share of the estimate that lies behind the recorded end of truncated episodes, where only the fitted model knows.
     warnings : tuple of Caveat
         What speaks against trusting the numbers.
@@ -136,8 +138,8 @@ class Evidence:
     behaviour: Estimate
     behaviour_model: Behaviour
     effective_episodes: float
-    hardly_taken: float
-    beyond: float
+    rarely_taken_share: float
+    extrapolated_share: float
     warnings: tuple[Caveat, ...]
     n_rows: int
     n_episodes: int
@@ -147,7 +149,7 @@ class Evidence:
     kind: str
 
     @property
-    def doubtful(self) -> bool:
+    def unreliable(self) -> bool:
         """Whether any of the warnings says that the number should not be trusted: is severe."""
         return any(caveat.severity == "severe" for caveat in self.warnings)
 
@@ -170,7 +172,7 @@ class Evidence:
     def verdict(self) -> str:
         """What the numbers say about the policy against what was done, in a sentence."""
         said = _verdict(f"{self.name} and {LOGGED}", self.name, LOGGED, self.difference)
-        return f"{said} Do not rely on it: see the warnings." if self.doubtful else said
+        return f"{said} Do not rely on it: see the warnings." if self.unreliable else said
 
     def summary(self) -> pd.DataFrame:
         """Return all estimates, what was done, and the difference, a row each."""
@@ -203,15 +205,15 @@ class Evidence:
             "behaviour": self.behaviour.to_dict(),
             "difference": self.difference.to_dict(),
             "effective_episodes": self.effective_episodes,
-            "overlap": {"share_hardly_taken": self.hardly_taken},
-            "beyond": self.beyond,
+            "overlap": {"rarely_taken_share": self.rarely_taken_share},
+            "extrapolated_share": self.extrapolated_share,
             "behaviour_model": {
                 "given": self.behaviour_model.given,
                 "calibration_error": _finite(self.behaviour_model.calibration_error),
                 "text": str(self.behaviour_model),
             },
             "warnings": [caveat.to_dict() for caveat in self.warnings],
-            "doubtful": self.doubtful,
+            "unreliable": self.unreliable,
             "verdict": self.verdict,
         }
 
@@ -265,8 +267,8 @@ class Comparison:
     def verdict(self, name: str, other: str) -> str:
         """Return in a sentence whether one policy is better than another."""
         said = _verdict(f"{name} and {other}", name, other, self.difference(name, other))
-        doubtful = self[name].doubtful or self[other].doubtful
-        return f"{said} Do not rely on it: see the warnings." if doubtful else said
+        unreliable = self[name].unreliable or self[other].unreliable
+        return f"{said} Do not rely on it: see the warnings." if unreliable else said
 
     def summary(self) -> pd.DataFrame:
         """Return each policy, what was done, and all paired differences, a row each."""

@@ -28,6 +28,7 @@ LOGGED = {"policy": "what was done", "method": "mean return"}
 NUMBERS = ("estimate", "standard_error", "low", "high")
 LISTS = ("estimates", "interval", "warnings")
 RECORDS = ("behaviour", "difference", "behaviour_model", "overlap")
+OLD_NAMES = {"doubtful": "unreliable", "beyond": "extrapolated_share", "share_hardly_taken": "rarely_taken_share"}
 MOST_COUNTED = 1e15
 
 
@@ -46,7 +47,13 @@ def checked_evaluation(found: Any) -> dict[str, Any]:
         _caveats(found)
     except InvalidInputError as error:
         raise InvalidInputError(f"must be what capi evaluate writes: {error}") from error
-    return found
+    overlap = {"overlap": _with_new_names(found["overlap"])} if found.get("overlap") else {}
+    return _with_new_names(found) | overlap
+
+
+def _with_new_names(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record of an evaluation that may have been written before its keys were renamed."""
+    return {OLD_NAMES.get(key, key): value for key, value in record.items()}
 
 
 def evaluation_record(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,13 +146,13 @@ def _facts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     level = number_or_none(found.get("level"))
     facts.append(("Level of the intervals", "" if level is None or not 0 < level < 1 else f"{100 * level:g} %"))
     overlap, model = found.get("overlap"), found.get("behaviour_model")
-    beyond = number_or_none(found.get("beyond"))
-    facts.append(("Share of the value beyond the log", "" if beyond is None else percent_text(beyond)))
+    extrapolated = number_or_none(found.get("extrapolated_share"))
+    facts.append(("Share of the value beyond the log", "" if extrapolated is None else percent_text(extrapolated)))
     if isinstance(overlap, Mapping):
-        hardly = number_or_none(overlap.get("share_hardly_taken"))
-        if hardly is not None:
-            few = stands_for_few(hardly * (_counted(found, "n_rows") or 0), hardly)
-            facts.append(("Decisions hardly ever taken", hidden_text(None) if few else percent_text(hardly)))
+        rare = number_or_none(overlap.get("rarely_taken_share"))
+        if rare is not None:
+            few = stands_for_few(rare * (_counted(found, "n_rows") or 0), rare)
+            facts.append(("Decisions hardly ever taken", hidden_text(None) if few else percent_text(rare)))
     if isinstance(model, Mapping):
         facts.append(("Behaviour's probabilities", "from the table" if model.get("given") else "estimated"))
         error = number_or_none(model.get("calibration_error"))

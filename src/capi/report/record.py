@@ -111,7 +111,7 @@ def _head(sources: Sources) -> dict[str, Any]:
         "interval": [number_or_none(end) for end in found.get("interval") or (None, None)],
         "level": _level(found),
         "discount": float(settings.discount),
-        "doubtful": bool(found.get("doubtful", found.get("warnings"))),
+        "unreliable": bool(found.get("unreliable", found.get("warnings"))),
         "crossed": found.get("kind") == "cross",
     }
 

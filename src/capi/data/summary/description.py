@@ -9,7 +9,7 @@ import numpy as np
 
 from capi._utils.validation import Floats
 from capi.data.summary.coverage import covered_shares, effective_rows, leaf_counts
-from capi.data.summary.warnings import suspicions
+from capi.data.summary.warnings import table_caveats
 from capi.errors import Caveat
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def describe(batch: Transitions) -> Description:
         rewards={**_spread(batch.rewards, "mean"), "deviation": float(np.std(batch.rewards))},
         missing=_missing(batch),
         actions=tuple(Coverage(a, int(n), float(n) / len(batch), float(e), float(c)) for a, n, e, c in per_action),
-        warnings=tuple(suspicions(batch, effective)),
+        warnings=tuple(table_caveats(batch, effective)),
     )
 
 

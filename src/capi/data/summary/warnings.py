@@ -23,7 +23,7 @@ ROWS_AT_ONCE = 4096
 WEAK = 10.0  # effective rows
 
 
-def suspicions(batch: Transitions, effective: Floats) -> Iterator[Caveat]:
+def table_caveats(batch: Transitions, effective: Floats) -> Iterator[Caveat]:
     """Yield a caveat for each thing that the owner of the table should look at; ``effective`` (A,) are the effective rows."""
     counts = np.bincount(batch.actions, minlength=batch.n_actions)
     for label, count, size in zip(batch.schema.action_labels, counts, effective, strict=True):
