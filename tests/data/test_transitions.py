@@ -152,7 +152,7 @@ def test_concat_of_rounds_with_the_same_numbers_needs_new_ones():
         ({"states": np.zeros((4, 0))}, "at least one column"),
         ({"next_states": np.zeros((4, 3))}, "next_states must have 2 columns"),
         ({"terminated": [0, 1, 2, 0]}, r"terminated must be booleans.*terminated\[2\] = 2"),
-        ({"terminated": [True, False, False, False]}, r"not go on after a terminated row.*episode\[0\] = 5"),
+        ({"terminated": [True, False, False, False]}, r"not go on after a terminated row.*episodes\[0\] = 5"),
         ({"episodes": [5, 9, 5, 9], "terminated": [False] * 4}, r"stand together; episodes\[2\] = 5"),
         ({"propensities": [0.5, 0.0, 0.5, 1.0]}, r"propensities must lie in \(0, 1\].*propensities\[1\]"),
         ({"weights": [1.0, -2.0, 1.0, 1.0]}, r"weights must not be negative.*weights\[1\] = -2"),
