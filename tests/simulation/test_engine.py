@@ -323,12 +323,14 @@ def test_starts_follow_the_seed():
 )
 def test_the_domain_before_the_policy_is_refused_with_the_right_order(name, call):
     with pytest.raises(
-        InvalidInputError, match=rf"^{name} takes the policy first.*Write {name}\(policy, domain, \.\.\.\)\.$"
+        InvalidInputError, match=rf"^{name} takes the policy first.*Write {name}\(policy, domain, \.\.\.\)\."
     ):
         call()
 
 
 def test_no_policy_decides_at_random():
+    with pytest.raises(InvalidInputError, match="None as the policy decides uniformly at random"):
+        sample_episodes(Countdown(), n_episodes=1, max_steps=1)
     settings = {"n_episodes": 5, "max_steps": 9, "random_state": 0}
     assert sample_episodes(None, Countdown(), **settings) == sample_episodes(Uniform(3), Countdown(), **settings)
     given = {"policy": None, "domain": Countdown(), "states": [[3.0]], "random_state": 0}

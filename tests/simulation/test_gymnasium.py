@@ -478,7 +478,7 @@ class OddForbidsTwo:
 
 def test_an_environment_before_the_policy_is_refused_with_the_right_order():
     env = gymnasium.make("CartPole-v1")
-    with pytest.raises(InvalidInputError, match=r"Write sample_episodes\(policy, domain, \.\.\.\)\.$"):
+    with pytest.raises(InvalidInputError, match=r"Write sample_episodes\(policy, domain, \.\.\.\)\."):
         sample_episodes(env, n_episodes=1, max_steps=2)
     with pytest.raises(InvalidInputError, match=r"Write performance\(policy, domain, \.\.\.\)\.$"):
         performance(env, Uniform(2), n_episodes=1, max_steps=2, discount=0.9)

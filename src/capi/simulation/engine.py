@@ -57,15 +57,17 @@ class Outcome(NamedTuple):
 def policy_first(function: Callable[Given, Result]) -> Callable[Given, Result]:
     """Decorate a function of a policy and a domain, in this order: a call with the other order gets an error that shows it."""
 
+    name = function.__name__
+    at_random = " None as the policy decides uniformly at random." if name.startswith("sample_") else ""
+
     @wraps(function)
     def checked(*arguments: Given.args, **keywords: Given.kwargs) -> Result:
         policy = arguments[0] if arguments else keywords.get("policy")
         domain = arguments[1] if len(arguments) > 1 else keywords.get("domain")
-        if _simulates(policy) or (isinstance(domain, Policy) and not _simulates(domain)):
+        if _simulates(policy) or _decides(domain):  # protocols would take as long as a step
             got = ", ".join(type(argument).__name__ for argument in (policy, domain) if argument is not None)
-            name = function.__name__
             raise InvalidInputError(
-                f"{name} takes the policy first, then the domain; got {got}. Write {name}(policy, domain, ...)."
+                f"{name} takes the policy first, then the domain; got {got}. Write {name}(policy, domain, ...).{at_random}"
             )
         return function(*arguments, **keywords)
 
@@ -73,9 +75,11 @@ def policy_first(function: Callable[Given, Result]) -> Callable[Given, Result]:
 
 
 def _simulates(thing: Any) -> bool:
-    """Whether it is a domain or an environment, and not a policy."""
-    runs = isinstance(thing, Domain) or (hasattr(thing, "reset") and hasattr(thing, "step"))
-    return runs and not isinstance(thing, Policy | type)
+    return hasattr(thing, "step") and not hasattr(thing, "act")
+
+
+def _decides(thing: Any) -> bool:
+    return hasattr(thing, "act") and not hasattr(thing, "step")
 
 
 @policy_first
