@@ -56,7 +56,6 @@ class Outcome(NamedTuple):
 
 def policy_first(function: Callable[Given, Result]) -> Callable[Given, Result]:
     """Decorate a function of a policy and a domain, in this order: a call with the other order gets an error that shows it."""
-
     name = function.__name__
     at_random = " None as the policy decides uniformly at random." if name.startswith("sample_") else ""
 
