@@ -12,6 +12,16 @@ settings.register_profile(
 settings.register_profile("other", derandomize=False)  # HYPOTHESIS=other looks elsewhere
 settings.load_profile(os.environ.get("HYPOTHESIS", "same"))
 
+JIT = not int(os.environ.get("NUMBA_DISABLE_JIT") or 0)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what would take Python minutes, or is about machine code, if kernels are not compiled."""
+    if not JIT:
+        for item in items:
+            if item.get_closest_marker("compiled"):
+                item.add_marker(pytest.mark.skip(reason="needs compiled kernels, and NUMBA_DISABLE_JIT is set"))
+
 
 @pytest.fixture(autouse=True)
 def _names_in_doctests(doctest_namespace: dict[str, object]) -> None:

@@ -181,6 +181,7 @@ def test_growth_does_not_stall_where_no_single_cut_helps():
             assert tree.sums.min(axis=1).sum() == 0
 
 
+@pytest.mark.compiled
 def test_more_values_than_sixteen_bits_hold():
     n = 70_000
     X = np.arange(float(n))[:, None]
@@ -190,7 +191,7 @@ def test_more_values_than_sixteen_bits_hold():
     assert tree.nodes["threshold"][0] == 68_999.5
 
 
-@pytest.mark.parametrize("n", [1, 63, 64, 71, 100, 128, 20_000])
+@pytest.mark.parametrize("n", [1, 63, 64, 71, 100, 128, pytest.param(20_000, marks=pytest.mark.compiled)])
 @pytest.mark.parametrize("missing", [False, True])
 def test_states_are_sent_down_as_the_nodes_say(n, missing):
     """Together or one by one, in one block or several: the leaf is that of a plain walk."""
@@ -258,6 +259,7 @@ def test_known_leaves_are_read_and_summed_as_by_plain_loops(n, n_trees, kind):
     np.testing.assert_array_equal(sums, naive.sums_by_leaf(leaves, starts, y))
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("lanes", [1, 8])
 def test_states_walk_alike_on_machines_that_gather_and_others(lanes):
     X, Y, _ = problem(4, False, missing=True, n=200)
@@ -369,6 +371,7 @@ def test_cuts_are_found_among_values_that_crowd():
             np.testing.assert_array_equal(leaves(tree, on_cuts), naive.leaves(tree.nodes, on_cuts))
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("n_values", [65_535, 65_536])
 def test_the_largest_number_of_values_in_sixteen_bits(n_values):
     """The largest code is the missing value's: one value more, and codes take 32 bits."""
@@ -379,6 +382,7 @@ def test_the_largest_number_of_values_in_sixteen_bits(n_values):
     np.testing.assert_array_equal(leaves(tree, X), tree.leaf_of_row)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("n", [65_536, 65_537])
 def test_numbers_of_rows_stand_in_a_free_lane_only_if_they_fit(n):
     layout = Layout.of(n, 3, 16, 1, weighted=False)

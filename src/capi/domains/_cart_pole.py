@@ -10,7 +10,7 @@ division. It makes Runge-Kutta four times as fast, and independent of the machin
 
 import math
 
-from numba import njit
+from capi._utils.compile import compiled_unchecked, inlined
 
 GRAVITY = 9.8  # m/s^2
 CART_MASS = 1.0  # kg
@@ -23,7 +23,7 @@ S3, S5, S7, S9, S11, S13, S15, S17, S19, S21 = ((-1.0) ** k / math.factorial(2 *
 C2, C4, C6, C8, C10, C12, C14, C16, C18, C20, C22 = ((-1.0) ** k / math.factorial(2 * k) for k in range(1, 12))
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+@inlined
 def sine_and_cosine(angle):
     """Return both with an error below 1e-15, for angles up to a million.
 
@@ -42,7 +42,7 @@ def sine_and_cosine(angle):
     return sign * sine, sign * cosine
 
 
-@njit(cache=True, nogil=True, error_model="numpy", inline="always")
+@inlined
 def accelerations(velocity, angle, angular_velocity, force, pole_friction, cart_friction):
     """Return the accelerations of the cart and of the angle."""
     sine, cosine = sine_and_cosine(angle)
@@ -54,7 +54,7 @@ def accelerations(velocity, angle, angular_velocity, force, pole_friction, cart_
     return acceleration, -0.75 / HALF_LENGTH * (acceleration * cosine + fall)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_unchecked
 def euler(columns, forces, h, n_steps, pole_friction, cart_friction):
     """Move the states in ``columns`` (4, n), in place, by ``n_steps`` Euler steps of ``h`` seconds under ``forces`` (n,).
 
@@ -71,7 +71,7 @@ def euler(columns, forces, h, n_steps, pole_friction, cart_friction):
             ws[i] = w + h * b
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled_unchecked
 def rk4(columns, forces, h, n_steps, pole_friction, cart_friction):
     """Move the states in ``columns`` (4, n), in place, by ``n_steps`` Runge-Kutta steps, the classical ones of order 4.
 

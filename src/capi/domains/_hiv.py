@@ -4,7 +4,8 @@ The solver is the embedded Runge-Kutta pair of Dormand and Prince (1980), orders
 """
 
 import numpy as np
-from numba import njit
+
+from capi._utils.compile import compiled
 
 N = 6  # T1, T2, T1*, T2*, V, E
 SAFETY, LEAST_FACTOR, LARGEST_FACTOR = 0.9, 0.2, 5.0
@@ -13,7 +14,7 @@ MOST_STEPS = 1_000_000
 FLOOR = 1e-6  # counts below it need not have relative accuracy
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def rates(x, e1, e2, p, out):
     """Write dx/dt to ``out`` (6,), under drug efficacies ``e1`` (RTI) and ``e2`` (PI); ``p`` are the parameters in order."""
     T1, T2, I1, I2, V, E = x[0], x[1], x[2], x[3], x[4], x[5]
@@ -30,7 +31,7 @@ def rates(x, e1, e2, p, out):
     out[5] = lamE + (bE * infected / (infected + Kb) - dE * infected / (infected + Kd) - deltaE) * E
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def advance(x, days, e1, e2, p, tolerance, k, trial):
     """Move ``x`` (6,) on by ``days`` in place; return whether it could. ``k`` (7, 6) and ``trial`` (6,) are room to work.
 
@@ -102,7 +103,7 @@ def advance(x, days, e1, e2, p, tolerance, k, trial):
     return True
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def advance_all(states, efficacies, days, p, tolerance):
     """Move each row of ``states`` (n, 6) on in place, with its row of ``efficacies`` (n, 2); return the first that failed, or -1."""
     k, trial = np.empty((7, N)), np.empty(N)

@@ -11,8 +11,9 @@ dense features, or a single sparse one. So a row without a past costs as much as
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from capi._utils.compile import compiled, compiled_any_order
 
 TD, GTD, GTD2, TDC = range(4)
 ZERO, ONE = np.uint64(0), np.uint64(1)
@@ -50,7 +51,7 @@ class Memory(NamedTuple):
     n_active: NDArray[np.uint64]  # (1,)
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc"})  # sums in lanes: dense rows take half the time
+@compiled_any_order  # sums in lanes: dense rows take half the time
 def product(vector, offset, data, columns, start, stop):
     """Return the product of the features from ``start`` to ``stop`` with the block of ``vector`` at ``offset``."""
     sparse = len(columns) > 0
@@ -60,7 +61,7 @@ def product(vector, offset, data, columns, start, stop):
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def squared_lengths(data, starts, out):
     """Write the squared length of the features of each row to ``out`` (n,)."""
     for i in range(len(out)):
@@ -70,7 +71,7 @@ def squared_lengths(data, starts, out):
         out[i] = total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def gather(data, columns, starts, chosen, out_data, out_columns, out_starts):
     """Write the features of the ``chosen`` rows (m,) one after the other; ``out_starts`` (m + 1,) begins with a zero."""
     sparse = len(columns) > 0
@@ -85,7 +86,7 @@ def gather(data, columns, starts, chosen, out_data, out_columns, out_starts):
         out_starts[t + 1] = to + length
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_features(vector, offset, data, columns, start, stop, size):
     """Add ``size`` times the features from ``start`` to ``stop`` to the block of ``vector`` at ``offset``."""
     sparse = len(columns) > 0
@@ -93,7 +94,7 @@ def add_features(vector, offset, data, columns, start, stop, size):
         vector[offset + (columns[start + k] if sparse else k)] += size * data[start + k]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def fade(trace, listed, active, n_active, width, carry):
     """Shrink the trace to ``carry`` times what it was; return how many runs it still has."""
     for k in range(n_active):
@@ -104,7 +105,7 @@ def fade(trace, listed, active, n_active, width, carry):
     return n_active if carry != 0.0 else ZERO
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def mark(listed, active, n_active, width, offset, columns, start, stop):
     """List the runs that the features from ``start`` to ``stop`` belong to; return how many there are now."""
     for k in range(start, stop, width):
@@ -116,7 +117,7 @@ def mark(listed, active, n_active, width, offset, columns, start, stop):
     return n_active
 
 
-@njit(cache=True, nogil=True, fastmath={"reassoc"})  # sums in lanes: dense rows take half the time
+@compiled_any_order  # sums in lanes: dense rows take half the time
 def trace_product(vector, trace, active, n_active, width):
     """Return the product of the trace with ``vector``."""
     total = 0.0
@@ -127,7 +128,7 @@ def trace_product(vector, trace, active, n_active, width):
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_trace(vector, trace, active, n_active, width, size):
     """Add ``size`` times the trace to ``vector``."""
     for k in range(n_active):
@@ -136,7 +137,7 @@ def add_trace(vector, trace, active, n_active, width, size):
             vector[place + j] += size * trace[place + j]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def learn(method, now, following, rows, steps, second_steps, late, limit, width, memory):
     """Go through the rows; return how many were gone through before Q passed ``limit``.
 

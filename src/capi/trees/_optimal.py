@@ -17,7 +17,8 @@ With a least size of leaves the first fact holds for the costs without that limi
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
+
+from capi._utils.compile import compiled, inner, inner_minima
 
 NO_SPLIT = -1
 BY_COST, BY_TABLES, BY_ROWS = 0, 1, 2  # how the last two levels are searched
@@ -28,10 +29,7 @@ COST, BOUND, LIMIT, BAR = range(4)  # of a node: its best tree, any tree, the mo
 FEATURE, CUT, PLACE, N_CUTS, N_WAITING, FROM, TO, MIDDLE, N_LEFT = range(9)
 AT_ONCE = 4096  # rows that stay in the cache while they are added to one table after the other
 
-# Kernels that only kernels call come without what Python would need to call them: they compile in half the time.
-inner = njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-# There is no NaN and no -0 among whole numbers; when the compiler knows, it vectorises minima.
-inner_minima = njit(cache=True, nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, fastmath={"nnan", "nsz"})
+# There is no NaN and no -0 among whole numbers: hence `inner_minima`, which lets the compiler vectorise minima.
 
 
 class Problem(NamedTuple):
@@ -385,7 +383,7 @@ def best_cut(problem, work):
     return cost, relaxed if counted else cost, feature, cut
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def one_level(problem, work, rows):
     """Return the best tree of depth one of ``rows``: cost, relaxed cost and split."""
     work.bins[1] = 0.0
@@ -409,7 +407,7 @@ def two_levels_of_tables(problem, work, bins, part_bins, tables, part_tables, re
     return best_cut(problem, work)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def two_levels_of_rows(problem, work, rows):
     """Return the best tree of depth two of ``rows``, with one table at a time: cost, relaxed cost and split."""
     n_features, n_columns = problem.codes.shape[1], problem.losses.shape[1]
@@ -432,7 +430,7 @@ def two_levels_of_rows(problem, work, rows):
     return best_cut(problem, work)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def by_tables(problem, n, n_cells):
     """Return whether two levels of ``n`` rows are cheaper to search by tables than by going through the rows for each cut."""
     if problem.engine != BY_COST:
@@ -552,7 +550,7 @@ def find_cuts(problem, n, n_bins, ends, cuts):
     return n_cuts, n_small
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def put_in_order(problem, work, rows, level):
     """Write the order in which a node's features are searched."""
     n_features = problem.codes.shape[1]
@@ -714,7 +712,7 @@ def set_order(problem, work, rows, level, only):
     work.order[level, 0] = only
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def search_two(problem, work, rows, level, limit, only):
     """Return the best tree of depth two, cut by cut: cost, bound and split.
 
@@ -805,7 +803,7 @@ def side_by_tables(problem, work, level, way, side):
     return two_levels_of_tables(problem, work, bins[last], bins[t], tables[last], tables[t], rest)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def search_three(problem, work, rows, level, limit, only):
     """Return the best tree of depth three: cost, bound and split; the rest is as in `search_two`."""
     n, way = len(rows), way_of(problem, work, len(rows))
@@ -853,7 +851,7 @@ def search_three(problem, work, rows, level, limit, only):
     return result_of(work, level)
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def search_four(problem, work, rows, level, limit, only):
     """Return the best tree of depth four: cost, bound and split; the rest is as in `search_two`."""
     n = len(rows)

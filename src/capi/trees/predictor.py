@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from capi._utils.threads import in_threads
 from capi._utils.validation import Floats, Ints
 from capi.trees._kernels import route as _route
+from capi.trees._kernels.plain import CHILD_SHIFT, CUT_SHIFT, FEATURE_SHIFT, MISSING
 from capi.trees._kernels.ranks import WINDOW
-from capi.trees._kernels.walk import CHILD_SHIFT, CUT_SHIFT, FEATURE_SHIFT, MISSING, TOGETHER
+from capi.trees._kernels.walk import TOGETHER
 from capi.trees.ranks import ROWS_AT_ONCE, cells_of
 
 FEW = 64  # states for which codes do not pay

@@ -12,9 +12,9 @@ from capi._utils.threads import in_threads
 from capi._utils.validation import Bools, Floats, Ints
 from capi.errors import InvalidInputError
 from capi.trees._kernels import ranks as _ranks
+from capi.trees._kernels.plain import LANES
 from capi.trees._kernels.ranks import WINDOW
 from capi.trees._kernels.records import Features
-from capi.trees._kernels.simd import LANES
 
 MOST_FEATURES = 2**15 - 1  # a node has 15 bits for its feature
 MANY = 20_000  # rows for which threads pay

@@ -4,14 +4,15 @@ Shapes: m rows, A actions. ``lost`` (m, A) is what each action loses in each row
 """
 
 import numpy as np
-from numba import njit
+
+from capi._utils.compile import compiled
 
 HINGE, LOGISTIC, EXPONENTIAL = range(3)
 ROUNDED = 0.1  # width of the part of the hinge that is a parabola
 STEEPEST = 30.0  # margin below minus this: the exponential goes on straight, so that nothing overflows
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def surrogate(kind, margin):
     """Return the loss of a margin and its slope."""
     if kind == HINGE:
@@ -32,7 +33,7 @@ def surrogate(kind, margin):
     return steepest * (1.0 - STEEPEST - margin), -steepest
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def surrogate_sum(kind, scores, lost, slopes):
     """Return the sum, over rows and pairs of allowed actions, of what one loses more times the surrogate of their margin.
 
@@ -54,7 +55,7 @@ def surrogate_sum(kind, scores, lost, slopes):
     return total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def first_on_line(scores, slopes, lost, i):
     """Return the allowed action of row ``i`` with the largest ``scores + t slopes`` (m, A) as t goes to minus infinity."""
     first = -1
@@ -67,7 +68,7 @@ def first_on_line(scores, slopes, lost, i):
     return first
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def next_on_line(scores, slopes, lost, i, action):
     """Return which action overtakes ``action`` next as t grows, and where; -1 if none does.
 
@@ -83,7 +84,7 @@ def next_on_line(scores, slopes, lost, i, action):
     return following, place
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def turning_points(scores, slopes, lost, places, changes):
     """Write where the decisions of ``scores + t slopes`` (m, A) change the loss, and by how much; t is real.
 
@@ -107,7 +108,7 @@ def turning_points(scores, slopes, lost, places, changes):
     return count, total
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def best_stretch(places, changes, order, at_start, tie):
     """Return the least loss between two turning points, and the widest stretch where it is within ``tie`` of that.
 
@@ -133,7 +134,7 @@ def best_stretch(places, changes, order, at_start, tie):
     return least, start, end
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def decided_loss(scores, lost):
     """Return the sum of what the allowed actions with the largest scores (m, A) lose, the lowest among equals."""
     total = 0.0

@@ -12,9 +12,9 @@ split in the order of their gain, because then several parts of the tree would n
 
 import numpy as np
 
-from capi.trees._kernels.compile import entry, inlined, kernel
+from capi._utils.compile import entry, inlined, kernel
+from capi.trees._kernels.memory import address_of
 from capi.trees._kernels.node import (
-    address_of,
     all_equal,
     all_proportional,
     divide,
@@ -28,13 +28,7 @@ from capi.trees._kernels.node import (
     node_sums,
     word_of,
 )
-from capi.trees._kernels.split import (
-    NO_SPLIT,
-    best_of_all_cuts,
-    best_of_cuts,
-    choose_candidates,
-    set_five,
-)
+from capi.trees._kernels.split import NO_SPLIT, best_of_all_cuts, best_of_cuts, choose_candidates, set_five
 
 NUMBER, START, END, DEPTH, BASE, IS_SPARE = range(6)  # of a node's place: see `set_place`
 IN_PLACE = -1
@@ -163,8 +157,8 @@ def move_rows(place, split, layout, features, work):
 def close_leaf(number, rows, layout, total, weight, grown, leaf_of_row, n_leaves):
     """Make a node the next leaf."""
     node = grown.nodes[number]
-    node.left = -1 - n_leaves
-    node.feature, node.threshold, node.missing_left, node.unused = 0, 0.0, 0, 0
+    node["left"] = -1 - n_leaves
+    node["feature"], node["threshold"], node["missing_left"], node["unused"] = 0, 0.0, 0, 0
     grown.above[number] = 0.0
     for o in range(len(total)):
         grown.sums[n_leaves, o] = total[o]
@@ -230,9 +224,9 @@ def grow_tree(layout, features, limits, work, leaf_of_row):
         saw_missing = features.has_missing[feature] and known_extremes(rows, k, shift, mask)[2] > 0
         n_left, base, is_spare = move_rows(place, split, layout, features, work)
         node = grown.nodes[number]
-        node.feature, node.threshold, node.left, node.unused = feature, split[3], n_nodes, 0
+        node["feature"], node["threshold"], node["left"], node["unused"] = feature, split[3], n_nodes, 0
         # A node that saw no missing value sends them to its larger side.
-        node.missing_left = np.int64(split[2]) if saw_missing else np.int64(2 * n_left >= end - start)
+        node["missing_left"] = np.int64(split[2]) if saw_missing else np.int64(2 * n_left >= end - start)
         grown.above[number] = split[4]
         set_place(pair.place[0], n_nodes, start, start + n_left, depth + 1, base, is_spare)
         set_place(pair.place[1], n_nodes + 1, start + n_left, end, depth + 1, base, is_spare)

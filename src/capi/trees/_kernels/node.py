@@ -8,10 +8,11 @@ the ``size`` of each in bytes, and moving a row is one copy.
 
 import numpy as np
 
-from capi.trees._kernels.compile import apart, entry, kernel
+from capi._utils.compile import apart, entry, kernel
+from capi.trees._kernels.memory import address_of
+from capi.trees._kernels.plain import LANES
 from capi.trees._kernels.ranks import cell_of, first_above
 from capi.trees._kernels.simd import (
-    LANES,
     divide_3_of_16,
     divide_4_of_16,
     divide_5_of_32,
@@ -26,12 +27,6 @@ from capi.trees._kernels.simd import (
 )
 
 BLOCK = 128  # rows that are looked at before any of them is moved
-
-
-@kernel
-def address_of(array):
-    """Return where an array's memory starts."""
-    return np.int64(array.ctypes.data)
 
 
 @kernel

@@ -2,8 +2,10 @@
 
 import numpy as np
 
-from capi.trees._kernels.compile import entry, kernel
-from capi.trees._kernels.simd import LANES, count_below, count_up_to
+from capi._utils.compile import entry, kernel
+from capi.trees._kernels.memory import address_of
+from capi.trees._kernels.plain import LANES
+from capi.trees._kernels.simd import count_below, count_up_to
 
 WINDOW = LANES  # values that are compared together
 MISSING = np.uint32(2**32 - 1)
@@ -58,7 +60,7 @@ def first_above(values, at, end, x, or_equal):
         length -= half
     n_below = np.int64(WINDOW)
     while n_below == WINDOW:
-        window = np.int64(values.ctypes.data) + 8 * at
+        window = address_of(values) + 8 * at
         n_below = count_below(window, x) if or_equal else count_up_to(window, x)
         at += n_below
     return at

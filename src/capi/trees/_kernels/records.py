@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from capi._utils.validation import Bools, Floats, Ints
 from capi.trees._kernels.node import BLOCK
-from capi.trees._kernels.simd import LANES
+from capi.trees._kernels.plain import LANES
 
 NODE = np.dtype([("threshold", "f8"), ("left", "i4"), ("feature", "i2"), ("missing_left", "u1"), ("unused", "u1")])
 SPARE_ROWS = 2**13  # nodes with at most as many rows are divided by way of a second place, larger ones in place

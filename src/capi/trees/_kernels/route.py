@@ -11,15 +11,17 @@ multiple of G rows, the last of which may belong to no state.
 """
 
 import numpy as np
-from numba import njit
 
+from capi._utils.compile import compiled
+from capi.trees._kernels.memory import address_of
+from capi.trees._kernels.plain import MISSING
 from capi.trees._kernels.ranks import WINDOW, cell_of, first_above
-from capi.trees._kernels.walk import MISSING, TOGETHER, walk
+from capi.trees._kernels.walk import TOGETHER, walk
 
 ROWS_OF_SUMS = 1024  # that stay in the nearest cache, beside four trees
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def encode_states(states, cuts, starts, grid, scales, codes):
     """Write the number of cuts below each value to ``codes`` (n, d), `MISSING` for NaN.
 
@@ -42,20 +44,20 @@ def encode_states(states, cuts, starts, grid, scales, codes):
                 codes[i, j] = first_above(cuts, first, end, x, True) - start
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def send_together(nodes, root, codes, starts, at):
     """Write to ``at`` (G,) the node, counted from the root, where the states end whose codes begin at ``starts`` (G,)."""
-    walk(nodes.ctypes.data + 8 * root, codes.ctypes.data, starts.ctypes.data, at.ctypes.data)
+    walk(address_of(nodes) + 8 * np.int64(root), address_of(codes), address_of(starts), address_of(at))
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def rows_from(first, d, starts):
     """Write to ``starts`` (G,) where the codes of G rows begin."""
     for k in range(TOGETHER):
         starts[k] = (first + k) * d
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def find_leaves(nodes, roots, number, codes, leaves, first, end):
     """Write the leaf in each tree of states ``first .. end - 1``, whose ``codes`` (m, d) these are, to ``leaves`` (T, n)."""
     starts, at = np.empty(TOGETHER, dtype=np.int64), np.empty(TOGETHER, dtype=np.int64)
@@ -67,7 +69,7 @@ def find_leaves(nodes, roots, number, codes, leaves, first, end):
                 leaves[t, start + k] = number[roots[t] + at[k]]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def add_values(nodes, roots, number, codes, leaf_starts, values, out):
     """Add the ``values`` (l, m) of each state's leaf in every tree to ``out`` (n, m)."""
     starts, at = np.empty(TOGETHER, dtype=np.int64), np.empty(TOGETHER, dtype=np.int64)
@@ -81,7 +83,7 @@ def add_values(nodes, roots, number, codes, leaf_starts, values, out):
                     out[start + k, o] += values[leaf, o]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def last_actions(left, feature, threshold, roots, last):
     """Write to ``last`` (nodes,) the largest value of the last feature, an action's number, that can come to each node.
 
@@ -97,7 +99,7 @@ def last_actions(left, feature, threshold, roots, last):
             last[left[i]], last[left[i] + 1] = below, last[i]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def find_leaves_of_actions(nodes, roots, number, last, action_codes, codes, leaves, first, end):
     """Write the leaf of states ``first .. end - 1``, whose ``codes`` (m, d) these are, with each action in each tree to ``leaves`` (A, T, n).
 
@@ -131,7 +133,7 @@ def find_leaves_of_actions(nodes, roots, number, last, action_codes, codes, leav
             n_pending = n_kept
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def send_each(roots, left, feature, threshold, missing_right, number, states, leaves):
     """Write the leaf of each state (n, d) in each tree to ``leaves`` (T, n), without codes: for few states."""
     for t in range(len(roots)):
@@ -143,7 +145,7 @@ def send_each(roots, left, feature, threshold, missing_right, number, states, le
             leaves[t, i] = number[node]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sum_of_leaves(leaves, values, out):
     """Add the ``values`` (l, m) of the ``leaves`` (T, n), counted through the forest, to ``out`` (n, m), tree after tree."""
     for t in range(leaves.shape[0]):
@@ -152,7 +154,7 @@ def sum_of_leaves(leaves, values, out):
                 out[i, o] += values[leaves[t, i], o]
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def mean_of_leaves(leaves, starts, values, first, end, out):
     """Write the mean over trees of the ``values`` (l,) of rows ``first .. end - 1`` of ``leaves`` (T, n) to ``out`` (end - first,).
 
@@ -185,7 +187,7 @@ def mean_of_leaves(leaves, starts, values, first, end, out):
             out[start - first + i] = total[i] / n_trees
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def sums_by_leaf(leaves, starts, first, end, y, sums):
     """Add each row's ``y`` (n,) to the ``sums`` (l,) of its leaf, in trees ``first .. end - 1`` of ``leaves`` (T, n).
 

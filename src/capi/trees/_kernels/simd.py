@@ -1,5 +1,7 @@
 """Loops over the rows of a node that are spelled out in vector instructions, which LLVM translates for whatever machine it is on.
 
+``CAPI_SIMD=0`` takes those of `capi.trees._kernels.plain` instead, which give the same bytes.
+
 A row is a record: its codes side by side, eight *lanes* to a group, then its outputs, its weight and its number. Compilers do not see
 that the eight codes of a group can be compared at once, each with its own cut. The tests compare all loops with plain ones.
 """
@@ -12,8 +14,10 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-LANES = 8
-N_SUMS = 4  # that are kept apart, because an addition waits for the one before
+from capi._utils.compile import SIMD
+from capi.trees._kernels import plain as _plain
+from capi.trees._kernels.plain import LANES, N_SUMS
+
 WORD, INDEX, FLOAT = ir.IntType(64), ir.IntType(32), ir.DoubleType()
 WORDS, FLOATS, COUNTS = ir.VectorType(WORD, LANES), ir.VectorType(FLOAT, LANES), ir.VectorType(INDEX, LANES)
 
@@ -135,20 +139,24 @@ def _sums_of(bits: int) -> Any:
     return sums
 
 
-@intrinsic  # type: ignore[untyped-decorator]
-def sum_of(typing: Any, first: Any, n: Any, size: Any) -> Any:  # noqa: ARG001
-    """Return the sum of n floats, the first at the address ``first`` and the others every ``size`` bytes behind it."""
-    signature = types.float64(types.int64, types.int64, types.int64)
+def _sum_of() -> Any:
+    """Return a function (first, n, size): the sum of n floats, the first at the address ``first`` and the others every ``size`` bytes behind it."""
 
-    def generate(context: Any, builder: ir.IRBuilder, _: Any, arguments: Any) -> Any:  # noqa: ARG001
-        first, n, size = arguments
-        write = _Writer(builder)
-        nothing = ir.Constant(FLOAT, 0.0)
-        return write.sum_over(
-            nothing, first, n, size, lambda here, so_far: builder.fadd(so_far, write.load(here, FLOAT))
-        )
+    @intrinsic  # type: ignore[untyped-decorator]
+    def sum_of(typing: Any, first: Any, n: Any, size: Any) -> Any:  # noqa: ARG001
+        signature = types.float64(types.int64, types.int64, types.int64)
 
-    return signature, generate
+        def generate(context: Any, builder: ir.IRBuilder, _: Any, arguments: Any) -> Any:  # noqa: ARG001
+            first, n, size = arguments
+            write = _Writer(builder)
+            nothing = ir.Constant(FLOAT, 0.0)
+            return write.sum_over(
+                nothing, first, n, size, lambda here, so_far: builder.fadd(so_far, write.load(here, FLOAT))
+            )
+
+        return signature, generate
+
+    return sum_of
 
 
 def _count_of(comparison: str) -> Any:
@@ -226,8 +234,17 @@ def _divide_of(bits: int, n_words: int | None) -> Any:
     return divide
 
 
-count_up_to, count_below = _count_of("<="), _count_of("<")
-extremes_of_16, extremes_of_32 = _extremes_of(16), _extremes_of(32)
-sums_of_16, sums_of_32 = _sums_of(16), _sums_of(32)
-divide_3_of_16, divide_4_of_16, divide_6_of_16, divide_any_of_16 = (_divide_of(16, n) for n in (3, 4, 6, None))
-divide_5_of_32, divide_any_of_32 = (_divide_of(32, n) for n in (5, None))
+if SIMD:
+    count_up_to, count_below = _count_of("<="), _count_of("<")
+    extremes_of_16, extremes_of_32 = _extremes_of(16), _extremes_of(32)
+    sums_of_16, sums_of_32 = _sums_of(16), _sums_of(32)
+    sum_of = _sum_of()
+    divide_3_of_16, divide_4_of_16, divide_6_of_16, divide_any_of_16 = (_divide_of(16, n) for n in (3, 4, 6, None))
+    divide_5_of_32, divide_any_of_32 = (_divide_of(32, n) for n in (5, None))
+else:
+    count_up_to, count_below = _plain.count_up_to, _plain.count_below
+    extremes_of_16, extremes_of_32 = _plain.extremes_of_16, _plain.extremes_of_32
+    sums_of_16, sums_of_32 = _plain.sums_of_16, _plain.sums_of_32
+    sum_of = _plain.sum_of
+    divide_3_of_16 = divide_4_of_16 = divide_6_of_16 = divide_any_of_16 = _plain.divide_of_16
+    divide_5_of_32 = divide_any_of_32 = _plain.divide_of_32

@@ -5,9 +5,9 @@ A split is five floats: feature, cut (a code), missing_left, threshold, and the 
 
 import numpy as np
 
-from capi.trees._kernels.compile import apart, inlined, kernel
+from capi._utils.compile import apart, inlined, kernel
+from capi.trees._kernels.memory import address_of
 from capi.trees._kernels.node import (
-    address_of,
     is_better,
     known_extremes,
     largest_code,

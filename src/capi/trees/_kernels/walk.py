@@ -2,7 +2,7 @@
 
 A step waits for the memory twice, for the node and for the state's code. While one state waits, others step. Where the machine can
 gather eight words from eight addresses at once, eight times eight states are under way, else eight. Compilers do not see that the
-states do not depend on each other.
+states do not depend on each other. ``CAPI_SIMD=0`` takes the plain walk of `capi.trees._kernels.plain` instead.
 """
 
 from typing import Any
@@ -13,11 +13,11 @@ from numba.core import cgutils
 from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic
 
-GROUPS = 8
+from capi._utils.compile import SIMD
+from capi.trees._kernels import plain as _plain
+from capi.trees._kernels.plain import CHILD_SHIFT, CUT_SHIFT, FEATURE_SHIFT, FEATURES, GROUPS, MISSING
+
 STEPS = 4  # between two looks at whether all have arrived
-MISSING = 2**24 - 1
-CHILD_SHIFT, CUT_SHIFT, FEATURE_SHIFT = 40, 16, 1
-FEATURES = 2**15 - 1
 
 INDEX, WORD = ir.IntType(32), ir.IntType(64)
 
@@ -108,6 +108,6 @@ def walk_of(lanes: int) -> Any:
     return walk
 
 
-STATES_A_GROUP = 8 if "+avx512f" in get_host_cpu_features() else 1
+STATES_A_GROUP = 8 if SIMD and "+avx512f" in get_host_cpu_features() else 1
 TOGETHER = GROUPS * STATES_A_GROUP
-walk = walk_of(STATES_A_GROUP)
+walk = walk_of(STATES_A_GROUP) if SIMD else _plain.walk
