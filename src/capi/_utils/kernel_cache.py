@@ -8,11 +8,11 @@ that numba chooses: ``NUMBA_CACHE_DIR``, beside the source, or, if that cannot b
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from functools import cache
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import llvmlite
@@ -83,11 +83,13 @@ def _fields_of(kinds: Any) -> tuple[Any, ...]:
 @cache
 def stamp_of(module: str) -> str:
     """Return a digest of all that the machine code of a module's kernels is made from; numba adds its version and the processor."""
-    digest = sha256(f"llvmlite {llvmlite.__version__} numpy {np.__version__}".encode())
-    for name in sorted(sources_of(module)):
-        source = _read(name)
-        digest.update(f"\n{name} {len(source)}\n".encode() + source)
-    return digest.hexdigest()
+    files = [f"{name} {_digest_of(name)}" for name in sorted(sources_of(module))]
+    return sha256(f"llvmlite {llvmlite.__version__} numpy {np.__version__} {files}".encode()).hexdigest()
+
+
+@cache
+def _digest_of(module: str) -> str:
+    return sha256(_read(module)).hexdigest()
 
 
 def sources_of(module: str) -> set[str]:
@@ -121,8 +123,8 @@ def _imported_by(module: str) -> list[str]:
 @cache
 def _file_of(module: str) -> str:
     """Return the file of a module, nothing if there is none."""
-    place = Path(sys.modules[PACKAGE].__path__[0]).joinpath(*module.split(".")[1:])
-    for path in (str(place / "__init__.py"), f"{place}.py"):
+    place = os.path.join(sys.modules[PACKAGE].__path__[0], *module.split(".")[1:])
+    for path in (f"{place}.py", os.path.join(place, "__init__.py")):
         try:
             _data_of(path)
         except OSError:
