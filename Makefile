@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOWEST := .venv-lowest
 KERNEL_TESTS := tests/trees tests/domains/test_cart_pole.py tests/domains/test_hiv.py tests/evaluators/test_td.py \
-	tests/policy_spaces/test_linear.py tests/policy_spaces/test_trees.py tests/policy_spaces/test_optimal_trees.py
+	tests/policy_spaces/test_linear.py tests/policy_spaces/test_optimal_trees.py
 
 # One BLAS thread a worker: two workers with two threads each would wait for each other.
 test test-all test-nojit test-lowest: export OPENBLAS_NUM_THREADS := 1
@@ -32,7 +32,7 @@ test-nojit: $(VENV)/.ready  ## run the kernels' tests without compiling anything
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q --cov -n 2 -m "not slow" $(KERNEL_TESTS)
 
 test-lowest: $(LOWEST)/.ready  ## run the tests (fast ones) with the lowest versions that pyproject.toml allows
-	$(LOWEST)/bin/python -m pytest -q -n 2 -m "not slow"
+	$(LOWEST)/bin/python -m pytest -q -n 2 -m "not slow" -W ignore::DeprecationWarning -W ignore::FutureWarning  # old and new libraries together
 
 lint: $(VENV)/.ready  ## check style, types, import order and spelling
 	$(BIN)/ruff check .

@@ -149,6 +149,7 @@ def test_random_pushes_last_as_long_as_they_should(poles, length):
     assert abs(mean - length) < 4 * error + 0.5  # the reference is rounded
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(
     ("poles", "starts"),
     [

@@ -42,6 +42,7 @@ def met():
     return states[[*extreme, *np.random.default_rng(0).integers(len(states), size=20)]]
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(
     "domain", [HIV(), HIV(observe="counts", reward_on="next_state", start_spread=0.2, n_jobs=2)], ids=str
 )
@@ -77,6 +78,7 @@ def test_steady_states(name, exact):
     np.testing.assert_allclose(following[0], exact, rtol=1e-4)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(
     ("reward_on", "returns"),
     [
@@ -90,6 +92,7 @@ def test_returns_of_constant_treatments(reward_on, returns):
         assert found.mean == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.compiled
 def test_where_constant_treatments_end():
     ends = {
         1: (543558, 11.95, 6518, 45.5, 34989, 27.2),
@@ -119,6 +122,7 @@ def test_the_columns_are_counts_or_their_logarithms(met):
     np.testing.assert_allclose(same, rewards, rtol=1e-9)
 
 
+@pytest.mark.compiled
 def test_counts_stay_legal_from_wild_states():
     rng = np.random.default_rng(1)
     wild = 10 ** rng.uniform(-3, 6.5, size=(300, 6))
@@ -134,6 +138,7 @@ def test_what_cannot_be_solved_is_said():
         HIV(observe="counts").step(np.array([[1.0] * 6, [1e6, 1e6, 1e6, 1e6, 1e16, 10.0]]), np.array([0, 0]), RNG)
 
 
+@pytest.mark.compiled
 def test_the_number_of_threads_does_not_matter():
     batches = [sample_episodes(None, HIV(n_jobs=n), n_episodes=200, max_steps=3, random_state=0) for n in (1, 2, 3)]
     for batch in batches[1:]:

@@ -180,6 +180,7 @@ def three(states):
     return THREE[states[:, 0].astype(int)]
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(
     ("policy", "correction"), [(Uniform(3), "none"), (Leaning(), "importance"), (Leaning(), "tree-backup")]
@@ -207,6 +208,7 @@ def random_problem(seed, discount):
     return mdp, batch, Tabular(rng.integers(3, size=6), 3)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("method", METHODS)
 def test_many_rows_give_the_exact_values_with_default_settings(method):
     mdp, batch, policy = random_problem(0, 0.95)

@@ -91,6 +91,7 @@ def test_no_tree_costs_less(depth, n_problems):
         assert policy.tree.counts.min() >= min(min_leaf, len(kept))
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("depth", [2, 3, 4])
 @pytest.mark.parametrize("missing", [False, True], ids=["complete", "missing values"])
 @pytest.mark.parametrize("min_leaf", [1, 7])

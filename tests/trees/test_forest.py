@@ -346,6 +346,7 @@ def test_rows_are_divided_in_place_and_by_copying(bits, n_outputs, n, missing_le
             assert sorted(map(tuple, after)) == before
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("bits", [16, 32])
 @pytest.mark.parametrize("n", [1, 48, 49, 3000])
 def test_keys_are_sorted_by_their_codes(bits, n):

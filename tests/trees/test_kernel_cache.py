@@ -61,7 +61,7 @@ def change(file, old, new):
 def test_machine_code_is_used_again_until_something_that_it_is_made_from_changes(copy):
     assert run(copy) == ([1, 3, 2**24 - 1], 0, copy / "trees" / "__pycache__")
     assert run(copy)[:2] == ([1, 3, 2**24 - 1], 1)
-    change(copy / "trees" / "_ranks.py", "    n_below = np.int64(WINDOW)\n", "    return np.int64(WINDOW)  \n")
+    change(copy / "trees" / "_ranks.py", "    n_below = np.int64(WINDOW)\n", "    return np.int64(WINDOW)   \n")
     assert run(copy)[:2] == ([8, 3, 2**24 - 1], 0), "a kernel that it calls, in another file"
     change(copy / "trees" / "_plain.py", "MISSING = 2**24 - 1", "MISSING = 2**24 - 2")
     assert run(copy)[:2] == ([8, 3, 2**24 - 2], 0), "a constant, two imports away"

@@ -10,6 +10,7 @@ from capi.errors import InvalidInputError
 from capi.trees import ExtraTreesRegressor
 
 
+@pytest.mark.compiled
 def test_passes_the_checks_of_scikit_learn():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the checks warn about what they skip
