@@ -3,7 +3,7 @@
 Exception
 └── CapiError                       anything capi refuses to do; catch this one
     ├── InvalidInputError           an argument, a row or a file breaks a rule (also a ValueError)
-    ├── NotFittedError              a result was requested before ``fit`` (also an AttributeError)
+    ├── NotFittedError              a result was requested before ``fit`` (also scikit-learn's NotFittedError)
     ├── SimulationError             a simulator raised, or returned an invalid result (also a RuntimeError)
     └── DivergenceError             numbers that should converge did not (also an ArithmeticError)
 
@@ -19,7 +19,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 from typing import Any, Literal, get_args
+
+from capi._utils.late import sklearn
 
 Severity = Literal["note", "warning", "severe"]
 
@@ -35,8 +38,30 @@ class InvalidInputError(CapiError, ValueError):
     """An argument breaks a rule; the message names it, the first culprit and the remedy."""
 
 
-class NotFittedError(CapiError, AttributeError):
-    """A learned attribute was asked for before ``fit``."""
+class NotFittedError(CapiError, ValueError, AttributeError):
+    """A learned attribute was requested before ``fit``; raise what `not_fitted` returns."""
+
+
+def not_fitted(message: str) -> NotFittedError:
+    """Return a `NotFittedError` that ``except sklearn.exceptions.NotFittedError`` catches as well."""
+    error: NotFittedError = _not_fitted_in_scikit_learn()(message)
+    return error
+
+
+@cache
+def _not_fitted_in_scikit_learn() -> type[NotFittedError]:
+    """Return the class that is both; importing scikit-learn takes long, so it happens only when the error is raised."""
+
+    class Both(NotFittedError, sklearn.exceptions.NotFittedError):  # type: ignore[misc]  # scikit-learn ships no types
+        def __reduce__(self) -> tuple[Any, ...]:
+            return not_fitted, self.args  # errors of parallel workers are pickled, and this class has no address
+
+    Both.__name__, Both.__qualname__, Both.__doc__ = (
+        NotFittedError.__name__,
+        NotFittedError.__qualname__,
+        NotFittedError.__doc__,
+    )
+    return Both
 
 
 class SimulationError(CapiError, RuntimeError):

@@ -17,7 +17,7 @@ from sklearn.preprocessing import PolynomialFeatures
 
 from capi._utils.parameters import Constraints, at_least, check_parameters, optional
 from capi._utils.validation import Floats, Ints, as_positive, as_state_index, as_states
-from capi.errors import InvalidInputError, NotFittedError
+from capi.errors import InvalidInputError, not_fitted
 from capi.features.kernels import Gaussian, Kernel, check_kernel
 from capi.features.scaling import Scale, check_box_scale, check_scale, learned_scaling
 
@@ -374,4 +374,4 @@ def _power(base: int, d: int) -> int:
 
 def _check_fitted(transformer: Any, learned: str) -> None:
     if not hasattr(transformer, learned):
-        raise NotFittedError(f"this {type(transformer).__name__} has not learned from states yet: call fit first.")
+        raise not_fitted(f"this {type(transformer).__name__} has not learned from states yet: call fit first.")
