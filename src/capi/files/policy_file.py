@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from capi._utils import registry
 from capi._utils.versions import __version__, versions
 from capi.errors import InvalidInputError
 from capi.files.archive import MOST_BYTES, read_archive, write_archive
@@ -24,6 +25,7 @@ VERSION = 1
 KEYS = {"format", "version", "libraries", "settings", "policy"}
 
 
+@registry.save_policy.fill
 def save_policy(policy: Policy, path: str | Path, *, settings: Mapping[str, Any] | None = None) -> None:
     """Write a policy to a file, which appears whole or not at all.
 

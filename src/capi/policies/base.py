@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
-import capi
+from capi._utils import registry
 from capi._utils.validation import Bools, Floats, as_integers, as_states, check_actions, check_shape
 from capi.data.schema import Schema
 from capi.errors import InvalidInputError
@@ -41,7 +41,10 @@ class Described:
 
     def save(self: Any, path: str | Path) -> None:
         """Write the policy to a file that `capi.load_policy` opens, anywhere and safely; see `capi.save_policy`."""
-        capi.save_policy(self, path)  # the package knows where that lives: files know policies, not the other way round
+        registry.save_policy(self, path)
+
+    def _repr_html_(self) -> str:
+        return registry.policy_html(self)
 
     def plot(self: Any, states: ArrayLike | None = None) -> Figure:
         """Return a picture of the policy; ``figure.savefig("policy.png")`` keeps it.
