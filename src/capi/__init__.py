@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from capi import testing as testing
     from capi import trees as trees
     from capi import types as types
+    from capi.data.splitting import EpisodeKFold as EpisodeKFold
     from capi.data.transitions import Transitions as Transitions
     from capi.files.policy_file import load_policy as load_policy
     from capi.files.policy_file import save_policy as save_policy
@@ -46,6 +47,7 @@ else:
         __name__,
         {
             "CAPI": "learning.learner",
+            "EpisodeKFold": "data.splitting",
             "FiniteMDP": "finite.mdp",
             "Transitions": "data.transitions",
             "load_policy": "files.policy_file",

@@ -52,16 +52,16 @@ def not_fitted(message: str) -> NotFittedError:
 def _not_fitted_in_scikit_learn() -> type[NotFittedError]:
     """Return the class that is both; importing scikit-learn takes long, so it happens only when the error is raised."""
 
-    class Both(NotFittedError, sklearn.exceptions.NotFittedError):  # type: ignore[misc]  # scikit-learn ships no types
+    class BothError(NotFittedError, sklearn.exceptions.NotFittedError):  # type: ignore[misc]  # scikit-learn ships no types
         def __reduce__(self) -> tuple[Any, ...]:
             return not_fitted, self.args  # errors of parallel workers are pickled, and this class has no address
 
-    Both.__name__, Both.__qualname__, Both.__doc__ = (
+    BothError.__name__, BothError.__qualname__, BothError.__doc__ = (
         NotFittedError.__name__,
         NotFittedError.__qualname__,
         NotFittedError.__doc__,
     )
-    return Both
+    return BothError
 
 
 class SimulationError(CapiError, RuntimeError):
@@ -157,10 +157,10 @@ def _is_number(value: Any) -> bool:
 
 
 _RENAMED = {
-    "InvalidInput": "InvalidInputError",
-    "NotFitted": "NotFittedError",
-    "SimulationFailed": "SimulationError",
-    "Diverged": "DivergenceError",
+    "InvalidInputError": "InvalidInputError",
+    "NotFittedError": "NotFittedError",
+    "SimulationError": "SimulationError",
+    "DivergenceError": "DivergenceError",
     "DictionarySaturated": "DictionarySaturatedWarning",
     "PathEnded": "PathEndedWarning",
 }

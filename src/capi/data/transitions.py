@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from capi._utils import registry
 from capi._utils.randomness import RandomState, as_generator
 from capi._utils.renamed import renamed
 from capi._utils.validation import (
@@ -166,12 +167,30 @@ class Transitions(Readers):
         """Take ``values`` as they are, and make their arrays read-only; copying and unpickling come here too."""
         for name, value in values.items():
             if isinstance(value, np.ndarray):
-                value = value.copy() if value.base is not None else value  # a view's owner could still be changed
+                value = (
+                    np.array(value, order="C") if value.base is not None else value
+                )  # its owner could still be changed
                 value.flags.writeable = False
             object.__setattr__(self, name, value)
 
     def __len__(self) -> int:
         return len(self.actions)
+
+    def __getitem__(self, rows: Any) -> Transitions:
+        """Return the chosen rows as a new batch, if they are whole episodes; `subset` takes any rows.
+
+        Parameters
+        ----------
+        rows : slice, array of shape (n,) of bool, or of row numbers
+            Or such rows and an ellipsis, as scikit-learn indexes what has a shape.
+        """
+        if isinstance(rows, tuple) and len(rows) == 2 and rows[1] is ...:
+            rows = rows[0]
+        chosen = self._row_numbers(np.arange(len(self))[rows] if isinstance(rows, slice) else rows)
+        self._check_whole_episodes(chosen)
+        return self.subset(chosen)
+
+    __iter__ = None  # with len and indexing Python would otherwise take a batch for a sequence of its rows
 
     def __eq__(self, other: object) -> bool:
         """Whether every array, the number of actions and the schema are the same (NaN equals NaN)."""
@@ -181,6 +200,11 @@ class Transitions(Readers):
         return all(_same(getattr(self, name), getattr(other, name)) for name in compared)
 
     __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and state columns, (n, d)."""
+        return len(self), self.n_features
 
     @property
     def n_features(self) -> int:
@@ -279,9 +303,7 @@ class Transitions(Readers):
         n_episodes = self.n_episodes
         if as_int(n_folds, "n_folds", minimum=2) > n_episodes:
             raise InvalidInputError(f"n_folds must be at most the number of episodes, {n_episodes}; got {n_folds}.")
-        fold = np.empty(n_episodes, dtype=np.int64)
-        fold[as_generator(random_state).permutation(n_episodes)] = np.arange(n_episodes) % n_folds
-        fold_of_row = np.repeat(fold, self.episode_lengths)  # (n,)
+        fold_of_row = np.repeat(shuffled_folds(n_episodes, n_folds, random_state), self.episode_lengths)  # (n,)
         return ((self.subset(fold_of_row != k), self.subset(fold_of_row == k)) for k in range(n_folds))
 
     def describe(self) -> Description:
@@ -325,6 +347,9 @@ class Transitions(Readers):
                 _check_distinct_episodes(batches)
         same = all(batch.origin is first.origin for batch in batches)
         return first._with({**columns, "origin": first.origin if same and not renumber_episodes else None})
+
+    def _repr_html_(self) -> str:
+        return registry.batch_html(self)
 
     def __repr__(self) -> str:
         return "\n  ".join([self._headline(), *(f"{name:<11} {text}" for name, text in self._facts())])
@@ -376,6 +401,20 @@ class Transitions(Readers):
             raise InvalidInputError("rows must choose at least one row; they choose none.")
         return array
 
+    def _check_whole_episodes(self, rows: Ints) -> None:
+        """Refuse row numbers that hold only a part of an episode."""
+        lengths = self.episode_lengths
+        episode_of_row = np.repeat(np.arange(len(lengths)), lengths)  # (n,)
+        chosen = np.bincount(episode_of_row[np.unique(rows)], minlength=len(lengths))  # (E,)
+        cut = np.flatnonzero((chosen > 0) & (chosen < lengths))
+        if len(cut) and self.episode is not None:
+            e = int(cut[0])
+            name = self.episode[self.episode_starts[e]]
+            raise InvalidInputError(
+                f"rows must hold whole episodes; of episode {name} they hold {chosen[e]} of {lengths[e]} rows. "
+                "Split by episodes, with capi.EpisodeKFold or split; subset takes any rows."
+            )
+
     def _columns(self) -> list[str]:
         """Names of the array columns that are present."""
         return [part.name for part in fields(self) if isinstance(getattr(self, part.name), np.ndarray)]
@@ -395,6 +434,13 @@ class Transitions(Readers):
         absent = {part.name: getattr(self, part.name) for part in fields(self)}
         batch.__setstate__({**absent, **columns})
         return batch
+
+
+def shuffled_folds(n_episodes: int, n_folds: int, random_state: RandomState) -> Ints:
+    """Return the fold of each episode (E,); sizes differ by at most one."""
+    fold = np.empty(n_episodes, dtype=np.int64)
+    fold[as_generator(random_state).permutation(n_episodes)] = np.arange(n_episodes) % n_folds
+    return fold
 
 
 def _same(a: Any, b: Any) -> bool:
