@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
@@ -14,6 +14,8 @@ from capi._utils.parameters import Constraint, Constraints, at_least, check_para
 from capi._utils.randomness import RandomState
 from capi._utils.row_ops import row_sum
 from capi._utils.validation import Floats, as_allowed, as_discount, as_q_values, as_states, as_weights
+from capi.data.columns import is_table
+from capi.data.readers.roles import RoleNames
 from capi.data.schema import Schema
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
@@ -191,9 +193,41 @@ def n_actions(evaluator: Any, transitions: Any) -> int:
 def check_batch(transitions: Any) -> None:
     """Refuse what is neither a batch nor a function that makes one."""
     if transitions is not None and not isinstance(transitions, Transitions) and not callable(transitions):
+        remedy = " Make a batch of the table with Transitions.from_frame." if is_table(transitions) else ""
         raise InvalidInputError(
-            f"transitions must be Transitions, a function (k, policy, rng) or None; got a {type(transitions).__name__}."
+            f"transitions must be Transitions, a function (k, policy, rng) or None; got a {type(transitions).__name__}.{remedy}"
         )
+
+
+def batch_of(transitions: Any, roles: Mapping[str, Any], discount: float, verb: str) -> Any:
+    """Return the batch of a table whose columns have ``roles``, and everything else as it is; ``verb`` was called with it."""
+    if not is_table(transitions):
+        if roles:
+            raise InvalidInputError(
+                f"{', '.join(roles)}: names of columns go with a table; {verb} got a {type(transitions).__name__}. "
+                "Leave them out, or pass the table."
+            )
+        return transitions
+    known = list(RoleNames.__annotations__)
+    for role in roles:
+        check_choice(role, f"a role in {verb}", known)
+    missing = [role for role in ("state", "action", "reward") if role not in roles]
+    if missing:
+        raise InvalidInputError(
+            f"{verb} must be told which columns of a table are what; {', '.join(missing)} not given. Write for example "
+            f'{verb}(table, episode="patient", time="day", state=["age", "dose"], action="drug", reward="score"), or make the '
+            f"batch first with Transitions.from_frame. The columns are {_column_names(transitions)}."
+        )
+    if roles.get("discount", discount) != discount:
+        raise InvalidInputError(
+            f"discount must be that of the learner, {discount:g}; got {roles['discount']!r}. Leave it out."
+        )
+    return Transitions.from_frame(transitions, **{**roles, "discount": discount})
+
+
+def _column_names(table: Any, most: int = 12) -> str:
+    names = list(table) if isinstance(table, Mapping) else list(getattr(table, "column_names", table.columns))
+    return ", ".join(map(repr, names[:most])) + (f", ... ({len(names)} in all)" if len(names) > most else "")
 
 
 def checked_values(q: Any, states: Floats, n_actions: int, evaluator: str) -> Floats:

@@ -12,24 +12,30 @@ from dataclasses import replace
 from functools import partial
 from numbers import Real
 from time import perf_counter
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 
 from numpy.typing import ArrayLike, NDArray
 
+from capi._utils import registry
 from capi._utils.late import rich
+from capi._utils.nested_parameters import changed as changed_parameters
+from capi._utils.nested_parameters import with_nested
 from capi._utils.randomness import RandomState, numbered_rng, seed_sequence
-from capi._utils.validation import as_allowed, as_states, check_choice
+from capi._utils.validation import Bools, Floats, as_allowed, as_states
 from capi._utils.versions import versions
+from capi.data.columns import is_table
+from capi.data.readers.roles import RoleNames
 from capi.data.schema import Schema
 from capi.data.sketch import sketch
 from capi.data.transitions import Transitions
-from capi.errors import CapiError, InvalidInputError, NotFittedError
+from capi.errors import CapiError, InvalidInputError, not_fitted
 from capi.learning.iteration import (
     ByIteration,
     Iteration,
     Loop,
     States,
     Update,
+    batch_of,
     check_batch,
     check_policy,
     checked_values,
@@ -47,14 +53,15 @@ from capi.types import Policy, PolicyEvaluator, PolicySpace, QFunction, StateSam
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-LEARNED = ("policy_", "q_", "history_", "schema_")
+LEARNED = ("policy_", "q_", "history_", "schema_", "roles_")
 
 
 class Learner:
     """The loop and its results; subclasses say in `loop` what it runs with.
 
     Follows scikit-learn: ``__init__`` only stores its arguments, which ``get_params`` and ``set_params``
-    know by name (so ``sklearn.base.clone`` works), and what is learned ends in an underscore.
+    know by name (so ``sklearn.base.clone`` works), and what is learned ends in an underscore. Parameters of the parts have nested
+    names: ``set_params(evaluator__n_trees=50)``. ``score`` and whole-episode splits (`capi.EpisodeKFold`) serve ``GridSearchCV``.
     """
 
     def loop(self) -> Loop:
@@ -128,22 +135,30 @@ class Learner:
 
     def fit(
         self,
-        transitions: Transitions | ByIteration[Transitions] | None = None,
+        transitions: Any = None,
+        y: None = None,
         *,
         states: States | ByIteration[States] | None = None,
         progress: bool = False,
+        **roles: Unpack[RoleNames],
     ) -> Self:
         """Run the loop and keep its policy.
 
         Parameters
         ----------
-        transitions : Transitions, or function (k, policy, rng) -> Transitions, optional
-            The batch that the evaluator learns from. Not needed by evaluators that hold a model.
+        transitions : Transitions, or function (k, policy, rng) -> Transitions, or table, optional
+            The batch that the evaluator learns from. Not needed by evaluators that hold a model. A table (pandas, polars, Arrow,
+            or a mapping of columns) needs ``roles``.
+        y : None
+            Ignored; scikit-learn passes it. The rewards are in the batch.
         states : array of shape (n, d), or tuple (states, weights[, allowed]), or function of (k, policy, rng), optional
             The sample of nu on which the policy is improved. By default the states of the batch, with
             its weights and masks; without a batch, all states of the evaluator's model.
         progress : bool
             Show a progress bar with loss and changed decisions on the terminal.
+        **roles
+            With a table: its columns by role (``episode``, ``time``, ``state``, ``action``, ``reward``, ...), as in
+            `Transitions.from_frame`.
 
         Returns
         -------
@@ -152,6 +167,9 @@ class Learner:
             ``fit`` keeps what it had.
         """
         loop = self.loop()
+        _check_no_targets(y)
+        table_roles = dict(roles) or None
+        transitions = batch_of(transitions, roles, loop.discount, "fit")
         training = training_of(transitions, loop.discount, 0)
         for name in LEARNED:
             self.__dict__.pop(name, None)
@@ -172,7 +190,7 @@ class Learner:
                 best = score
             history.append(iteration.numbers() | ({} if score is None else {"score": score}))
             words = schema
-            self.schema_, self.history_ = words, history
+            self.schema_, self.history_, self.roles_ = words, history, table_roles
         if "policy_" not in self.__dict__:
             raise InvalidInputError(
                 "update ended the loop in the first round: there is no policy. Return a Policy at k = 0."
@@ -184,15 +202,51 @@ class Learner:
 
         Parameters
         ----------
-        states : array of shape (n, d), or table
+        states : array of shape (n, d), or table, or Transitions
             A pandas, polars or Arrow table, or a mapping of columns, is read by the names of the columns that were learned from.
+            A batch brings its masks.
         allowed : array of shape (n, A), optional
             The actions to choose from, if not all of them.
         """
-        schema = self.schema_
+        x, mask = self._asked(states, allowed)
+        actions = self.policy_.act(x, mask)
+        return actions if self.schema_ is None else self.schema_.labels_of(actions)
+
+    def score(self, transitions: Any, y: None = None, **roles: Unpack[RoleNames]) -> float:
+        """Return what the policy is worth on the episodes of a batch, estimated from these episodes alone; larger is better.
+
+        This is `capi.offline.fitted_value`: fitted Q evaluation of ``policy_``, averaged over the first states of the episodes. It
+        needs no propensities, has no weights that could explode on a small fold, and uses the same trees and seed for every
+        candidate, so that differences between scores are those between policies. On episodes that were not learned from it is
+        fit for choosing parameters; it is not evidence, for which there is `capi.offline.evaluate`. Learners with different
+        discounts measure different things: do not search over ``discount`` with this score.
+
+        Parameters
+        ----------
+        transitions : Transitions, or table
+            Episodes that were not learned from.
+        y : None
+            Ignored; scikit-learn passes it.
+        **roles
+            With a table: its columns by role, as in `fit`; by default those given to `fit`.
+        """
+        _check_no_targets(y)
+        policy, discount = self.policy_, self.loop().discount
+        named: dict[str, Any] = dict(roles)
+        if is_table(transitions):
+            named = named or dict(self.roles_ or {})
+            if self.schema_ is not None:  # features and actions as learned, not as found in this table
+                named.pop("action_labels", None)
+                named.setdefault("schema", self.schema_)
+        return registry.score_policy(policy, batch_of(transitions, named, discount, "score"), discount)
+
+    def _asked(self, states: Any, allowed: ArrayLike | None) -> tuple[Floats, Bools | None]:
+        """Return the states (n, d) and masks (n, A) that a question is about."""
+        schema, policy = self.schema_, self.policy_
+        if isinstance(states, Transitions):
+            states, allowed = states.states, states.allowed if allowed is None else allowed
         x = as_states(states) if schema is None else schema.states_of(states)
-        actions = self.policy_.act(x, as_allowed(allowed, "allowed", (len(x), self.policy_.n_actions)))
-        return actions if schema is None else schema.labels_of(actions)
+        return x, as_allowed(allowed, "allowed", (len(x), policy.n_actions))
 
     def plot_history(self) -> Figure:
         """Return a picture of loss, share of changed decisions and value by iteration; see `capi.plotting.history.draw_history`."""
@@ -208,18 +262,14 @@ class Learner:
         allowed : array of shape (n, A), optional
             The actions to choose from in these states, if not all of them.
         """
-        schema, policy = self.schema_, self.policy_
-        if isinstance(states, Transitions):
-            states, allowed = states.states, states.allowed if allowed is None else allowed
-        x = as_states(states) if schema is None else schema.states_of(states)
-        mask = as_allowed(allowed, "allowed", (len(x), policy.n_actions))
-        labels = None if schema is None else schema.action_labels
-        return draw_gaps(self.q_.values(x), mask, policy.act(x, mask), labels)
+        x, mask = self._asked(states, allowed)
+        labels = None if self.schema_ is None else self.schema_.action_labels
+        return draw_gaps(self.q_.values(x), mask, self.policy_.act(x, mask), labels)
 
     def __getattr__(self, name: str) -> Any:
         """Say what to do about learned attributes that are not there yet."""
         if name in LEARNED:
-            raise NotFittedError(f"this {type(self).__name__} has no {name} yet: call fit first.")
+            raise not_fitted(f"this {type(self).__name__} has no {name} yet: call fit first.")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     # -- what scikit-learn expects of an estimator's settings ----------------------------------------
@@ -228,21 +278,47 @@ class Learner:
     def _parameter_names(cls) -> list[str]:
         return [name for name in inspect.signature(cls).parameters if name != "self"]
 
-    def get_params(self, deep: bool = True) -> dict[str, Any]:  # noqa: ARG002  parts are settings, not estimators
-        """Return the settings by name."""
-        return {name: getattr(self, name) for name in self._parameter_names()}
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the settings by name; with ``deep`` also those of the parts, such as ``evaluator__n_trees``."""
+        own = {name: getattr(self, name) for name in self._parameter_names()}
+        return with_nested(own) if deep else own
 
     def set_params(self, **params: Any) -> Self:
-        """Change settings by name and return self."""
-        for name in params:
-            check_choice(name, f"a parameter of {type(self).__name__}", self._parameter_names())
-        for name, value in params.items():
+        """Change settings by name, also those of parts, and return self.
+
+        Parts are frozen settings, so a part is replaced by a changed one. If a name or value is wrong, nothing changes.
+
+        Examples
+        --------
+        >>> from capi.domains import ChainWalk
+        >>> from capi.evaluators import Rollouts
+        >>> from capi.policy_spaces import Thresholds
+        >>> learner = CAPI(Rollouts(ChainWalk()), Thresholds(), discount=0.9)
+        >>> learner.set_params(evaluator__n_rollouts=20, evaluator__domain__success=0.8).evaluator.domain.success
+        0.8
+        """
+        for name, value in changed_parameters(self.get_params(deep=False), params, type(self).__name__).items():
             setattr(self, name, value)
         return self
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return "policy_" in self.__dict__
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import InputTags, Tags, TargetTags  # noqa: PLC0415  scikit-learn asks, so it is there already
+
+        return Tags(
+            estimator_type=None,
+            target_tags=TargetTags(required=False),
+            input_tags=InputTags(two_d_array=False, allow_nan=True),
+        )
+
+    def _repr_html_(self) -> str:
+        return registry.learner_html(self)
+
     def __repr__(self) -> str:
         parameters = inspect.signature(type(self)).parameters
-        shown = [f"{n}={v!r}" for n, v in self.get_params().items() if v is not parameters[n].default]
+        shown = [f"{n}={v!r}" for n, v in self.get_params(deep=False).items() if v is not parameters[n].default]
         return f"{type(self).__name__}({', '.join(shown)})"
 
 
@@ -287,6 +363,8 @@ class CAPI(Learner):
         k, loss, changed, value and seconds of every round; ``pandas.DataFrame(learner.history_)`` is a table.
     schema_ : Schema or None
         The words of the batch, or without one those of the evaluator's model.
+    roles_ : dict or None
+        The roles of the table's columns, if ``fit`` was given a table.
 
     See Also
     --------
@@ -337,7 +415,12 @@ class CAPI(Learner):
 
     def loop(self) -> Loop:
         """Return what the loop runs with, checked."""
-        return Loop(**self.get_params())
+        return Loop(**self.get_params(deep=False))
+
+
+def _check_no_targets(y: Any) -> None:
+    if y is not None:
+        raise InvalidInputError(f"y must be None: a batch holds its rewards; got a {type(y).__name__}.")
 
 
 def _score(keep: Any, iteration: Iteration) -> float | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from capi._utils import registry
 from capi._utils.randomness import RandomState, as_generator
 from capi._utils.threads import n_threads, one_blas_thread
 from capi._utils.validation import as_discount
@@ -51,3 +52,9 @@ def fitted_value(
     with one_blas_thread():
         system = leaf_system(policy, episodes, regression, as_generator(random_state))
         return float(np.average(system.initial @ system.solution[1], weights=episodes.weights))
+
+
+@registry.score_policy.fill
+def score_policy(policy: Policy, batch: Transitions, discount: float) -> float:
+    """Return what ``Learner.score`` says of a policy: its fitted value, by trees of which only the batch is random."""
+    return fitted_value(policy, batch, discount=discount)

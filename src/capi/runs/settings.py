@@ -49,7 +49,7 @@ class Parts(NamedTuple):
 class KeepsBest(CAPI):
     """The learner that ends with the best of its last rounds, by fitted Q evaluation on what it learns from."""
 
-    def fit(self, transitions: Any = None, **settings: Any) -> Self:
+    def fit(self, transitions: Any = None, y: None = None, **settings: Any) -> Self:
         """Run the loop and keep its best policy; ``transitions`` is a batch."""
 
         def score(iteration: Iteration) -> float:
@@ -58,7 +58,7 @@ class KeepsBest(CAPI):
 
         asked, self.keep = self.keep, score
         try:
-            return super().fit(transitions, **settings)
+            return super().fit(transitions, y, **settings)
         finally:
             self.keep = asked
 
