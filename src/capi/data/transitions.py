@@ -192,6 +192,12 @@ class Transitions(Readers):
 
     __iter__ = None  # with len and indexing Python would otherwise take a batch for a sequence of its rows
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """Return the batch as one object: it is not an array of its rows."""
+        single = np.empty((), dtype=object)
+        single[()] = self
+        return single
+
     def __eq__(self, other: object) -> bool:
         """Whether every array, the number of actions and the schema are the same (NaN equals NaN)."""
         if not isinstance(other, Transitions):
