@@ -11,7 +11,7 @@ from capi import CAPI, EpisodeKFold
 from capi.domains import ChainWalk
 from capi.evaluators import FittedQ
 from capi.policy_spaces import Trees
-from capi.sampling import sample_episodes
+from capi.simulation import sample_episodes
 
 domain = ChainWalk(variant=2, discount=0.9)
 batch = sample_episodes(domain, n_episodes=150, max_steps=20, random_state=0)

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from capi import registry
+from capi._utils import registry
+from capi._utils.registry import Slot
 from capi.errors import CapiError
-from capi.registry import Slot
 
 SLOTS = {name: slot for name, slot in vars(registry).items() if isinstance(slot, Slot)}
 
@@ -15,7 +15,7 @@ SLOTS = {name: slot for name, slot in vars(registry).items() if isinstance(slot,
 @pytest.mark.parametrize("name", SLOTS)
 def test_the_home_of_each_slot_fills_it(name):
     home = SLOTS[name].home
-    code = f"import {home}; from capi import registry; print(registry.{name}._function.__module__)"
+    code = f"import {home}; from capi._utils import registry; print(registry.{name}._function.__module__)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == home
 

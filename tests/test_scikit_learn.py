@@ -35,11 +35,11 @@ from capi.domains import ChainWalk
 from capi.errors import CapiError, InvalidInput, NotFitted, not_fitted
 from capi.evaluators import LSTDQ, Exact, FittedQ, KernelFittedQ, Rollouts, RolloutsWithCritic
 from capi.features import KernelDictionary, Polynomial
-from capi.kernels import Gaussian
+from capi.features.kernels import Gaussian
 from capi.offline import fitted_value
 from capi.policies import Constant
 from capi.policy_spaces import Classifier, Constrained, Thresholds, Trees
-from capi.rules import Cap
+from capi.policy_spaces.rules import Cap
 from capi.testing import random_batch
 
 CHAIN = ChainWalk(variant=2, discount=0.9)

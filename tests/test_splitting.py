@@ -6,9 +6,9 @@ from sklearn.utils import _safe_indexing, indexable
 from sklearn.utils.validation import _num_samples
 
 from capi import EpisodeKFold, Transitions
+from capi._utils.validation import as_states
 from capi.errors import InvalidInput
 from capi.testing import random_batch
-from capi.validation import as_states
 
 BATCH = random_batch()
 

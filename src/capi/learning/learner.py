@@ -150,7 +150,7 @@ class Learner:
             The batch that the evaluator learns from. Not needed by evaluators that hold a model. A table (pandas, polars, Arrow,
             or a mapping of columns) needs ``roles``.
         y : None
-            Ignored; scikit-learn passes it. The rewards are in the batch.
+            Takes the place of scikit-learn's targets; the rewards are in the batch.
         states : array of shape (n, d), or tuple (states, weights[, allowed]), or function of (k, policy, rng), optional
             The sample of nu on which the policy is improved. By default the states of the batch, with
             its weights and masks; without a batch, all states of the evaluator's model.
@@ -216,17 +216,17 @@ class Learner:
         """Return what the policy is worth on the episodes of a batch, estimated from these episodes alone; larger is better.
 
         This is `capi.offline.fitted_value`: fitted Q evaluation of ``policy_``, averaged over the first states of the episodes. It
-        needs no propensities, has no weights that could explode on a small fold, and uses the same trees and seed for every
-        candidate, so that differences between scores are those between policies. On episodes that were not learned from it is
-        fit for choosing parameters; it is not evidence, for which there is `capi.offline.evaluate`. Learners with different
-        discounts measure different things: do not search over ``discount`` with this score.
+        needs no propensities, has no importance weights that explode on a small fold, and uses the same regression and seed for
+        every policy, so scores on the same batch compare. On episodes that were not learned from it serves to choose parameters.
+        It is not evidence: use `capi.offline.evaluate` for that. Values under different discounts do not compare, so do not
+        search over ``discount`` with this score.
 
         Parameters
         ----------
         transitions : Transitions, or table
             Episodes that were not learned from.
         y : None
-            Ignored; scikit-learn passes it.
+            Takes the place of scikit-learn's targets.
         **roles
             With a table: its columns by role, as in `fit`; by default those given to `fit`.
         """

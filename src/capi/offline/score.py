@@ -56,5 +56,5 @@ def fitted_value(
 
 @registry.score_policy.fill
 def score_policy(policy: Policy, batch: Transitions, discount: float) -> float:
-    """Return what ``Learner.score`` says of a policy: its fitted value, by trees of which only the batch is random."""
+    """Return the score of a learner's policy: its fitted value, always with the same seed."""
     return fitted_value(policy, batch, discount=discount)
