@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from capi._utils.late import sklearn
 
@@ -157,16 +157,17 @@ def _is_number(value: Any) -> bool:
 
 
 _RENAMED = {
-    "InvalidInputError": "InvalidInputError",
-    "NotFittedError": "NotFittedError",
-    "SimulationError": "SimulationError",
-    "DivergenceError": "DivergenceError",
+    "InvalidInput": "InvalidInputError",
+    "NotFitted": "NotFittedError",
+    "SimulationFailed": "SimulationError",
+    "Diverged": "DivergenceError",
     "DictionarySaturated": "DictionarySaturatedWarning",
     "PathEnded": "PathEndedWarning",
 }
 
+if not TYPE_CHECKING:  # type checkers would take every name for one of ours
 
-def __getattr__(name: str) -> Any:
-    if name in _RENAMED:
-        raise ImportError(f"capi.errors.{name} is now called capi.errors.{_RENAMED[name]}.")
-    raise AttributeError(f"module 'capi.errors' has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        if name in _RENAMED:
+            raise ImportError(f"capi.errors.{name} is now called capi.errors.{_RENAMED[name]}.")
+        raise AttributeError(f"module 'capi.errors' has no attribute {name!r}")

@@ -111,6 +111,7 @@ if TYPE_CHECKING:
     import rich.table
     import sklearn.exceptions
     import sklearn.tree
+    import sklearn.utils
     import threadpoolctl
 else:
     gymnasium = late("gymnasium")

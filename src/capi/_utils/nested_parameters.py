@@ -17,7 +17,7 @@ from copy import deepcopy
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 
 SEPARATOR = "__"
 RESULTS = ("act", "values")  # the verbs of policies, action values and models: those are data, not settings
@@ -63,7 +63,7 @@ def changed(parameters: Mapping[str, Any], changes: Mapping[str, Any], owner: st
     for name, value in changes.items():
         head = _head(name, parameters)
         if head is None:
-            raise InvalidInput(_unknown(name, parameters, owner, path))
+            raise InvalidInputError(_unknown(name, parameters, owner, path))
         if head == name:
             direct[name] = value
         else:

@@ -13,7 +13,15 @@ from numpy.typing import ArrayLike
 from capi._utils.parameters import Constraint, Constraints, at_least, check_parameters, one_of, optional, satisfying
 from capi._utils.randomness import RandomState
 from capi._utils.row_ops import row_sum
-from capi._utils.validation import Floats, as_allowed, as_discount, as_q_values, as_states, as_weights
+from capi._utils.validation import (
+    Floats,
+    as_allowed,
+    as_discount,
+    as_q_values,
+    as_states,
+    as_weights,
+    check_choice,
+)
 from capi.data.columns import is_table
 from capi.data.readers.roles import RoleNames
 from capi.data.schema import Schema

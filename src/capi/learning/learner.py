@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 from numpy.typing import ArrayLike, NDArray
 
 from capi._utils import registry
-from capi._utils.late import rich
+from capi._utils.late import rich, sklearn
 from capi._utils.nested_parameters import changed as changed_parameters
 from capi._utils.nested_parameters import with_nested
 from capi._utils.randomness import RandomState, numbered_rng, seed_sequence
@@ -305,12 +305,11 @@ class Learner:
         return "policy_" in self.__dict__
 
     def __sklearn_tags__(self) -> Any:
-        from sklearn.utils import InputTags, Tags, TargetTags  # noqa: PLC0415  scikit-learn asks, so it is there already
-
-        return Tags(
+        tags = sklearn.utils
+        return tags.Tags(
             estimator_type=None,
-            target_tags=TargetTags(required=False),
-            input_tags=InputTags(two_d_array=False, allow_nan=True),
+            target_tags=tags.TargetTags(required=False),
+            input_tags=tags.InputTags(two_d_array=False, allow_nan=True),
         )
 
     def _repr_html_(self) -> str:

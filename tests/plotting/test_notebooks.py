@@ -7,7 +7,7 @@ import numpy as np
 
 from capi import CAPI, Transitions
 from capi.domains import ChainWalk
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.evaluators import Exact, FittedQ
 from capi.policies import Constant, Described
 from capi.policy_spaces import Thresholds, Trees
@@ -104,7 +104,7 @@ class Printed(Described):
 
     def rules(self):
         if not self.n_lines:
-            raise InvalidInput("states must be given.")
+            raise InvalidInputError("states must be given.")
         return "\n".join(f"line {i}" for i in range(self.n_lines))
 
 

@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 from sklearn.base import BaseEstimator, clone
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_predict, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -32,7 +32,7 @@ from capi.baselines import (
     ValueIteration,
 )
 from capi.domains import ChainWalk
-from capi.errors import CapiError, InvalidInput, NotFitted, not_fitted
+from capi.errors import CapiError, InvalidInputError, NotFittedError, not_fitted
 from capi.evaluators import LSTDQ, Exact, FittedQ, KernelFittedQ, Rollouts, RolloutsWithCritic
 from capi.features import KernelDictionary, Polynomial
 from capi.features.kernels import Gaussian
@@ -76,30 +76,30 @@ every_learner = pytest.mark.parametrize(("learner", "batch"), LEARNERS, ids=NAME
 @every_learner
 def test_scikit_learn_knows_whether_a_learner_is_fitted(learner, batch):
     learner = clone(learner)
-    with pytest.raises(NotFittedError):
+    with pytest.raises(SklearnNotFittedError):
         check_is_fitted(learner)
-    with pytest.raises(NotFittedError, match="has no policy_ yet: call fit first"):
+    with pytest.raises(SklearnNotFittedError, match="has no policy_ yet: call fit first"):
         learner.policy_  # noqa: B018
     check_is_fitted(learner.fit(batch))
     check_is_fitted(learner, "policy_")
-    with pytest.raises(NotFittedError):
+    with pytest.raises(SklearnNotFittedError):
         check_is_fitted(clone(learner))
 
 
 def test_not_fitted_is_an_error_of_both_libraries_and_survives_pickling():
     error = not_fitted("call fit")
     for copy in (error, pickle.loads(pickle.dumps(error))):
-        assert isinstance(copy, NotFitted | CapiError)
-        assert isinstance(copy, NotFittedError)
+        assert isinstance(copy, NotFittedError | CapiError)
+        assert isinstance(copy, SklearnNotFittedError)
         assert isinstance(copy, ValueError)
         assert isinstance(copy, AttributeError)
         assert str(copy) == "call fit"
         assert type(copy) is type(error)
-        assert type(copy).__name__ == "NotFitted"
+        assert type(copy).__name__ == "NotFittedError"
 
 
 def test_features_that_are_not_fitted_say_so_to_scikit_learn():
-    with pytest.raises(NotFittedError):
+    with pytest.raises(SklearnNotFittedError):
         Polynomial(2).transform(BATCH.states)
 
 
@@ -182,7 +182,7 @@ def test_several_parameters_of_one_part_change_together():
 
         def __post_init__(self):
             if self.low > self.high:
-                raise InvalidInput("low must be at most high.")
+                raise InvalidInputError("low must be at most high.")
 
         def evaluate(self, *args, **kwargs): ...
 
@@ -243,20 +243,20 @@ def test_any_object_with_get_params_is_a_part():
     ],
 )
 def test_a_wrong_name_is_refused_with_those_that_exist(name, message):
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         capi().set_params(**{name: 1})
 
 
 def test_a_wrong_value_changes_nothing():
     learner = capi()
-    with pytest.raises(InvalidInput, match="n_trees must be"):
+    with pytest.raises(InvalidInputError, match="n_trees must be"):
         learner.set_params(n_iterations=50, evaluator__n_trees=0)
     assert learner.n_iterations == 2
     assert learner.evaluator is FOREST
 
 
 def test_a_part_that_is_a_function_has_no_parameters():
-    with pytest.raises(InvalidInput, match="evaluator is a function, which has no parameters"):
+    with pytest.raises(InvalidInputError, match="evaluator is a function, which has no parameters"):
         capi(evaluator=lambda k, policy, rng: FOREST).set_params(evaluator__n_trees=3)
 
 
@@ -315,21 +315,23 @@ def test_a_learner_with_discount_zero_keeps_every_row_of_a_table():
     ],
 )
 def test_a_table_without_its_roles_is_refused_with_what_to_write(roles, message):
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         capi().fit(table(), **roles)
 
 
 def test_iterate_names_the_reader_of_tables():
-    with pytest.raises(InvalidInput, match=r"got a DataFrame. Make a batch of the table with Transitions.from_frame"):
+    with pytest.raises(
+        InvalidInputError, match=r"got a DataFrame. Make a batch of the table with Transitions.from_frame"
+    ):
         next(capi().iterate(table()))
 
 
 def test_roles_without_a_table_and_targets_are_refused():
-    with pytest.raises(InvalidInput, match="reward: names of columns go with a table; fit got a Transitions"):
+    with pytest.raises(InvalidInputError, match="reward: names of columns go with a table; fit got a Transitions"):
         capi().fit(BATCH, reward="outcome")
-    with pytest.raises(InvalidInput, match="y must be None: a batch holds its rewards; got a list"):
+    with pytest.raises(InvalidInputError, match="y must be None: a batch holds its rewards; got a list"):
         capi().fit(BATCH, [1, 2])
-    with pytest.raises(InvalidInput, match="y must be None"):
+    with pytest.raises(InvalidInputError, match="y must be None"):
         capi().fit(BATCH).score(BATCH, [1, 2])
 
 
@@ -342,7 +344,7 @@ def test_the_score_is_the_fitted_value_of_the_policy():
     score = learner.score(test)
     assert isinstance(score, float)
     assert score == fitted_value(learner.policy_, test, discount=0.9) == learner.score(test)
-    with pytest.raises(NotFittedError):
+    with pytest.raises(SklearnNotFittedError):
         capi().score(test)
 
 
@@ -362,7 +364,7 @@ def test_a_table_is_scored_with_the_roles_and_the_encoding_of_fit():
     assert learner.score(test) == learner.score(batch) == learner.score(test, **ROLES)
     only_women = test[test["sex"] == "f"]
     assert np.isfinite(learner.score(only_women)), "a fold may lack a category"
-    with pytest.raises(InvalidInput, match=r"state, action, reward not given. Write for example score"):
+    with pytest.raises(InvalidInputError, match=r"state, action, reward not given. Write for example score"):
         capi().fit(BATCH).score(test)
 
 
@@ -393,7 +395,7 @@ def test_groups_of_scikit_learn_split_a_batch_by_episodes_too():
 
 
 def test_rows_that_cut_an_episode_stop_a_search():
-    with pytest.raises(InvalidInput, match="rows must hold whole episodes; of episode "):
+    with pytest.raises(InvalidInputError, match="rows must hold whole episodes; of episode "):
         cross_val_score(capi(), BATCH, cv=5, error_score="raise")
 
 

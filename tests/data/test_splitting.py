@@ -7,7 +7,7 @@ from sklearn.utils.validation import _num_samples
 
 from capi import EpisodeKFold, Transitions
 from capi._utils.validation import as_states
-from capi.errors import InvalidInput
+from capi.errors import InvalidInputError
 from capi.testing import random_batch
 
 BATCH = random_batch()
@@ -54,18 +54,20 @@ def test_the_first_episode_that_is_cut_is_named():
     assert length > 1
     keep = np.ones(len(batch), dtype=bool)
     keep[batch.episode_starts[3]] = False
-    with pytest.raises(InvalidInput, match=f"of episode 37 they hold {length - 1} of {length} rows. .*EpisodeKFold"):
+    with pytest.raises(
+        InvalidInputError, match=f"of episode 37 they hold {length - 1} of {length} rows. .*EpisodeKFold"
+    ):
         batch[keep]
 
 
 @pytest.mark.parametrize("rows", [3, "a", (1, 2, 3), ([0], 0), 1.5, None, [len(BATCH)], []])
 def test_what_does_not_choose_rows_is_refused(rows):
-    with pytest.raises(InvalidInput, match="rows"):
+    with pytest.raises(InvalidInputError, match="rows"):
         BATCH[rows]
 
 
 def test_rows_out_of_order_are_refused():
-    with pytest.raises(InvalidInput, match="rows must increase"):
+    with pytest.raises(InvalidInputError, match="rows must increase"):
         BATCH[np.arange(len(BATCH))[::-1]]
 
 
@@ -75,7 +77,7 @@ def test_a_batch_is_not_a_sequence_of_rows():
     with pytest.raises(TypeError):
         BATCH in BATCH  # noqa: B015
     assert np.asarray(BATCH).item() is BATCH
-    with pytest.raises(InvalidInput, match="states"):
+    with pytest.raises(InvalidInputError, match="states"):
         as_states(BATCH)
 
 
@@ -115,12 +117,12 @@ def test_without_shuffling_folds_are_blocks():
     ],
 )
 def test_wrong_settings_are_refused(settings, message):
-    with pytest.raises(InvalidInput, match=message):
+    with pytest.raises(InvalidInputError, match=message):
         EpisodeKFold(**settings)
 
 
 def test_too_many_folds_and_tables_are_refused():
-    with pytest.raises(InvalidInput, match="n_splits must be at most the number of episodes, 20; got 21"):
+    with pytest.raises(InvalidInputError, match="n_splits must be at most the number of episodes, 20; got 21"):
         next(EpisodeKFold(21).split(BATCH))
-    with pytest.raises(InvalidInput, match=r"X must be Transitions.*got a dict.*GroupKFold"):
+    with pytest.raises(InvalidInputError, match=r"X must be Transitions.*got a dict.*GroupKFold"):
         next(EpisodeKFold(2).split({"a": [1, 2]}))
