@@ -14,7 +14,7 @@ from capi.policy_spaces import Trees
 from capi.simulation import sample_episodes
 
 domain = ChainWalk(variant=2, discount=0.9)
-batch = sample_episodes(domain, n_episodes=150, max_steps=20, random_state=0)
+batch = sample_episodes(None, domain, n_episodes=150, max_steps=20, random_state=0)
 
 learner = CAPI(FittedQ(n_trees=10), Trees(), discount=0.9, n_iterations=30, random_state=0)
 grid = {"space__max_depth": [1, 3], "evaluator__min_samples_leaf": [5, 100]}

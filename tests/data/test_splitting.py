@@ -22,7 +22,7 @@ def test_a_batch_has_the_shape_of_its_states():
 
 
 def test_rows_of_whole_episodes_are_a_batch():
-    chosen = np.isin(BATCH.episode, [0, 5, 6])
+    chosen = np.isin(BATCH.episodes, [0, 5, 6])
     expected = BATCH.subset(chosen)
     assert BATCH[chosen] == expected
     assert BATCH[np.flatnonzero(chosen)] == expected
@@ -34,7 +34,7 @@ def test_rows_of_whole_episodes_are_a_batch():
 
 
 def test_scikit_learn_indexes_a_batch():
-    chosen = np.flatnonzero(BATCH.episode > 3)
+    chosen = np.flatnonzero(BATCH.episodes > 3)
     assert indexable(BATCH, None) == [BATCH, None]
     assert _num_samples(BATCH) == len(BATCH)
     assert _safe_indexing(BATCH, chosen) == BATCH.subset(chosen)
@@ -46,9 +46,9 @@ def test_without_episodes_any_rows_are_whole():
 
 
 def test_the_first_episode_that_is_cut_is_named():
-    numbers = BATCH.episode * 10 + 7
+    numbers = BATCH.episodes * 10 + 7
     batch = Transitions(
-        BATCH.states, BATCH.actions, BATCH.rewards, BATCH.next_states, BATCH.terminated, n_actions=3, episode=numbers
+        BATCH.states, BATCH.actions, BATCH.rewards, BATCH.next_states, BATCH.terminated, n_actions=3, episodes=numbers
     )
     length = BATCH.episode_lengths[3]
     assert length > 1

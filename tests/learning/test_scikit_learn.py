@@ -107,7 +107,7 @@ def test_learners_do_not_import_scikit_learn_unless_asked():
     code = (
         "import sys; from capi import CAPI; from capi.domains import ChainWalk; from capi.evaluators import Exact;"
         "from capi.policy_spaces import Thresholds;"
-        "learner = CAPI(Exact(ChainWalk().mdp), Thresholds(), 0.99, 1).set_params(evaluator__sweeps=2);"
+        "learner = CAPI(Exact(ChainWalk().mdp), Thresholds(), 0.99, 1).set_params(evaluator__n_sweeps=2);"
         "repr(learner), learner.get_params(), learner._repr_html_(); assert 'sklearn' not in sys.modules, 'imported'"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -161,7 +161,7 @@ def test_parameters_of_parts_are_listed_behind_their_part():
 def test_policies_and_models_are_not_taken_apart():
     learner = CAPI(Exact(CHAIN.mdp), Thresholds(), 0.9, initial_policy=Constant(0, 2))
     nested = [name for name in learner.get_params() if "__" in name]
-    assert nested == ["evaluator__mdp", "evaluator__sweeps", "space__feature", "space__monotone"]
+    assert nested == ["evaluator__mdp", "evaluator__n_sweeps", "space__feature", "space__monotone"]
 
 
 def test_set_params_reaches_into_frozen_settings_and_replaces_them():
@@ -191,7 +191,7 @@ def test_several_parameters_of_one_part_change_together():
 
 
 def test_a_new_part_and_its_parameters_can_be_set_at_once():
-    learner = capi().set_params(evaluator__n_trees=3, evaluator=FittedQ(n_trees=50, sweeps=4))
+    learner = capi().set_params(evaluator__n_trees=3, evaluator=FittedQ(n_trees=50, n_sweeps=4))
     assert (learner.evaluator.n_trees, learner.evaluator.sweeps) == (3, 4)
 
 
@@ -199,7 +199,7 @@ def test_parameters_of_a_critic_and_its_regressor():
     critic = FittedQ(regressor=make_pipeline(StandardScaler(), Ridge(alpha=2.0)))
     learner = capi(evaluator=RolloutsWithCritic(CHAIN, critic))
     assert learner.get_params()["evaluator__critic__regressor__ridge__alpha"] == 2.0
-    learner.set_params(evaluator__critic__regressor__ridge__alpha=5.0, evaluator__critic__sweeps=2)
+    learner.set_params(evaluator__critic__regressor__ridge__alpha=5.0, evaluator__critic__n_sweeps=2)
     assert learner.evaluator.critic.regressor.named_steps["ridge"].alpha == 5.0
     assert learner.evaluator.critic.sweeps == 2
     assert critic.regressor.named_steps["ridge"].alpha == 2.0, (
@@ -390,7 +390,7 @@ def test_grid_search_on_a_table():
 
 
 def test_groups_of_scikit_learn_split_a_batch_by_episodes_too():
-    scores = cross_val_score(capi(), BATCH, cv=GroupKFold(4), groups=BATCH.episode, error_score="raise")
+    scores = cross_val_score(capi(), BATCH, cv=GroupKFold(4), groups=BATCH.episodes, error_score="raise")
     assert np.isfinite(scores).all()
 
 

@@ -73,7 +73,7 @@ def test_a_batch_shows_its_summary():
 
 def test_a_policy_shows_its_rules_or_what_it_is():
     mdp = ChainWalk(variant=2).mdp
-    policy = CAPI(Exact(mdp, sweeps=1), Thresholds(), 0.99, 5).fit().policy_
+    policy = CAPI(Exact(mdp, n_sweeps=1), Thresholds(), 0.99, 5).fit().policy_
     assert "if state <= 11.5: right" in Page(policy._repr_html_()).text
     assert "Constant(action=1, n_actions=2)" in Page(Constant(1, n_actions=2)._repr_html_()).text
 

@@ -33,7 +33,7 @@ class EpisodeKFold:
     Examples
     --------
     >>> from capi import Transitions
-    >>> batch = Transitions([[0.0]] * 5, [0, 1, 0, 1, 0], [0.0] * 5, [[0.0]] * 5, [False] * 5, episode=[3, 3, 4, 5, 5])
+    >>> batch = Transitions([[0.0]] * 5, [0, 1, 0, 1, 0], [0.0] * 5, [[0.0]] * 5, [False] * 5, episodes=[3, 3, 4, 5, 5])
     >>> for train, test in EpisodeKFold(3).split(batch):
     ...     print(train, test)
     [2 3 4] [0 1]

@@ -413,9 +413,9 @@ class Transitions(Readers):
         episode_of_row = np.repeat(np.arange(len(lengths)), lengths)  # (n,)
         chosen = np.bincount(episode_of_row[np.unique(rows)], minlength=len(lengths))  # (E,)
         cut = np.flatnonzero((chosen > 0) & (chosen < lengths))
-        if len(cut) and self.episode is not None:
+        if len(cut) and self.episodes is not None:
             e = int(cut[0])
-            name = self.episode[self.episode_starts[e]]
+            name = self.episodes[self.episode_starts[e]]
             raise InvalidInputError(
                 f"rows must hold whole episodes; of episode {name} they hold {chosen[e]} of {lengths[e]} rows. "
                 "Split by episodes, with capi.EpisodeKFold or split; subset takes any rows."
