@@ -346,7 +346,6 @@ def test_rows_are_divided_in_place_and_by_copying(bits, n_outputs, n, missing_le
             assert sorted(map(tuple, after)) == before
 
 
-@pytest.mark.compiled
 @pytest.mark.parametrize("bits", [16, 32])
 @pytest.mark.parametrize("n", [1, 48, 49, 3000])
 def test_keys_are_sorted_by_their_codes(bits, n):
@@ -358,6 +357,7 @@ def test_keys_are_sorted_by_their_codes(bits, n):
     np.testing.assert_array_equal(keys, expected)
 
 
+@pytest.mark.compiled
 def test_cuts_are_found_among_values_that_crowd():
     """One cell of the search grid may hold nearly all values, or a cut lie above the largest of many equal ones."""
     rng = np.random.default_rng(0)
