@@ -216,12 +216,14 @@ def test_many_rows_give_the_exact_values_with_default_settings(method):
     assert np.abs(q.values(mdp.states) - mdp.action_values(policy)).max() < 0.2
 
 
+@pytest.mark.compiled
 def test_td_reaches_far_with_default_settings():
     mdp, batch, policy = random_problem(1, 0.99)
     q = TD(lambda s: np.eye(6)[s[:, 0].astype(int)]).evaluate(policy, batch, discount=0.99)
     assert np.abs(q.values(mdp.states) - mdp.action_values(policy)).max() < 0.4
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("features", [Fourier(3), RadialGrid(4), Tiles(4, 4)], ids=repr)
 def test_defaults_do_not_diverge(method, features):
@@ -254,6 +256,7 @@ def projected_bellman_error(batch, policy, discount, weights):
     return mean @ np.linalg.pinv(phi.T @ phi / len(batch)) @ mean
 
 
+@pytest.mark.compiled
 def test_td_diverges_on_the_star_where_the_gradient_methods_do_not():
     batch, solid = star_batch(), Constant(1, 2)
     with pytest.raises(
@@ -373,6 +376,7 @@ def test_masks_of_the_next_states_bind_the_policy():
     np.testing.assert_allclose(q.values(np.zeros((1, 1))), [[1.0, 0.0]], atol=1e-6)
 
 
+@pytest.mark.compiled
 def test_capi_learns_with_it():
     mdp, batch, _ = random_problem(2, 0.9)
     small = batch.subset(np.arange(len(batch)) < 20_000)

@@ -42,6 +42,7 @@ def loss_of(policy, states, q_values, **given):
     return gap_weighted_loss(q_values, policy.act(states, given.get("allowed")), **given)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize(("surrogate", "penalty"), EVERYTHING)
 @pytest.mark.parametrize("n_actions", [2, 3])
 def test_keeps_the_contract(surrogate, penalty, n_actions):

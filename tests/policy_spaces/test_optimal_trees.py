@@ -117,6 +117,7 @@ def test_room_for_tables_does_not_matter(monkeypatch, room):
     assert space._solved(ImprovementProblem.of(states, values), Switches(engine=_optimal.BY_TABLES)).rules() == expected
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("depth", [1, 2, 3, 4])
 def test_the_greedy_tree_is_never_better(depth):
     for seed in range(5):
@@ -127,6 +128,7 @@ def test_the_greedy_tree_is_never_better(depth):
     assert losses[0] < losses[1] or depth == 1
 
 
+@pytest.mark.compiled
 def test_deeper_trees_lose_less():
     states, values = problem(n=300)
     losses = [
@@ -142,12 +144,14 @@ def test_depth_one_is_the_best_cut():
     assert loss(OptimalTrees(1).improve(states, values), states, values) == pytest.approx(best, abs=1e-12)
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_keeps_the_contract(depth):
     check_policy_space(OptimalTrees(depth))
     check_policy_space(OptimalTrees(depth, n_thresholds=6, min_samples_leaf=3), n_actions=5, n_features=4, seed=3)
 
 
+@pytest.mark.compiled
 def test_a_split_that_does_not_pay_is_not_grown():
     states, values = problem(n=200)
     sizes = [OptimalTrees(3, 16, leaf_penalty=penalty).improve(states, values).n_leaves for penalty in (0.0, 0.05, 9.0)]
@@ -182,6 +186,7 @@ def check_stopped(policy, states, values, reason, depth):
     assert f"stopped by {reason}" in policy.rules()
 
 
+@pytest.mark.compiled
 def test_node_limit_is_a_budget_that_can_be_reproduced():
     states, values = problem(n=500, d=4)
     best = loss(OptimalTrees(3, 30).improve(states, values), states, values)
@@ -196,6 +201,7 @@ def test_node_limit_is_a_budget_that_can_be_reproduced():
     assert OptimalTrees(3, 30, node_limit=10**9).improve(states, values).optimal
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("depth", [3, 4])
 def test_the_time_is_kept(depth):
     states, values = slow_problem()
@@ -204,6 +210,7 @@ def test_the_time_is_kept(depth):
     check_stopped(policy, states, values, "time_limit", depth)
 
 
+@pytest.mark.compiled
 def test_interrupting_the_search_keeps_the_best_tree():
     states, values = slow_problem()
     OptimalTrees(4, 4).improve(states[:50], values[:50])  # compile
@@ -227,6 +234,7 @@ def test_errors_in_the_search_are_told(monkeypatch):
         OptimalTrees(1).improve([[0.0], [1.0]], [[0.0, 1.0], [1.0, 0.0]])
 
 
+@pytest.mark.compiled
 def test_a_policy_says_which_features_have_more_values_than_cuts():
     states, values = problem(n=400)
     states[:, 1] = np.round(states[:, 1])
@@ -277,6 +285,7 @@ def test_the_cuts_are_those_of_greedy_trees():
         assert ours.rules().splitlines()[:4] == greedy.rules().splitlines()[:4]
 
 
+@pytest.mark.compiled
 def test_dictionary_drawings_and_importances():
     states, values = problem(n=300)
     policy = OptimalTrees(3, n_thresholds=8).improve(states, values)
@@ -303,6 +312,7 @@ def test_with_masks_nothing_is_proved():
         policy.act(states)
 
 
+@pytest.mark.compiled
 def test_the_order_and_the_scale_of_rows_do_not_matter():
     states, values = problem(n=200, missing=True)
     values = np.round(8 * values) / 8
