@@ -41,12 +41,12 @@ if TYPE_CHECKING:
     from capi.files.policy_file import load_policy as load_policy
     from capi.files.policy_file import save_policy as save_policy
     from capi.finite.mdp import FiniteMDP as FiniteMDP
-    from capi.learning.learner import CAPI as CAPI
+    from capi.learning.capi import CAPI as CAPI
 else:
     __all__, __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "CAPI": "learning.learner",
+            "CAPI": "learning.capi",
             "EpisodeKFold": "data.splitting",
             "FiniteMDP": "finite.mdp",
             "Transitions": "data.transitions",

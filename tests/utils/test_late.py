@@ -42,7 +42,7 @@ def test_a_late_module_that_is_not_installed_is_an_import_error():
 
 
 def test_lazy_exports_find_names_and_parts_and_list_them():
-    names, found, listed = lazy_exports("capi", {"CAPI": "learning.learner"}, ["loss"])
+    names, found, listed = lazy_exports("capi", {"CAPI": "learning.capi"}, ["loss"])
     assert names == ["CAPI"]
     assert found("CAPI") is capi.CAPI
     assert found("loss") is importlib.import_module("capi.loss")

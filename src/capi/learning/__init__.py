@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from capi._utils.late import lazy_exports
 
 if TYPE_CHECKING:
+    from capi.learning.capi import CAPI as CAPI
     from capi.learning.iteration import Iteration as Iteration
-    from capi.learning.learner import CAPI as CAPI
     from capi.learning.learner import Learner as Learner
 else:
     __all__, __getattr__, __dir__ = lazy_exports(
         __name__,
         {
-            "CAPI": "learner",
+            "CAPI": "capi",
             "Iteration": "iteration",
             "Learner": "learner",
         },

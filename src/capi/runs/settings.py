@@ -20,8 +20,8 @@ from capi.data.schema import Schema
 from capi.data.table_files import format_of
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
+from capi.learning.capi import CAPI
 from capi.learning.iteration import Iteration
-from capi.learning.learner import CAPI
 from capi.runs.table import check_roles, read_decisions
 from capi.types import Policy, PolicyEvaluator, PolicySpace
 

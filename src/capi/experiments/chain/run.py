@@ -14,8 +14,8 @@ from capi.domains import ChainWalk
 from capi.domains.chain import LEFT, RIGHT
 from capi.evaluators import Exact
 from capi.finite.mdp import FiniteMDP
+from capi.learning.capi import CAPI
 from capi.learning.iteration import Iteration
-from capi.learning.learner import CAPI
 from capi.loss import action_gap, zero_one_values
 from capi.policies import Constant
 from capi.policy_spaces import Thresholds

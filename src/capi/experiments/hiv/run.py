@@ -13,7 +13,7 @@ from capi.datasets import load_hiv_batch
 from capi.domains import HIV
 from capi.evaluators import FittedQ
 from capi.experiments.hiv.settings import RETURN_STEPS
-from capi.learning.learner import CAPI
+from capi.learning.capi import CAPI
 from capi.policies import EpsilonGreedy, Uniform
 from capi.policy_spaces import Forests
 from capi.simulation.returns import performance

@@ -16,7 +16,8 @@ from capi.domains import MountainCar
 from capi.evaluators import KernelFittedQ
 from capi.experiments.mountain_car.settings import MAX_STEPS, TESTS, TRAJECTORY_STEPS
 from capi.features.kernels import Gaussian
-from capi.learning.learner import CAPI, Learner
+from capi.learning.capi import CAPI
+from capi.learning.learner import Learner
 from capi.policy_spaces import Neighbors
 from capi.simulation.returns import performance
 from capi.simulation.sampling import sample_episodes

@@ -17,7 +17,7 @@ from capi.data.transitions import Transitions
 from capi.domains import CartPole
 from capi.evaluators import FittedQ
 from capi.experiments.pole.settings import MAX_STEPS, TESTS
-from capi.learning.learner import CAPI
+from capi.learning.capi import CAPI
 from capi.policy_spaces import Forests
 from capi.simulation.returns import performance
 from capi.simulation.sampling import sample_episodes
