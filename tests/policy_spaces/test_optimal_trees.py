@@ -10,8 +10,9 @@ from capi.data.schema import Schema
 from capi.errors import InvalidInputError
 from capi.loss import gap_weighted_loss
 from capi.policies import Training, described
-from capi.policy_spaces import OptimalTrees, Thresholds, Trees, _optimal_search
+from capi.policy_spaces import OptimalTrees, Thresholds, Trees
 from capi.policy_spaces._problem import ImprovementProblem
+from capi.policy_spaces.trees import _search
 from capi.policy_spaces.trees._binned import Binned
 from capi.policy_spaces.trees._search import Switches
 from capi.testing import check_policy_space
@@ -113,7 +114,7 @@ def test_room_for_tables_does_not_matter(monkeypatch, room):
     states, values = problem(n=300, d=4)
     space = OptimalTrees(3, n_thresholds=8)
     expected = space._solved(ImprovementProblem.of(states, values), PLAIN).rules()
-    monkeypatch.setattr(_optimal_search, "TABLES", room)
+    monkeypatch.setattr(_search, "TABLES", room)
     assert space._solved(ImprovementProblem.of(states, values), Switches(engine=_optimal.BY_TABLES)).rules() == expected
 
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from capi import CAPI, policy_spaces, validation
+from capi import CAPI, policy_spaces
+from capi._utils import validation
 from capi._utils.parameters import check_options
 from capi.baselines.cpi import _SmallSteps
 from capi.errors import InvalidInputError
