@@ -1,9 +1,10 @@
-"""From a table of treated patients to a tree that one can read, what it is worth, and a page that shows it to others.
+"""From a table of treated patients to a readable tree, an estimate of its value, and an HTML report.
 
     python demo/hiv.py [FOLDER]
 
-The table of simulated HIV patients that comes with the package (30,000 decisions on 150 patients) goes the whole way on the command line: describe, fit,
-evaluate, export, report. Then the simulator that made the table, which no real user has, tells how far off the estimates are.
+The demo runs every step on the command line (describe, fit, evaluate, export, report), on the table of simulated HIV patients that comes with
+the package (30,000 decisions on 150 patients). Then it uses the simulator that generated the table, which is not available for real data,
+to measure how far off the estimates are.
 """
 
 import json
@@ -23,11 +24,11 @@ from capi.policies import Constant
 from capi.simulation import performance
 
 SETTINGS = Path(__file__).with_suffix(".toml")
-DISCOUNT, STEPS = 0.98, 1000  # five days each: beyond them nothing counts any more
+DISCOUNT, STEPS = 0.98, 1000  # of five days each; after that, rewards are discounted to almost nothing
 
 
 def prepared(path):
-    """Write the table with the logarithms of the counts, and with the patients' last rows, which hold no decision, marked as such."""
+    """Write the table with logarithms of the counts, and mark each patient's last row, which holds no decision, as truncated."""
     table = pd.read_parquet(hiv_table())
     table[list(COUNTS)] = np.log10(table[list(COUNTS)])
     table["truncated"] = table.groupby("patient").cumcount(ascending=False) == 0
@@ -35,7 +36,7 @@ def prepared(path):
 
 
 def capi(*words):
-    """Run a command as a user would, and show it."""
+    """Print a command and run it as a user would."""
     print(f"\n$ capi {' '.join(words)}", flush=True)
     done = subprocess.run([sys.executable, "-m", "capi.cli", *words], check=False)
     if done.returncode:
@@ -61,7 +62,7 @@ def main(folder="results/demo"):
     tree, hiv = load_policy(run / "policy.capi"), HIV()
     offline = json.loads((run / "evaluation.json").read_text())
     print(
-        "\nWhat the simulator says: discounted return from the unhealthy state; above 1e8 the patient's own defence takes over."
+        "\nDiscounted return in the simulator, from the unhealthy state; above 1e8 the patient's own immune response takes over:"
     )
     policies = {f"always {label}": Constant(a, 4) for a, label in enumerate(hiv.action_labels)}
     for name, policy in policies.items():
@@ -69,23 +70,23 @@ def main(folder="results/demo"):
     true = returned(Translated(tree, hiv), hiv)
     low, high = offline["interval"]
     print(f"  {'the tree':16} {true:10.3g}   offline: {offline['estimate']:.3g}, interval {low:.3g} to {high:.3g}")
-    print(f"The offline estimate is {offline['estimate'] / true:.2f} times what the simulator says.")
+    print(f"The offline estimate is {offline['estimate'] / true:.2f} times the return in the simulator.")
     print(f"\n{time.perf_counter() - started:.0f} s; open {run / 'report.html'}")
 
 
 class Translated:
-    """A policy whose actions are numbered as in the table, for a simulator that numbers them in its own way."""
+    """Adapts a policy, whose actions are numbered as in the table, to a simulator that numbers them differently."""
 
     def __init__(self, policy, domain):
         self.policy, self.n_actions = policy, policy.n_actions
         self.number = np.array([domain.action_labels.index(label) for label in policy.schema.action_labels])
 
     def act(self, states, allowed=None):
-        """Return the simulator's number of each decision."""
+        """Return each decision as the simulator numbers it."""
         return self.number[self.policy.act(states)]
 
     def probabilities(self, states, allowed=None):
-        """Return the same with certainty."""
+        """Return probability 1 for each decision."""
         return np.eye(self.n_actions)[self.act(states)]
 
 

@@ -1,7 +1,7 @@
-"""Improve on fresh states X_i ~ nu in every round, instead of on the same ones.
+"""Improve on fresh states X_i ~ nu in every round instead of on the same states.
 
-``states`` may be a function of (k, policy, rng): k is the round, policy the current one, rng a generator of
-its own for this round, so that the same ``random_state`` gives the same result.
+``states`` may be a function of (k, policy, rng): k is the round, policy the current policy, and rng a generator
+for this round alone, so the same ``random_state`` gives the same result.
 """
 
 from capi import CAPI
@@ -14,11 +14,11 @@ mdp = chain.mdp
 
 
 def uniform_draws(k, policy, rng):
-    """Forty states from the uniform distribution."""
+    """Return forty states from the uniform distribution."""
     return chain.initial(40, rng)
 
 
-for name, states in (("all states", mdp.states), ("40 fresh ones a round", uniform_draws)):
+for name, states in (("all states", mdp.states), ("40 fresh states per round", uniform_draws)):
     learner = CAPI(Exact(mdp, n_sweeps=1), Thresholds(), discount=0.99, n_iterations=20, random_state=0)
     policy = learner.fit(states=states).policy_
     print(f"{name}: cut at {policy.cut}, loses {mdp.performance_loss(policy):.4g}")

@@ -1,7 +1,7 @@
 """Plug in your own evaluator, and give evaluation and improvement different data.
 
 The evaluator below averages Bellman targets over the logged rows of each state and action. It learns from one
-batch; the policy is improved on the states of another.
+batch, and the policy is improved on the states of another.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class AveragedTargets:
     n_sweeps: int = 1
 
     def evaluate(self, policy, transitions, *, discount, states=None, previous=None, rng=None):
-        """Return the table after some sweeps from the previous one."""
+        """Return the table after some sweeps, starting from the previous one."""
         t, A = transitions, transitions.n_actions
         q = np.zeros((self.n_states, A)) if previous is None else previous.table
         pair = t.states[:, 0].astype(int) * A + t.actions

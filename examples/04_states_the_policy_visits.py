@@ -1,7 +1,7 @@
 """Let the state distribution follow the policy: add the states that each pi_k visits to the earlier ones.
 
-The paper leaves this open ("similar to Ross, Gordon and Bagnell"): the function gets the current policy, runs
-it in the domain, and returns all states seen so far.
+The paper leaves this open ("similar to Ross, Gordon and Bagnell"). The function below receives the current policy,
+runs it in the domain, and returns all states visited so far.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ mdp = chain.mdp
 
 
 def aggregated(n_walks, n_steps):
-    """Return a function of (k, policy, rng) that collects what the policies visit."""
+    """Return a function of (k, policy, rng) that collects the states that the policies visit."""
     seen = []
 
     def states(k, policy, rng):
@@ -32,5 +32,5 @@ def aggregated(n_walks, n_steps):
 learner = CAPI(Exact(mdp, n_sweeps=1), Thresholds(), discount=0.99, n_iterations=20, random_state=0)
 visited = learner.fit(states=aggregated(n_walks=20, n_steps=30)).policy_
 uniform = learner.fit(states=mdp.states).policy_
-for name, policy in (("states visited", visited), ("all states alike", uniform)):
+for name, policy in (("visited states", visited), ("all states equally", uniform)):
     print(f"{name}: {policy.rules()!r} loses {mdp.performance_loss(policy):.4g}")

@@ -1,7 +1,7 @@
-"""Spend more on later rounds: the paper's error propagation says that errors in early ones are forgotten.
+"""Spend more on later rounds: by the paper's error propagation bound, errors of early rounds are forgotten.
 
-The evaluator and the states are functions of the round: sweeps and samples grow with k. The same total effort,
-spread evenly, is run beside it.
+The evaluator and the states are functions of the round: sweeps and samples grow with k. For comparison, the
+same total effort is also spread evenly.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ mdp = chain.mdp
 
 
 def mean_loss(n_sweeps, samples, n_seeds=200):
-    """Return the mean loss over seeds when round k makes n_sweeps[k] n_sweeps and draws samples[k] states."""
+    """Return the mean loss over seeds when round k makes n_sweeps[k] sweeps and draws samples[k] states."""
 
     def evaluator(k, policy, rng):
         return Exact(mdp, n_sweeps=int(n_sweeps[k]))

@@ -1,8 +1,8 @@
-"""Iterates in a restricted space may oscillate: watch the share of changed decisions, and keep the best.
+"""Iterates in a restricted space may oscillate: watch the share of changed decisions, and keep the best iterate.
 
-With few sampled states a round, the best cut moves about. ``keep`` takes a score of each iteration (here the
-true loss; with logged data alone, an estimate on held-out episodes). ``update`` says how a new policy enters:
-here only if it is better than the old one on more states than the twelve it was chosen on.
+With few sampled states per round, the best cut changes from round to round. ``keep`` takes a score of each iteration
+(here from the true loss; with logged data alone, use an estimate on held-out episodes). ``update`` decides how a new
+policy replaces the old one: here only if it is better on more states than the twelve that it was chosen on.
 """
 
 from capi import CAPI
@@ -16,17 +16,17 @@ mdp = chain.mdp
 
 
 def few_states(k, policy, rng):
-    """Twelve states a round."""
+    """Return twelve states."""
     return chain.initial(12, rng)
 
 
 def score(iteration):
-    """Return what is to be large: minus the loss."""
+    """Return the score to maximise: minus the loss."""
     return -mdp.performance_loss(iteration.policy)
 
 
 def careful(old, new, *, q, states, k):
-    """Take the new policy only if it loses less than the old one on all states, by the current Q."""
+    """Return the new policy if it loses less than the old one over all states, according to the current Q."""
     values = q.values(mdp.states)
     gains = gap_weighted_loss(values, old.act(mdp.states)) - gap_weighted_loss(values, new.act(mdp.states))
     return new if gains > 0 else old

@@ -1,6 +1,6 @@
-"""Plug in your own policy space: intervals, "one action inside, the other outside".
+"""Plug in your own policy space: intervals, "one action inside, another outside".
 
-A space gets the states and the whole matrix of action values and returns the member that loses the least. On a
+A space receives the states and the whole matrix of action values and returns its policy with the lowest loss. On a
 chain with a reward in the middle and a smaller one at the right end, one cut cannot serve both; an interval can.
 """
 
@@ -19,7 +19,7 @@ from capi.testing import check_policy_space
 
 @dataclass(frozen=True, eq=False)
 class IntervalPolicy(Deterministic):
-    """``inside`` where low < x0 <= high, else ``outside``."""
+    """Take ``inside`` where low < x0 <= high, and ``outside`` elsewhere."""
 
     low: float
     high: float
@@ -35,17 +35,17 @@ class IntervalPolicy(Deterministic):
 
 @dataclass(frozen=True)
 class Intervals:
-    """All intervals on the first feature, by trying every pair of ends."""
+    """All intervals on the first feature; tries every pair of ends."""
 
     def improve(self, states, q_values, *, q=None, previous=None, allowed=None, weights=None, rng=None):
         """Return the interval with the least gap-weighted loss."""
         order = np.argsort(states[:, 0])
         x = states[order, 0]
-        edges = np.flatnonzero(np.diff(x, prepend=-np.inf, append=np.inf))  # an interval cannot part equal values
+        edges = np.flatnonzero(np.diff(x, prepend=-np.inf, append=np.inf))  # an interval cannot separate equal values
         sums = np.vstack([np.zeros(q_values.shape[1]), weighted(regrets(q_values), weights)[order].cumsum(axis=0)])[
             edges
         ]
-        inside = sums[None, :, :] - sums[:, None, :]  # (i, j, A): what lies between edges i and j
+        inside = sums[None, :, :] - sums[:, None, :]  # (i, j, A): regrets between edges i and j
         total = np.where(np.tri(len(edges), k=-1), np.inf, inside.min(axis=2) + (sums[-1] - inside).min(axis=2))
         i, j = np.unravel_index(total.argmin(), total.shape)
         ends = np.append(-np.inf, x)[edges]

@@ -1,7 +1,7 @@
-"""From logged decisions to a small tree that can be read, without a model: fitted Q evaluation and policy trees.
+"""Learn a small, readable tree from logged decisions, without a model: fitted Q evaluation and policy trees.
 
-A tank fills at random and its pump wears out. Each hour one waits, pumps (which wears the pump) or services the pump.
-The log comes from random decisions; the simulator is used again only to see what the learned policy is worth.
+A tank fills at random and its pump wears out. The hourly decision is to wait, to pump (which wears the pump) or to
+service the pump. The log comes from random decisions; the simulator is used again only to measure the learned policy.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ WAIT, PUMP, SERVICE = 0, 1, 2
 
 
 def step(states, actions, rng):
-    """Return the next (level, wear) and the reward: overflow, pumping and service cost."""
+    """Return the next (level, wear) and the reward: overflow, pumping and service have a cost."""
     level, wear = states.T
     drained = np.where(actions == PUMP, 3.0 * (1 - wear), 0.0)
     new_level = np.clip(level + rng.gamma(1.0, size=len(level)) - drained, 0, 10)
@@ -26,7 +26,7 @@ def step(states, actions, rng):
 
 
 def logged(n_episodes, length, policy, rng):
-    """Return episodes of the policy's decisions, cut off by a time limit, so none terminates."""
+    """Return episodes of the policy's decisions; a time limit cuts them off, so none terminates."""
     x = np.column_stack([rng.uniform(0, 10, n_episodes), rng.uniform(0, 1, n_episodes)])
     rows = []
     for _ in range(length):
@@ -49,4 +49,4 @@ greedy = FittedQIteration(evaluator, discount=0.95, n_iterations=150, random_sta
 known = {"the tree": tree.policy_, "fitted Q iteration": greedy.policy_, "always pump": Constant(PUMP, 3)}
 for name, policy in known.items():
     rewards = logged(500, 200, policy, np.random.default_rng(1)).rewards
-    print(f"{name}: {rewards.mean():.3f} an hour")
+    print(f"{name}: {rewards.mean():.3f} per hour")

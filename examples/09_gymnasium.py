@@ -1,8 +1,8 @@
-"""A Gymnasium environment as source of data and as test bench: learn to balance from random pushes alone.
+"""Use a Gymnasium environment to collect data and to measure: learn to balance from random pushes alone.
 
-The batch is what a random policy did in CartPole-v1, where an episode lasts 500 steps at most. Learning sees nothing
-but that batch; the environment is used again only to measure. Gymnasium's observations have no names: 0 is the cart's
-position and 1 its velocity, 2 the pole's angle and 3 its velocity. Action 0 pushes to the left.
+The batch holds the decisions of a random policy in CartPole-v1, where an episode lasts at most 500 steps. Learning uses
+nothing but that batch; the environment is used again only to measure. Gymnasium's observations have no names: 0 is the
+cart's position and 1 its velocity, 2 the pole's angle and 3 its velocity. Action 0 pushes to the left.
 """
 
 import gymnasium

@@ -1,8 +1,8 @@
-"""Kernel values and nearest-neighbour policies: the paper's second family of experiments, in one screen.
+"""Kernel values and nearest-neighbour policies: the paper's second family of experiments on one screen.
 
-A batch of random pushes in Mountain-Car, where the car must first drive away from its goal. RFQI plays the action that is
-best by its kernel estimate of Q; KNN-CAPI lets the 75 nearest states of the batch decide together, each by how much it
-has to lose. Both evaluate with the same kernel regression, one sweep a round.
+The batch holds random pushes in Mountain-Car, where the car must first drive away from its goal. RFQI takes the action
+that is best according to its kernel estimate of Q. KNN-CAPI lets the 75 nearest states of the batch decide together, each
+weighted by what it can lose. Both evaluate with the same kernel regression, one sweep per round.
 """
 
 import numpy as np
@@ -28,4 +28,4 @@ policies = {"random": Uniform(3), "RFQI": rfqi.policy_, "KNN-CAPI": knn.policy_,
 starts = car.initial(300, np.random.default_rng(1))
 for name, policy in policies.items():
     found = performance(policy, car, starts=starts, max_steps=200)
-    print(f"{name}: {found.lengths.mean():.0f} steps to the goal, of at most 200")
+    print(f"{name}: {found.lengths.mean():.0f} steps to the goal (at most 200)")

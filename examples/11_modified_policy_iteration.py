@@ -1,8 +1,8 @@
-"""Classification-based modified policy iteration (Scherrer et al. 2015): rollouts of one step that end in an m-step critic.
+"""Classification-based modified policy iteration (Scherrer et al. 2015): one-step rollouts that end in an m-step critic.
 
-The critic makes m sweeps of the Bellman operator of the current policy, from its own values of the round before: its
-horizon grows with the rounds. m = 1 is value iteration, m = infinity is policy iteration, and in between a round costs
-little while few rounds are needed. Here the model is known, so that the effect of m is all that one sees; from data the
+The critic makes m sweeps of the Bellman operator of the current policy, starting from its values of the previous round,
+so its horizon grows with the rounds. m = 1 is value iteration and m = infinity policy iteration; in between, a round is
+cheap and few rounds are needed. The model is known here, so only the effect of m is visible. With logged data, the
 critic would be FittedQ(n_sweeps=m).
 """
 
@@ -14,8 +14,8 @@ from capi.evaluators import Exact, RolloutsWithCritic
 from capi.policy_spaces import Unrestricted
 
 rewards = np.zeros(60)
-rewards[10], rewards[40:50] = 1.0, 0.2  # the best state, and a place that looks good from near
-chain = ChainWalk(state_rewards=rewards, success=1.0)  # nothing is random: one rollout tells all
+rewards[10], rewards[40:50] = 1.0, 0.2  # the best state, and a region that attracts nearby states
+chain = ChainWalk(state_rewards=rewards, success=1.0)  # deterministic: one rollout is enough
 
 for m in (1, 5, 20, None):
     evaluator = RolloutsWithCritic(chain, Exact(chain.mdp, n_sweeps=m), horizon=1)

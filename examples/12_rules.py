@@ -1,8 +1,8 @@
-"""Rules that no policy may break: where an action is out, how often it may be taken, what the mean cost may be.
+"""Rules that no policy may break: where an action is forbidden, how often it may be taken, how large the mean cost may be.
 
-The log is 30,000 decisions on simulated HIV patients (log10 of six counts, four treatments). Values come from fitted Q
+The log has 30,000 decisions on simulated HIV patients (log10 of six counts, four treatments). Values come from fitted Q
 iteration; then one improvement finds the best tree of depth 2, first without rules, then with them. A pointwise rule
-holds in every state, a cap on the sample that was learned from; `report` measures it on patients that were held out.
+holds in every state, a cap on the sample that the tree was learned from; `report` measures it on held-out patients.
 """
 
 from dataclasses import replace
@@ -20,7 +20,7 @@ values = learner.q_.values(train.states)
 trees = OptimalTrees(max_depth=2, n_thresholds=32)
 rules = [Never("RTI+PI", when="log10 E > 2.5"), Cap("RTI", at_most=0.2)]
 for name, space in {"free": trees, "with rules": Constrained(trees, rules, train.schema)}.items():
-    policy = replace(space.improve(train.states, values), schema=train.schema)  # a learner would attach the words
+    policy = replace(space.improve(train.states, values), schema=train.schema)  # learners attach names and labels
     print(f"{name}:")
     print(policy.rules())
     actions = policy.act(test.states)
