@@ -103,7 +103,7 @@ def test_values_too_far_apart_are_refused_only_if_they_are_of_one_state():
     assert greedy(far).tolist() == [0, 0]
     assert gap_weighted_loss(far, [1, 1]) == 0.25e308
     for measure in (greedy, regrets, lambda q: gap_weighted_loss(q, [0, 0])):
-        with pytest.raises(InvalidInputError, match=r"must not differ by more than float64 can hold; row 1"):
+        with pytest.raises(InvalidInputError, match=r"must not differ by more than float64 can represent; row 1"):
             measure(far * [[1.0, 1.0], [1.0, -1.0]])
 
 

@@ -1,4 +1,4 @@
-"""What capi raises and warns with.
+"""Exceptions and warnings that capi raises.
 
 Exception
 └── CapiError                       anything capi refuses to do; catch this one
@@ -26,12 +26,12 @@ from capi._utils.late import sklearn
 
 Severity = Literal["note", "warning", "severe"]
 
-LEAST_SHOWN = 5  # rows or episodes; a report does not show a smaller number of them
+LEAST_SHOWN = 5  # rows or episodes; reports do not show smaller counts
 LARGEST_COUNT = 1e15
 
 
 class CapiError(Exception):
-    """Base of every error that capi raises on purpose."""
+    """Base class of all errors that capi raises deliberately."""
 
 
 class InvalidInputError(CapiError, ValueError):
@@ -69,43 +69,43 @@ class SimulationError(CapiError, RuntimeError):
 
 
 class DivergenceError(CapiError, ArithmeticError):
-    """An iteration that should settle did not; the message says where it stood and what to change."""
+    """An iteration that should converge did not; the message says where it stopped and what to change."""
 
 
 class DictionarySaturatedWarning(UserWarning):
-    """A kernel dictionary is full while states are left that it does not represent as closely as asked."""
+    """A kernel dictionary is full, and it represents some states less closely than requested."""
 
 
 class PathEndedWarning(UserWarning):
-    """LARS-TD's path turned back; what is returned is the solution for the smallest penalty that it reached."""
+    """LARS-TD's path turned back; the result is the solution for the smallest penalty that it reached."""
 
 
 class EvidenceWarning(UserWarning):
-    """An estimate of a policy's worth should be read with care, or not be trusted at all; the message says why."""
+    """An estimate of a policy's value should be read with caution, or not be trusted at all; the message says why."""
 
 
 @dataclass(frozen=True)
 class Caveat:
-    """Something to know before one relies on a table or an estimate; `str` of it is its text.
+    """Something to know before relying on a table or an estimate; its `str` is its text.
 
-    Readers decide by the fields what to show, never by the words of the text.
+    Code that displays caveats decides by the fields what to show, never by the wording of the text.
 
     Parameters
     ----------
     kind : str
-        A stable name for what was found, such as "few-episodes"; ``docs/evidence.md`` lists them. Evaluations written by
+        A stable name for the finding, such as "few-episodes"; ``docs/evidence.md`` lists them. Evaluations written by
         earlier versions have "unknown".
     text : str
         A sentence for people, with all numbers.
     severity : "note", "warning" or "severe"
         "severe": the numbers should not be relied on.
     column : str, optional
-        The column that it is about.
+        The column that the caveat is about.
     count : int or float, optional
-        The number of rows or episodes that the text states, as a number or as a share; a text with several of them has the one
-        that identifies people most easily. None if the text states none.
+        The number of rows or episodes that the text states, as a number or as a share; if it states several, the one that
+        identifies people most easily. None if it states none.
     share : float, optional
-        With a count: the same as a share of all rows or episodes. Without: a share of something else, such as the value.
+        With a count: the count as a share of all rows or episodes. Without one: a share of something else, such as the value.
     text_without_counts : str, optional
         The text without numbers of rows or episodes, for readers who must not see small ones.
     """
@@ -122,12 +122,12 @@ class Caveat:
         return self.text
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields as plain values that JSON has."""
+        """Return all fields as plain JSON values."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, record: Mapping[str, Any] | str) -> Caveat:
-        """Return the caveat that `to_dict` wrote; a plain string, as in evaluations of earlier versions, has an unknown kind."""
+        """Return the caveat that `to_dict` wrote; a plain string, as in evaluations of earlier versions, gets the kind "unknown"."""
         if isinstance(record, str):
             return cls("unknown", record, "warning")
         if not isinstance(record, Mapping):

@@ -1,7 +1,7 @@
-r"""The action gap and the losses that it weights: one function a formula.
+r"""The action gap and the losses that it weights: one function per formula.
 
 Sections and equations are those of [1]_ in the long version, numbered as in ``docs/paper-map.md``.
-Everywhere q_values is (n, A), actions (n,), weights (n,) or None, allowed (n, A) or None; ties
+Shapes: q_values (n, A), actions (n,), weights (n,) or None, allowed (n, A) or None. Ties
 between actions go to the lowest index.
 
 .. [1] A.-m. Farahmand, D. Precup, A. Barreto, M. Ghavamzadeh,
@@ -83,17 +83,17 @@ def regrets(q_values: ArrayLike, allowed: ArrayLike | None = None) -> Floats:
 
 
 def second_best_gap(q_values: ArrayLike, allowed: ArrayLike | None = None) -> Floats:
-    r"""Return what the second-best action loses: how much the choice matters in each state.
+    r"""Return how much the second-best action loses, that is, how much the choice matters in each state.
 
     .. math:: \min_{a \ne a^*} \, g_Q(x, a), \quad a^* = \arg\max_a Q(x, a)
 
-    With two actions this is `action_gap`. Where one action only is allowed there is nothing to choose, and it is infinite.
+    With two actions this is `action_gap`. A state that allows only one action leaves no choice: its gap is infinite.
 
     Parameters
     ----------
     q_values : array of shape (n, A)
     allowed : array of shape (n, A), optional
-        Both actions are sought among these.
+        Both actions are chosen from these.
 
     Returns
     -------
@@ -112,10 +112,10 @@ def second_best_gap(q_values: ArrayLike, allowed: ArrayLike | None = None) -> Fl
 
 
 def negligible_gap(q_values: ArrayLike, allowed: ArrayLike | None = None) -> float:
-    """Return the gap up to which the choice hardly matters: 1 % of the spread of the values.
+    """Return the gap up to which the choice makes little difference: 1 % of the spread of the values.
 
-    The spread is that of all (allowed) values, over states and actions, between their 5 % and their 95 % quantile, so that a few
-    extreme states do not make all others look alike. If these are equal it is the whole range.
+    The spread is the distance between the 5 % and the 95 % quantile of all (allowed) values, over states and actions, so
+    that a few extreme states do not make all others look alike. If the quantiles are equal it is the whole range.
 
     Parameters
     ----------
@@ -141,10 +141,10 @@ def negligible_gap(q_values: ArrayLike, allowed: ArrayLike | None = None) -> flo
 
 
 def filled_regrets(lost: Floats, allowed: Bools | None) -> Floats:
-    """Return regrets (n, A) whose infinite entries, the actions that are not allowed, are the mean of those that are.
+    """Return regrets (n, A) in which actions that are not allowed have, instead of infinity, the mean of the allowed ones.
 
-    A policy that prefers such an action falls back to another there, so it is neither free nor forbidden. Sums of these
-    rank the actions for many states at once.
+    A policy that prefers such an action falls back to another one there, so the action is neither free nor forbidden.
+    Sums of these regrets rank the actions for many states at once.
     """
     if allowed is None:
         return lost
@@ -185,9 +185,9 @@ def gap_weighted_loss(
     actions : array of shape (n,)
         Actions chosen by the policy, in ``0 .. A - 1``.
     weights : array of shape (n,), optional
-        The mean is weighted by them.
+        Weights of the mean.
     allowed : array of shape (n, A), optional
-        The best action is sought among these.
+        The best action is chosen from these.
 
     Returns
     -------
@@ -205,7 +205,7 @@ def gap_weighted_loss(
 def expected_loss(
     q_values: ArrayLike, probabilities: ArrayLike, weights: ArrayLike | None = None, allowed: ArrayLike | None = None
 ) -> float:
-    r"""Return the gap-weighted loss of a policy that draws its actions, in the mean over its draws.
+    r"""Return the expected gap-weighted loss of a stochastic policy.
 
     .. math::
         \frac1n \sum_{i=1}^n \sum_a \pi(a|X_i) \Bigl[\max_b \hat Q(X_i, b) - \hat Q(X_i, a)\Bigr]
@@ -223,7 +223,7 @@ def expected_loss(
 def two_action_loss(q_values: ArrayLike, actions: ArrayLike, weights: ArrayLike | None = None) -> float:
     r"""Return Equation (1): the mean of :math:`g_{\hat Q}(X_i)\,1\{\pi(X_i) \ne \arg\max_a \hat Q(X_i,a)\}`.
 
-    The paper writes a sum for the integral over the empirical distribution; this is the mean, which
+    The paper writes the integral over the empirical distribution as a sum; this is the mean, which
     has the same minimiser.
 
     Examples
@@ -239,7 +239,7 @@ def two_action_loss(q_values: ArrayLike, actions: ArrayLike, weights: ArrayLike 
 def zero_one_loss(
     q_values: ArrayLike, actions: ArrayLike, weights: ArrayLike | None = None, allowed: ArrayLike | None = None
 ) -> float:
-    r"""Return the share of states whose action is not a maximiser of Q: what other classifiers minimise.
+    r"""Return the share of states whose action is not a maximiser of Q: the loss that other classifiers minimise.
 
     .. math:: \frac1n \sum_{i=1}^n 1\{\pi(X_i) \notin \mathrm{Argmax}_a \hat Q(X_i, a)\}
 
@@ -255,7 +255,7 @@ def zero_one_values(q_values: ArrayLike, allowed: ArrayLike | None = None) -> Fl
     """Return 1 for every maximiser of Q and 0 for the other actions (n, A).
 
     The gap-weighted loss of these values is the 0/1 loss of the original ones, so any policy space
-    minimises the 0/1 loss when it is given them.
+    that is given them minimises the 0/1 loss.
 
     Examples
     --------
@@ -266,10 +266,10 @@ def zero_one_values(q_values: ArrayLike, allowed: ArrayLike | None = None) -> Fl
 
 
 def summed_regrets(q_values: ArrayLike, weights: ArrayLike | None = None) -> Floats:
-    r"""Return what each action loses when it is played in every state of the sample (A,).
+    r"""Return the total loss of each action when it is played in every state of the sample (A,).
 
-    Its minimiser is the constant action with the least loss. Section 3 derives that it also is
-    :math:`\arg\max_a \sum_i \hat Q(X_i, a)`; the sums of regrets decide more exactly, because states
+    Its minimiser is the constant action with the least loss. Section 3 shows that it is also
+    :math:`\arg\max_a \sum_i \hat Q(X_i, a)`; the sums of regrets are more exact, because states
     without a gap add exactly zero to them.
 
     Examples
@@ -291,7 +291,7 @@ def weighted_mean(losses: Floats, weights: ArrayLike | None) -> float:
     return float(np.average(losses, weights=as_weights(weights, "weights", len(losses))))
 
 
-# -- the same for values (n, A) and masks (n, A) that were checked before ------------------------------
+# -- the same for values (n, A) and masks (n, A) that are already checked ------------------------------
 
 
 def best_values(q: Floats, mask: Bools | None) -> Floats:
@@ -300,7 +300,7 @@ def best_values(q: Floats, mask: Bools | None) -> Floats:
 
 
 def regrets_to(best: Floats, q: Floats, mask: Bools | None) -> Floats:
-    """Return what each action loses against the ``best`` value of its row (n,); infinite where it is not allowed (n, A)."""
+    """Return the loss of each action against the ``best`` value of its row (n,); infinite where it is not allowed (n, A)."""
     gaps = best[:, None] - q
     return gaps if mask is None else np.where(mask, gaps, np.inf)
 
@@ -336,11 +336,13 @@ def _with_best(q: Floats, mask: Bools | None) -> tuple[Floats, Floats]:
     scored = q if mask is None else np.where(mask, q, -np.inf)
     best = row_max(scored)
     with np.errstate(over="ignore"):
-        if np.isinf(q.max() - q.min()):  # else no row can be too wide
+        if np.isinf(q.max() - q.min()):  # otherwise no row can be too wide
             wide = np.flatnonzero(np.isinf(best[:, None] - q).any(axis=1))
             if wide.size:
                 i = int(wide[0])
-                raise InvalidInputError(f"q_values must not differ by more than float64 can hold; row {i} is {q[i]}.")
+                raise InvalidInputError(
+                    f"q_values must not differ by more than float64 can represent; row {i} is {q[i]}."
+                )
     return scored, best
 
 

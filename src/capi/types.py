@@ -1,10 +1,10 @@
-"""The nouns and verbs of the library, as protocols: anything with these members takes part.
+"""Protocols of the library: any object with these members can be used.
 
     QFunction          an action-value estimate                 values
     Policy             a decision rule                          act, probabilities
     PolicyEvaluator    the paper's PolicyEval                   evaluate
     PolicySpace        the paper's Pi                           improve
-    Domain             a generative model, at the edge          initial, step
+    Domain             a generative model, outside the core     initial, step
 
 Shapes: n rows, d features of a state, A actions. `capi.testing` checks all of these contracts.
 """
@@ -62,15 +62,15 @@ class PolicyEvaluator(Protocol):
     ) -> QFunction:
         """Return an estimate of the action values of ``policy``.
 
-        ``transitions`` is None for evaluators that hold a model. ``states`` (n, d) are the points
-        where improvement will ask. ``previous`` is the estimate of the last iteration; None means
-        Q = 0. ``rng=None`` means a fixed seed. Nothing that is passed in is written to.
+        ``transitions`` is None for evaluators that hold a model. ``states`` (n, d) are the states
+        at which the improvement step needs values. ``previous`` is the estimate of the last iteration;
+        None means Q = 0. ``rng=None`` means a fixed seed. Arguments are never modified.
         """
 
 
 @runtime_checkable
 class PolicySpace(Protocol):
-    """The improvement half of CAPI: a set of policies that one can minimise over."""
+    """The improvement half of CAPI: a set of policies over which a loss is minimised."""
 
     def improve(
         self,
@@ -86,17 +86,17 @@ class PolicySpace(Protocol):
         """Return the member with the least action-gap-weighted loss on the sample.
 
         ``states`` (n, d), ``q_values`` and ``allowed`` (n, A), ``weights`` (n,). ``q`` is the function
-        behind ``q_values``, ``previous`` the last policy, ``rng=None`` a fixed seed. The loss is
-        `capi.loss.gap_weighted_loss`; labels and gaps are the space's own business.
+        that gave ``q_values``, ``previous`` the last policy; ``rng=None`` means a fixed seed. The loss is
+        `capi.loss.gap_weighted_loss`; each space derives labels and gaps itself.
         """
 
 
 @runtime_checkable
 class Domain(Protocol):
-    """A vectorised generative model without state of its own.
+    """A vectorised, stateless generative model.
 
-    It may also have ``allowed(states) -> (n, A)``. Time limits are no part of a domain: they belong
-    to sampling and to the measuring of performance.
+    It may also have ``allowed(states) -> (n, A)``. Time limits are not part of a domain: they belong
+    to sampling and to performance measurement.
     """
 
     @property
@@ -119,7 +119,7 @@ class Domain(Protocol):
 
 
 class StateSample(NamedTuple):
-    """The points on which a policy is improved: a sample of nu."""
+    """The states on which a policy is improved: a sample of nu."""
 
     states: Floats  # (n, d)
     weights: Floats | None = None  # (n,)

@@ -58,7 +58,7 @@ def test_numbers_are_plain_and_the_text_says_them():
 @pytest.mark.parametrize(
     ("roles", "assumed", "ends", "left_out"),
     [
-        ({}, "no flag column", (3, 0), 0),
+        ({}, "the table has no flag column", (3, 0), 0),
         ({"terminated": "end"}, "", (1, 2), 2),
         ({"truncated": "cut"}, "no column flags terminated", (2, 1), 1),
         ({"terminated": "end", "truncated": "cut"}, "", (1, 2), 2),

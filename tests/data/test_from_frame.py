@@ -277,7 +277,7 @@ def test_a_second_table_takes_the_encodings_of_the_first():
     assert np.isnan(second.states[2]).tolist() == [False, True, True]
     with pytest.raises(InvalidInputError, match="state must be the columns of the schema"):
         read(patients(), state=["sex", "x"], schema=first.schema)
-    with pytest.raises(InvalidInputError, match="pass only one of the two"):
+    with pytest.raises(InvalidInputError, match="Pass only one of the two"):
         read(patients(), schema=first.schema, action_labels=["hi", "lo"])
 
 
@@ -325,7 +325,7 @@ def test_predict_takes_the_tables_words():
     np.testing.assert_array_equal(on_table, learner.predict(batch.states))
     np.testing.assert_array_equal(on_table, learner.predict(pa.Table.from_pandas(frame)))
     assert learner.predict({"x": [0.0, None], "sex": ["m", "unheard of"]}).shape == (2,)
-    with pytest.raises(InvalidInputError, match="column 'sex' is not there"):
+    with pytest.raises(InvalidInputError, match="column 'sex' does not exist"):
         learner.predict(frame[["x"]])
 
 
@@ -348,7 +348,7 @@ REFUSED = {
         {"action_labels": ["lo"]},
         r"column 'drug', row 0 .*must be one of action_labels, 'lo'; got 'hi'",
     ),
-    "no such column": ({}, {"reward": "score"}, r"the table: column 'score' is not there; the columns are who, day"),
+    "no such column": ({}, {"reward": "score"}, r"the table: column 'score' does not exist; the columns are who, day"),
     "odd type": (
         {"x": [pd.Timedelta(days=1)] * 4},
         {},
@@ -370,19 +370,23 @@ REFUSED = {
         r"column 'm', row 1 .*allow the action that was taken; got 'hi'",
     ),
     "nothing allowed": ({"m": ["hi", "", "lo", "hi"]}, {"allowed": "m"}, r"column 'm', row 1 .*at least one action"),
-    "unheard of": ({"m": ["hi", "lo,no", "lo", "hi"]}, {"allowed": "m"}, r"column 'm', row 1 .*names the action 'no'"),
-    "unheard of label": ({}, {"allowed": {"no": "x"}}, "allowed names the action 'no'"),
-    "too many next": ({}, {"next_state": ["x"]}, "next_state must name a column for each of the 2 of state"),
+    "unheard of": (
+        {"m": ["hi", "lo,no", "lo", "hi"]},
+        {"allowed": "m"},
+        r"column 'm', row 1 .*must list known actions; it names the action 'no'",
+    ),
+    "unheard of label": ({}, {"allowed": {"no": "x"}}, "allowed must name known actions; it names the action 'no'"),
+    "too many next": ({}, {"next_state": ["x"]}, "next_state must name one column for each of the 2 state columns"),
     "kinds differ": (
         {"y": ["a"] * 4},
         {"state": ["x"], "next_state": ["y"]},
         r"column 'y': must be of the same kind as 'x'",
     ),
-    "time alone": ({}, {"episode": None}, "time must come with episode"),
+    "time alone": ({}, {"episode": None}, "time must be given with episode"),
     "no state": ({}, {"state": []}, "state must name at least one column"),
     "same state": ({}, {"state": ["x", "x"]}, "state must be distinct"),
     "discount": ({}, {"discount": 1.5}, "discount must lie in"),
-    "not a name": ({}, {"action": 3}, "names of columns must be strings; got 3"),
+    "not a name": ({}, {"action": 3}, "column names must be strings; got 3"),
 }
 
 
@@ -410,7 +414,7 @@ def test_refusals_of_files_name_the_file_and_count_rows_from_one(tmp_path):
             read_file(tmp_path / "broken", **ROLES)
         with pytest.raises(InvalidInputError, match="path must be"):
             read_file(5, **ROLES)
-    with pytest.raises(InvalidInputError, match=r"trial\.csv: column 'score' is not there"):
+    with pytest.raises(InvalidInputError, match=r"trial\.csv: column 'score' does not exist"):
         Transitions.from_csv(file, **{**ROLES, "reward": "score"})
     (tmp_path / "ragged.csv").write_text("x,drug,gain\n1,a,2\n1,a\n")
     with pytest.raises(InvalidInputError, match=r"ragged\.csv: cannot be read as CSV"):
@@ -425,11 +429,11 @@ def test_empty_tables_and_things_that_are_none():
     for thing in (5, "table", None, [[1, 2]], np.zeros((3, 2))):
         with pytest.raises(InvalidInputError, match="a table must be a pandas"):
             read(thing)
-    with pytest.raises(InvalidInputError, match="column 'x' is there more than once"):
+    with pytest.raises(InvalidInputError, match="column 'x' appears more than once"):
         read(pd.concat([patients(), patients()[["x"]]], axis=1))
-    with pytest.raises(InvalidInputError, match="must have 2 rows like the others; it has 1"):
+    with pytest.raises(InvalidInputError, match="must have 2 rows like the other columns; it has 1"):
         Transitions.from_frame({"x": [1, 2], "a": [1, 2], "r": [1]}, state="x", action="a", reward="r")
-    with pytest.raises(InvalidInputError, match="no decision is left"):
+    with pytest.raises(InvalidInputError, match="at least one decision must remain"):
         read(patients(end=0).drop_duplicates("who"), terminated="end")
 
 
@@ -445,7 +449,7 @@ def lazy():
 def test_a_lazy_frame_must_be_collected():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with pytest.raises(InvalidInputError, match="collect"):
+        with pytest.raises(InvalidInputError, match="Collect or fetch it"):
             read(lazy())
 
 
@@ -502,7 +506,7 @@ def test_encoding_is_reversible_whatever_the_table_holds(drawn):
 
 def test_dates_that_python_does_not_have_are_refused_with_a_sentence():
     table = {"who": [dt.date(2000, 1, 1), -719163], "x": [1.0, 2.0], "what": [0, 1], "gain": [0.0, 1.0]}
-    with pytest.raises(InvalidInputError, match="column 'who': must hold values that Python knows"):
+    with pytest.raises(InvalidInputError, match="column 'who': must hold values that Python can represent"):
         Transitions.from_frame(table, episode="who", state="x", action="what", reward="gain")
 
 
@@ -614,7 +618,7 @@ def test_headers_of_any_form_are_found(text, tmp_path):
     [
         (b"", "cannot be read as CSV"),
         (b"x,drug,gain\n", "at least one row"),
-        (b"x,drug,gain,x\n1,a,2,3\n", "column 'x' is there more than once"),
+        (b"x,drug,gain,x\n1,a,2,3\n", "column 'x' appears more than once"),
         (b"\xe4,drug,gain\n1,a,2\n", "cannot be read as CSV"),
         (b'"' + b"x" * 200_000 + b'",drug,gain\n1,a,2\n', "cannot be read as CSV"),
     ],

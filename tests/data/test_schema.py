@@ -118,7 +118,7 @@ def test_values_of_another_type_are_translated_or_refused():
         schema.encode({"b": [0, 1], "d": ["soon", "later"], "x": [1, 2]})
     with pytest.raises(InvalidInputError, match=r"column 'x', row 1 .*must be numbers; got 'two'"):
         schema.encode({"b": [0, 1], "d": [None, None], "x": ["1", "two"]})
-    with pytest.raises(InvalidInputError, match="column 'x' is not there; the columns are b, d"):
+    with pytest.raises(InvalidInputError, match="column 'x' does not exist; the columns are b, d"):
         schema.encode({"b": [0, 1], "d": [None, None]})
     numbers = Schema.of_columns([Column("n", "one-hot", (1, 2))], (0, 1))
     np.testing.assert_array_equal(numbers.encode({"n": ["x", "y"]}), np.full((2, 2), np.nan))

@@ -51,7 +51,7 @@ def test_repr_tells_missing_values_and_extra_columns():
     batch = small(states=[[np.nan, 1.0]] + [[0.0, 1.0]] * 3, weights=[1.0] * 4, episodes=None)
     assert "1 row with NaN in the state" in repr(batch)
     assert "also        weight" in repr(batch)
-    assert "every row counts as its own" in repr(batch)
+    assert "each row counts as its own episode" in repr(batch)
 
 
 def test_cannot_be_changed_in_any_way():
@@ -140,7 +140,7 @@ def test_concat_of_rounds_with_the_same_numbers_needs_new_ones():
     [
         ({"rewards": [0.0, np.nan, 0.0, 0.0]}, r"rewards must be finite; 1 of 4.*rewards\[1\] = nan"),
         ({"rewards": [0.0, 0.0, np.inf, 0.0]}, r"rewards\[2\] = inf"),
-        ({"rewards": [0.0, 0.0, 0.0]}, r"rewards must have shape \(4,\), one row for each of states; got \(3,\)"),
+        ({"rewards": [0.0, 0.0, 0.0]}, r"rewards must have shape \(4,\) to match the rows of states; got \(3,\)"),
         ({"rewards": [0.0, "high", 0.0, 0.0]}, r"rewards must be numbers.*rewards\[1\] = 'high'"),
         ({"actions": [0, 1, 1, -1]}, r"actions must lie in 0..1.*actions\[3\] = -1"),
         ({"actions": [1, 1, 2, 3], "n_actions": 3}, r"actions\[3\] = 3.*coded 1..3, subtract 1"),
@@ -152,8 +152,8 @@ def test_concat_of_rounds_with_the_same_numbers_needs_new_ones():
         ({"states": np.zeros((4, 0))}, "at least one column"),
         ({"next_states": np.zeros((4, 3))}, "next_states must have 2 columns"),
         ({"terminated": [0, 1, 2, 0]}, r"terminated must be booleans.*terminated\[2\] = 2"),
-        ({"terminated": [True, False, False, False]}, r"not go on after a terminated row.*episodes\[0\] = 5"),
-        ({"episodes": [5, 9, 5, 9], "terminated": [False] * 4}, r"stand together; episodes\[2\] = 5"),
+        ({"terminated": [True, False, False, False]}, r"not continue after a terminated row.*episodes\[0\] = 5"),
+        ({"episodes": [5, 9, 5, 9], "terminated": [False] * 4}, r"must be contiguous; episodes\[2\] = 5"),
         ({"propensities": [0.5, 0.0, 0.5, 1.0]}, r"propensities must lie in \(0, 1\].*propensities\[1\]"),
         ({"weights": [1.0, -2.0, 1.0, 1.0]}, r"weights must not be negative.*weights\[1\] = -2"),
         ({"allowed": [[True, False, True]] * 4}, r"actions must be allowed.*actions\[1\] = 1"),

@@ -434,7 +434,10 @@ def test_lspi_is_the_published_loop(six_states):
         (lambda: LSTDQ(quadratic).evaluate(Constant(0, 3), random_batch(), discount=1.0), "discount must lie in"),
         (lambda: LSTDQ(lambda x: x[:1]).evaluate(Constant(0, 3), random_batch(), discount=0.9), "must have shape"),
         (lambda: LSTDQ(np.log).evaluate(Constant(0, 3), positive_then_not(), discount=0.9), "finite"),
-        (lambda: LSTDQ(width_of_values).evaluate(Constant(0, 3), random_batch(), discount=0.9), "as many columns"),
+        (
+            lambda: LSTDQ(width_of_values).evaluate(Constant(0, 3), random_batch(), discount=0.9),
+            "the same number of columns",
+        ),
     ],
 )
 @pytest.mark.filterwarnings("ignore:invalid value")

@@ -144,8 +144,8 @@ def test_a_full_dictionary_says_so():
     left = distances_to_span(full, states)
     message = str(caught[0].message)
     assert f"{(left > 1e-3).sum()} of 1000 states" in message
-    assert f"squared distance of {left.max():.3g}" in message
-    assert "larger threshold or bandwidth, or a larger max_size" in message
+    assert f"largest squared distance is {left.max():.3g}" in message
+    assert "larger threshold, bandwidth or max_size" in message
 
 
 def test_a_dictionary_that_just_suffices_is_not_full():

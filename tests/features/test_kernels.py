@@ -29,11 +29,11 @@ def test_bad_kernels_are_named():
     for width in (0, 1e-200, 1e200):
         with pytest.raises(InvalidInputError, match="bandwidth must be"):
             Gaussian(width)
-    with pytest.raises(InvalidInputError, match="table must be numbers"):
+    with pytest.raises(InvalidInputError, match="kernel matrix must be numbers"):
         likeness(lambda x, y: [["a"] * len(y)] * len(x), X, Y)
     with pytest.raises(InvalidInputError, match=r"must have shape \(7, 7\)"):
         likeness(lambda x, y: x, X, Y)
-    with pytest.raises(InvalidInputError, match="table must be finite"):
+    with pytest.raises(InvalidInputError, match="kernel matrix must be finite"):
         likeness(lambda x, y: np.full((len(x), len(y)), np.nan), X, Y)
 
 

@@ -498,7 +498,7 @@ class Broken:
             "must return a PolicyEvaluator; at k = 0 it returned 3",
         ),
         ({"evaluator": Broken(np.zeros((200, 3)) * np.nan)}, r"Broken's Q must be finite.*\[0, 0\] = nan"),
-        ({"evaluator": Broken(np.zeros((5, 2)))}, "Broken's Q must have one row a state: 200"),
+        ({"evaluator": Broken(np.zeros((5, 2)))}, "Broken's Q must have one row per state: 200"),
         ({"space": Broken()}, "Broken.improve must return a Policy; got None"),
         ({"space": Broken(policy=Constant(0, 3))}, "must return a Policy with 2 actions; got one with 3"),
         ({"evaluator": Broken(np.zeros((200, 3)))}, "Broken's Q must have a column an action; it has 3"),

@@ -60,7 +60,7 @@ def test_bad_input_is_named(features, message):
 
 
 @pytest.mark.parametrize(
-    ("features", "message"), [((0,), "no known value"), ((0, 1), "no state has a known value of both")]
+    ("features", "message"), [((0,), "missing in all of them"), ((0, 1), "both features must be known in some state")]
 )
 def test_features_that_are_never_known_are_named(features, message):
     with pytest.raises(InvalidInputError, match=message):

@@ -113,10 +113,10 @@ def test_constant_and_huge_values_draw():
 @pytest.mark.parametrize(
     ("history", "message"),
     [
-        ([], "one dictionary an iteration"),
-        ({"k": [0]}, "one dictionary an iteration"),
-        ([1.0], "one dictionary an iteration"),
-        ([{"loss": 1.0}], "must tell k"),
+        ([], "one dictionary per iteration"),
+        ({"k": [0]}, "one dictionary per iteration"),
+        ([1.0], "one dictionary per iteration"),
+        ([{"loss": 1.0}], "must have k in every row"),
         ([{"k": 0, "seconds": 1.0}], "one of loss, changed"),
         ([{"k": 0, "loss": "much"}], "loss must be a number"),
     ],
@@ -155,7 +155,7 @@ def test_gaps_by_hand():
     assert (wait[-1], treat[-1]) == (1, 1), "the largest gaps are in the last bar"
     assert treat[0] == 1
     assert treat[18] == 1, "6 begins the 19th of 30 bars up to 10"
-    assert titles(figure) == ["The choice hardly matters (gap at most 0.1) in 25.0 % of 4 states."]
+    assert titles(figure) == ["The choice makes little difference (gap at most 0.1) in 25.0 % of 4 states."]
     assert axes.lines[0].get_xdata()[0] == negligible_gap(q) == pytest.approx(0.1)
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["wait", "treat"]
 
@@ -207,7 +207,7 @@ def test_numbers_in_the_title_are_written_out():
 
 def test_constant_values_never_matter():
     figure = draw_gaps(np.full((5, 2), 7.0))
-    assert titles(figure) == ["The choice hardly matters (gap at most 0) in 100.0 % of 5 states."]
+    assert titles(figure) == ["The choice makes little difference (gap at most 0) in 100.0 % of 5 states."]
     assert counts(figure).tolist() == [[5], [0]]
     assert png(figure)
 
@@ -218,9 +218,9 @@ def test_states_with_one_allowed_action_are_left_out_and_counted():
     figure = draw_gaps(q, allowed)
     assert counts(figure).sum(axis=1).tolist() == [0, 1, 1]
     assert titles(figure)[0].endswith("of 2 states.\nLeft out: 1 state with one allowed action.")
-    with pytest.raises(InvalidInputError, match="something to choose"):
+    with pytest.raises(InvalidInputError, match="some state must allow a choice"):
         draw_gaps(q, np.eye(3, dtype=bool))
-    with pytest.raises(InvalidInputError, match="something to choose"):
+    with pytest.raises(InvalidInputError, match="some state must allow a choice"):
         draw_gaps([[1.0], [2.0]])
 
 

@@ -205,7 +205,7 @@ def test_the_rules_name_the_classifier_and_the_actions():
         (lambda: Classifier("tree"), "must be a scikit-learn classifier"),
         (lambda: Classifier(KNeighborsClassifier()), "KNeighborsClassifier.* does not"),
         (lambda: Classifier(make_pipeline(StandardScaler(), KNeighborsClassifier())), "last step of a pipeline"),
-        (lambda: Classifier(LogisticRegression()).improve(STATES, VALUES[:9]), "one row a state"),
+        (lambda: Classifier(LogisticRegression()).improve(STATES, VALUES[:9]), "one row per state"),
         (lambda: Classifier(LogisticRegression()).improve(STATES, VALUES).act(STATES[:, :1]), "must have 2 columns"),
     ],
 )

@@ -392,7 +392,7 @@ Q = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [0.0, 1.0]])
         (lambda: Linear(features=Polynomial), r"Did you mean Polynomial\(\)"),
         (lambda: Linear(scale="big"), "scale must be one of"),
         (lambda: Linear().improve(np.where(X == 3, np.nan, X), Q), r"states must be finite; .* first states\[1, 1\]"),
-        (lambda: Linear().improve(X, Q[:3]), "q_values must have one row a state"),
+        (lambda: Linear().improve(X, Q[:3]), "q_values must have one row per state"),
         (lambda: Linear().improve(X, Q, weights=[1, -1, 1, 1]), "weights must not be negative"),
         (lambda: Linear().improve(X, 1e308 * Q), "finite sum"),
         (

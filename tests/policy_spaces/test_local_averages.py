@@ -195,8 +195,8 @@ def test_bad_settings_are_refused(options, words):
     ("kernel", "words"),
     [
         (LinearKernel(), "kernel of LocalAverages must not be negative, for it weighs losses; got -1"),
-        (lambda first, second: np.ones((1, 1)), r"kernel's table must have shape \(2, 2\)"),
-        (lambda first, second: np.full((2, 2), np.nan), "kernel's table must be finite"),
+        (lambda first, second: np.ones((1, 1)), r"kernel matrix must have shape \(2, 2\)"),
+        (lambda first, second: np.full((2, 2), np.nan), "kernel matrix must be finite"),
     ],
 )
 def test_bad_kernels_are_refused(kernel, words):

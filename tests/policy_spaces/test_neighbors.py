@@ -476,7 +476,7 @@ def test_bad_samples_and_states_are_refused():
     policy = Neighbors().improve(states, q)
     for improve, words in (
         (lambda: Neighbors().improve([[0.0], [np.nan]], q), r"states must be finite; .* states\[1, 0\] = nan"),
-        (lambda: Neighbors().improve(states, q[:1]), "q_values must have one row a state: 2 rows"),
+        (lambda: Neighbors().improve(states, q[:1]), "q_values must have one row per state: 2 rows"),
         (lambda: Neighbors().improve(states, q, weights=[0.0, 0.0]), "weights must have a positive, finite sum"),
         (lambda: Neighbors().improve(states, q, allowed=[[1, 0], [0, 0]]), "allowed must allow at least one action"),
         (lambda: policy.act(np.array([[np.nan]])), "states must be finite"),

@@ -132,7 +132,7 @@ def test_improve_checks_once(space, counts):
     ("change", "message"),
     [
         ({"q_values": np.full((120, 3), np.nan)}, "q_values must be finite"),
-        ({"q_values": np.zeros((119, 3))}, "one row a state: 120 rows"),
+        ({"q_values": np.zeros((119, 3))}, "one row per state: 120 rows"),
         ({"weights": np.zeros(120)}, "weights must have a positive"),
         ({"weights": np.full(120, -1.0)}, "weights must not be negative"),
         ({"allowed": np.zeros((120, 3))}, "allowed must allow at least one action"),

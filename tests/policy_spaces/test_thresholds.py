@@ -172,7 +172,7 @@ def test_rules_speak():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: Thresholds().improve(X, np.zeros((3, 2))), "one row a state: 4 rows"),
+        (lambda: Thresholds().improve(X, np.zeros((3, 2))), "one row per state: 4 rows"),
         (
             lambda: Thresholds().improve(np.full((2, 1), np.nan), np.zeros((2, 2))),
             r"states\[:, 0\] must not be missing",

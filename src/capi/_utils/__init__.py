@@ -1,1 +1,1 @@
-"""What every layer uses: checks, randomness, threads, arithmetic on rows."""
+"""Helpers for every layer: validation, randomness, threads, row arithmetic."""

@@ -1,4 +1,4 @@
-"""What was computed for an array that nobody can change need not be computed again."""
+"""A cache for results computed from read-only arrays."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ MOST = 4  # arrays: the states and the next states of a batch, and a few more
 
 
 class Remembered(Generic[Result]):
-    """Results by the identity of fixed arrays, the last few of them; copies and files start with none."""
+    """A cache keyed by the identity of the last few fixed arrays; copies and pickles start empty."""
 
     def __init__(self) -> None:
-        self._entries: dict[
-            int, tuple[NDArray[Any], Result]
-        ] = {}  # holds the array, so that its identity stays its own
+        # Each entry holds its array, so that the array's id cannot be reused.
+        self._entries: dict[int, tuple[NDArray[Any], Result]] = {}
 
     def __contains__(self, array: NDArray[Any]) -> bool:
         entry = self._entries.get(id(array))
@@ -30,7 +29,7 @@ class Remembered(Generic[Result]):
         return len(self._entries)
 
     def of(self, array: NDArray[Any], compute: Callable[[], Result]) -> Result:
-        """Return what is remembered of ``array``, or compute it and remember it if the array is fixed."""
+        """Return the cached result for ``array``, or compute it and cache it if the array is fixed."""
         if array in self:
             return self._entries[id(array)][1]
         result = compute()

@@ -1,10 +1,10 @@
-"""The one way to import late, so that ``import capi`` and the command line are quick.
+"""Lazy imports, all in one place, so that ``import capi`` and the command line start quickly.
 
-Packages name what they export, and import it when it is first asked for (`lazy_exports`). Libraries that take long to import,
-or that may not be installed, are taken from here: ``from capi._utils.late import pandas as pd`` imports pandas when the first
-attribute of ``pd`` is asked for. Our own modules that need the compiler are stood for by `late`.
+Packages list their exports and import each one on first access (`lazy_exports`). Libraries that are slow to import, or
+that may not be installed, are imported from here: ``from capi._utils.late import pandas as pd`` imports pandas when an
+attribute of ``pd`` is first accessed. `late` does the same for our own modules that need the compiler.
 
-What is imported late is also imported under ``TYPE_CHECKING``, where type checkers and the import linter see it.
+Everything imported lazily is also imported under ``TYPE_CHECKING``, where type checkers and the import linter see it.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ __all__ = [
 
 
 class LateModule(ModuleType):
-    """Stands for a module that is imported when one of its attributes is first asked for."""
+    """A placeholder for a module that is imported when one of its attributes is first accessed."""
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # doctest, inspect and others look at everything, which is no reason to import it
-            raise AttributeError(f"{self.__name__!r} is imported late and shows no {name!r}")
+        if name.startswith("__"):  # doctest, inspect and others probe every module; that must not import it
+            raise AttributeError(f"{self.__name__!r} is imported lazily and does not expose {name!r}")
         module = import_module(self.__name__)
         try:
             return getattr(module, name)
@@ -50,7 +50,7 @@ class LateModule(ModuleType):
 
 
 def late(name: str) -> Any:
-    """Return what stands for the module ``name`` until one of its attributes, or submodules, is first asked for.
+    """Return a placeholder for the module ``name``, which is imported when an attribute or submodule is first accessed.
 
     Examples
     --------
@@ -64,16 +64,16 @@ def late(name: str) -> Any:
 def lazy_exports(
     package: str, homes: dict[str, str], parts: Iterable[str] = ()
 ) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
-    """Return ``__all__``, ``__getattr__`` and ``__dir__`` of a package that imports what it exports when it is first used.
+    """Return ``__all__``, ``__getattr__`` and ``__dir__`` of a package that imports its exports on first use.
 
     Parameters
     ----------
     package : str
-        Its ``__name__``.
+        The ``__name__`` of the package.
     homes : dict
-        From each exported name to the module of the package that defines it; a module must not have the name of an export.
+        Maps each exported name to the module of the package that defines it; no module may have the name of an export.
     parts : iterable of str
-        Modules and packages in it that are attributes of their own.
+        Submodules and subpackages that are attributes in their own right.
     """
     known = {*homes, *parts}
 

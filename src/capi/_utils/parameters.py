@@ -1,4 +1,4 @@
-"""Rules for settings, as data: each frozen dataclass has one table, from parameter to constraint.
+"""Rules for settings, as data: each frozen dataclass has one table that maps parameters to constraints.
 
 A constraint is a function of a value and its name that raises `InvalidInputError`. Rules that relate several parameters
 stay in ``__post_init__``, after `check_parameters`.
@@ -31,15 +31,15 @@ Constraints: TypeAlias = Mapping[str, Constraint]
 
 
 def check_parameters(settings: Any) -> None:
-    """Refuse settings of which a parameter breaks its constraint."""
+    """Refuse settings with a parameter that breaks its constraint."""
     for name, constraint in type(settings)._constraints.items():
         constraint(getattr(settings, name), name)
 
 
 def check_options(kind: type, options: Mapping[str, Any]) -> None:
-    """Refuse ``options`` that ``kind`` does not have or whose values break their constraint, without building one.
+    """Refuse ``options`` that ``kind`` does not have, or whose values break their constraint, without building an instance.
 
-    Rules that relate several parameters are not looked at: they are checked when settings are built.
+    Rules that relate several parameters are not checked here, but when the settings are built.
     """
     known = tuple(signature(kind).parameters)
     constraints: Constraints = getattr(kind, "_constraints", {})
@@ -51,7 +51,7 @@ def check_options(kind: type, options: Mapping[str, Any]) -> None:
 
 
 def at_least(minimum: int, *, at_most: int | None = None, otherwise: str = "") -> Constraint:
-    """Accept whole numbers from ``minimum`` to ``at_most``; ``otherwise`` says what to do beyond that."""
+    """Accept whole numbers from ``minimum`` to ``at_most``; ``otherwise`` says what to do about larger ones."""
 
     def check(value: Any, name: str) -> None:
         if as_int(value, name, minimum=minimum) > (value if at_most is None else at_most):
@@ -61,22 +61,22 @@ def at_least(minimum: int, *, at_most: int | None = None, otherwise: str = "") -
 
 
 def one_of(*choices: Any) -> Constraint:
-    """Accept these values and no others."""
+    """Accept only these values."""
     return lambda value, name: check_choice(value, name, choices)
 
 
 def checked_by(check: Callable[[Any], object]) -> Constraint:
-    """Accept what ``check``, which knows the parameter's name, does not refuse."""
+    """Accept values that ``check``, which knows the parameter's name, does not refuse."""
     return lambda value, _: check(value)
 
 
 def optional(constraint: Constraint) -> Constraint:
-    """Accept None, and what ``constraint`` accepts."""
+    """Accept None, and values that ``constraint`` accepts."""
     return lambda value, name: None if value is None else constraint(value, name)
 
 
 def literal_or(literal: Any, constraint: Constraint) -> Constraint:
-    """Accept ``literal``, such as "never", and what ``constraint`` accepts."""
+    """Accept ``literal``, such as "never", and values that ``constraint`` accepts."""
     return lambda value, name: None if type(value) is type(literal) and value == literal else constraint(value, name)
 
 
@@ -91,7 +91,7 @@ def strictly_between(low: float, high: float) -> Constraint:
 
 
 def instance_of(kind: type | tuple[type, ...], description: str) -> Constraint:
-    """Accept instances of ``kind``, which an error calls ``description``."""
+    """Accept instances of ``kind``, called ``description`` in the error."""
 
     def check(value: Any, name: str) -> None:
         if isinstance(value, type) or not isinstance(value, kind):
@@ -101,7 +101,7 @@ def instance_of(kind: type | tuple[type, ...], description: str) -> Constraint:
 
 
 def satisfying(holds: Callable[[Any], bool], rule: str, *, advice: str = "") -> Constraint:
-    """Accept what ``holds`` for; an error says that it must ``rule``, such as "be a function of a state", and what to do."""
+    """Accept values for which ``holds`` is true; errors state the ``rule``, such as "be a function of a state", and ``advice``."""
 
     def check(value: Any, name: str) -> None:
         if not holds(value):
@@ -111,7 +111,7 @@ def satisfying(holds: Callable[[Any], bool], rule: str, *, advice: str = "") -> 
 
 
 def all_of(*constraints: Constraint) -> Constraint:
-    """Accept what each of ``constraints`` accepts; the first that does not says so."""
+    """Accept values that all ``constraints`` accept; the first that fails raises its error."""
 
     def check(value: Any, name: str) -> None:
         for constraint in constraints:
@@ -121,10 +121,10 @@ def all_of(*constraints: Constraint) -> Constraint:
 
 
 def word_or(words: Collection[str], constraint: Constraint) -> Constraint:
-    """Accept ``words`` and no other strings, and of the rest what ``constraint`` accepts."""
+    """Accept ``words`` and no other strings, and other values that ``constraint`` accepts."""
     return lambda value, name: check_choice(value, name, words) if isinstance(value, str) else constraint(value, name)
 
 
 def callable_or(constraint: Constraint) -> Constraint:
-    """Accept functions, and what ``constraint`` accepts."""
+    """Accept functions, and values that ``constraint`` accepts."""
     return lambda value, name: None if callable(value) else constraint(value, name)

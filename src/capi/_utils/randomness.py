@@ -1,7 +1,7 @@
 """The only place where a ``random_state`` is interpreted.
 
 Users pass ``random_state`` (an int, a Generator or None) to the outermost call. Inside, randomness is
-always an argument ``rng``. Each iteration of a loop has a seed sequence of its own, addressed by its
+always an argument ``rng``. Each iteration of a loop has its own seed sequence, addressed by its
 number, so iteration k draws the same numbers whether or not the iterations before it ran in this process.
 """
 
@@ -18,9 +18,9 @@ RandomState: TypeAlias = int | np.random.Generator | np.random.SeedSequence | No
 
 
 def seed_sequence(random_state: RandomState) -> np.random.SeedSequence:
-    """Return the seed sequence that ``random_state`` stands for.
+    """Return the seed sequence that ``random_state`` specifies.
 
-    An int always gives the same one, a Generator is advanced, None takes entropy from the system.
+    An int always gives the same one; a Generator is advanced; None takes entropy from the system.
     """
     if isinstance(random_state, np.random.SeedSequence):
         return random_state
@@ -37,13 +37,13 @@ def seed_sequence(random_state: RandomState) -> np.random.SeedSequence:
 
 
 def as_generator(random_state: RandomState) -> np.random.Generator:
-    """Return a Generator; one that is passed in comes back as it is."""
+    """Return a Generator; a Generator is returned unchanged."""
     if isinstance(random_state, np.random.Generator):
         return random_state
     return np.random.default_rng(seed_sequence(random_state))
 
 
 def numbered_rng(seeds: np.random.SeedSequence, *numbers: int) -> np.random.Generator:
-    """Return the generator of the step that ``numbers`` address, whatever was drawn before it."""
+    """Return the generator of the step addressed by ``numbers``, independent of earlier draws."""
     step = np.random.SeedSequence(seeds.entropy, spawn_key=(*seeds.spawn_key, *numbers))
     return np.random.default_rng(step)

@@ -1,4 +1,4 @@
-"""Numbers with their uncertainty."""
+"""Standard errors, confidence intervals and verdicts."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from capi._utils.validation import Floats, is_real
 from capi.errors import InvalidInputError
 
 RESAMPLES = 2000
-MANY = 10_000  # values whose mean is normal for all purposes
+MANY = 10_000  # with more values the mean is practically normal
 
 
 def standard_error(values: Floats) -> float:
-    """Return the standard error of the mean of ``values`` (n,); NaN for a single one."""
+    """Return the standard error of the mean of ``values`` (n,); NaN for a single value."""
     return float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
 
 
 def bootstrap_interval(values: Floats, level: float = 0.95, *, random_state: RandomState = 0) -> tuple[float, float]:
-    """Return the percentile bootstrap interval of the mean of ``values`` (n,); NaN for a single one, normal for very many."""
+    """Return the percentile bootstrap interval of the mean of ``values`` (n,); NaN for one value, normal for very many."""
     if not is_real(level) or not 0 < level < 1:
         raise InvalidInputError(f"level must lie strictly between 0 and 1; got {level!r}.")
     if len(values) < 2:
@@ -44,7 +44,7 @@ def bootstrap_interval(values: Floats, level: float = 0.95, *, random_state: Ran
 
 
 def is_positive(values: Floats, level: float = 0.95) -> bool | None:
-    """Return whether the mean behind ``values`` (n,) is above zero, None if the t interval leaves it open."""
+    """Return whether the mean of the distribution of ``values`` (n,) is positive; None if the t interval contains zero."""
     if len(values) < 2:
         return None
     mean, half = float(np.mean(values)), float(stats.t.ppf((1 + level) / 2, len(values) - 1)) * standard_error(values)
@@ -52,6 +52,6 @@ def is_positive(values: Floats, level: float = 0.95) -> bool | None:
 
 
 def all_hold(verdicts: Iterable[bool | None]) -> bool | None:
-    """Return whether all of several verdicts hold: one that does not decides, then one that is open."""
+    """Return whether all verdicts hold: False if one is False, otherwise None if one is open."""
     found = list(verdicts)
     return False if False in found else None if None in found or not found else True

@@ -1,4 +1,4 @@
-"""Threads over independent pieces of work; results come in the order of the pieces, whatever the number of threads."""
+"""Threads over independent pieces of work; results keep the order of the pieces for any number of threads."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Result = TypeVar("Result")
 
 
 def n_threads(n_jobs: int | None, name: str = "n_jobs") -> int:
-    """Return how many threads ``n_jobs`` means: None and 1 are one, -1 is all cores."""
+    """Return the number of threads that ``n_jobs`` means: one for None and 1, all cores for -1."""
     if n_jobs is None:
         return 1
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, int) or n_jobs == 0 or n_jobs < -1:
@@ -33,13 +33,13 @@ def available_cores() -> int:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Keep BLAS to one thread: for vectors that are short, of which more threads make much waiting, and sums in another order."""
+    """Limit BLAS to one thread: on short vectors more threads mostly wait, and they change the order of sums."""
     with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
         yield
 
 
 def in_threads(work: Callable[[Item], Result], items: Sequence[Item], n_jobs: int) -> list[Result]:
-    """Return ``work(item)`` of each item, done by up to ``n_jobs`` threads, of which the caller's is one."""
+    """Return ``work(item)`` for each item, using up to ``n_jobs`` threads including the caller's."""
     if n_jobs <= 1 or len(items) <= 1:
         return [work(item) for item in items]
     results: dict[int, Result] = {}
@@ -50,9 +50,9 @@ def in_threads(work: Callable[[Item], Result], items: Sequence[Item], n_jobs: in
         try:
             for i in waiting:
                 results[i] = work(items[i])
-        except BaseException as error:  # told to the caller, below
+        except BaseException as error:  # re-raised in the caller below
             errors.append(error)
-            for _ in waiting:  # nobody starts anything more
+            for _ in waiting:  # so that no thread starts another item
                 pass
 
     helpers = [threading.Thread(target=drain) for _ in range(min(n_jobs, len(items)) - 1)]

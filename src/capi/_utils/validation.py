@@ -1,7 +1,7 @@
-"""The border: what comes from outside is checked and converted here, once.
+"""Input validation: arguments are checked and converted here, once.
 
-Every refusal says what must hold, what was found (with the first culprit) and what to do.
-Functions ``as_*`` convert and return, functions ``check_*`` only look.
+Every error says what must hold, what was found (with the first culprit) and what to do.
+Functions ``as_*`` convert and return; functions ``check_*`` only check.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
 
-LARGEST_INTEGER = 2.0**53  # above it float64 does not have every integer
-ROW_SUM_TOLERANCE = 1e-8  # probabilities read from text files seldom sum to one more exactly
+LARGEST_INTEGER = 2.0**53  # above it float64 cannot represent every integer
+ROW_SUM_TOLERANCE = 1e-8  # probabilities read from text files rarely sum to one more exactly
 
 
 def as_floats(value: ArrayLike, name: str, *, ndim: int, allow_nan: bool = False) -> Floats:
@@ -33,10 +33,11 @@ def as_floats(value: ArrayLike, name: str, *, ndim: int, allow_nan: bool = False
     bad = np.isinf(array) if allow_nan else ~np.isfinite(array)
     if bad.any():
         where = np.unravel_index(int(np.argmax(bad)), array.shape)
-        rule = "must not be infinite (NaN stands for a missing value)" if allow_nan else "must be finite"
+        rule = "must not be infinite (NaN marks a missing value)" if allow_nan else "must be finite"
+        found, culprits = ("are", "infinite") if allow_nan else ("are not", "non-finite")
         raise InvalidInputError(
-            f"{name} {rule}; {int(bad.sum())} of {array.size} values are not, "
-            f"first {_entry(name, where)} = {array[where]}. Remove or replace what is not."
+            f"{name} {rule}; {int(bad.sum())} of {array.size} values {found}, "
+            f"first {_entry(name, where)} = {array[where]}. Remove or replace the {culprits} values."
         )
     return array
 
@@ -44,17 +45,17 @@ def as_floats(value: ArrayLike, name: str, *, ndim: int, allow_nan: bool = False
 def as_states(
     value: ArrayLike, name: str = "states", *, n_features: int | None = None, allow_nan: bool = True
 ) -> Floats:
-    """Return ``value`` as states (n, d), n >= 1; NaN is a missing value and legal unless said otherwise."""
+    """Return ``value`` as states (n, d), n >= 1; NaN marks a missing value and is valid by default."""
     states = as_floats(value, name, ndim=2, allow_nan=allow_nan)
     if states.shape[0] == 0:
         raise InvalidInputError(
-            f"{name} must have at least one row; got shape {states.shape}. Check the filter before it."
+            f"{name} must have at least one row; got shape {states.shape}. Check how the rows were filtered."
         )
     if states.shape[1] == 0:
         raise InvalidInputError(f"{name} must have at least one column; got shape {states.shape}.")
     if n_features is not None and states.shape[1] != n_features:
         raise InvalidInputError(
-            f"{name} must have {n_features} columns, one a feature; got {states.shape[1]} (shape {states.shape}). "
+            f"{name} must have {n_features} columns, one per feature; got {states.shape[1]} (shape {states.shape}). "
             "Pass the same features in the same order everywhere."
         )
     return states
@@ -139,7 +140,7 @@ def as_discount(value: Any, name: str = "discount") -> float:
     """Return ``value`` as a discount in [0, 1)."""
     if not is_real(value) or not 0 <= value < 1:
         raise InvalidInputError(
-            f"{name} must lie in [0, 1); got {value!r}. For an undiscounted problem with long episodes take 0.99 or more."
+            f"{name} must lie in [0, 1); got {value!r}. For an undiscounted problem with long episodes use 0.99 or more."
         )
     return float(value)
 
@@ -152,12 +153,12 @@ def as_share(value: Any, name: str) -> float:
 
 
 def as_weights(value: ArrayLike | None, name: str, n_rows: int, rows_of: str = "") -> Floats | None:
-    """Return ``value`` (n,) as non-negative weights with a positive sum, None as None."""
+    """Return ``value`` (n,) as non-negative weights with a positive sum; None stays None."""
     if value is None:
         return None
     weights = as_floats(value, name, ndim=1)
     check_shape(weights, name, (n_rows,), rows_of)
-    check_rows(weights >= 0, weights, name, "must not be negative", " Give rows that are not to count the weight 0.")
+    check_rows(weights >= 0, weights, name, "must not be negative", " Give rows that should not count the weight 0.")
     with np.errstate(over="ignore"):
         total = weights.sum()
     if not 0 < total < np.inf:
@@ -167,11 +168,11 @@ def as_weights(value: ArrayLike | None, name: str, n_rows: int, rows_of: str = "
 
 
 def as_allowed(value: ArrayLike | None, name: str, shape: tuple[int, ...], rows_of: str = "") -> Bools | None:
-    """Return ``value`` (n, A) as a mask in which every row allows an action, None as None."""
+    """Return ``value`` (n, A) as a mask that allows an action in every row; None stays None."""
     if value is None:
         return None
     allowed = as_flags(value, name, shape=shape, rows_of=rows_of)
-    advice = " Allow what is done when nothing else can be."
+    advice = " Allow the default action where nothing else is possible."
     check_rows(allowed.any(axis=1), allowed, name, "must allow at least one action in each row", advice)
     return allowed
 
@@ -182,7 +183,7 @@ def as_q_values(value: ArrayLike, *, n_rows: int | None = None, name: str = "q_v
     if 0 in q_values.shape:
         raise InvalidInputError(f"{name} must have at least one row and one action; got shape {q_values.shape}.")
     if n_rows is not None and len(q_values) != n_rows:
-        raise InvalidInputError(f"{name} must have one row a state: {n_rows} rows; got shape {q_values.shape}.")
+        raise InvalidInputError(f"{name} must have one row per state: {n_rows} rows; got shape {q_values.shape}.")
     return q_values
 
 
@@ -197,7 +198,7 @@ def as_distribution(value: ArrayLike, name: str, n: int) -> Floats:
 
 
 def is_fixed(array: NDArray[Any]) -> bool:
-    """Whether nobody can write to the array: it is read-only and no view of another one."""
+    """Whether the array cannot be written to: it is read-only and not a view of another array."""
     return not array.flags.writeable and array.base is None
 
 
@@ -216,12 +217,12 @@ def check_actions(actions: Ints, n_actions: int, name: str = "actions") -> None:
 def check_shape(array: NDArray[Any], name: str, shape: tuple[int, ...], rows_of: str = "") -> None:
     """Refuse an array of another shape; ``rows_of`` names the argument that sets the number of rows."""
     if array.shape != shape:
-        reason = f", one row for each of {rows_of}" if rows_of else ""
+        reason = f" to match the rows of {rows_of}" if rows_of else ""
         raise InvalidInputError(f"{name} must have shape {shape}{reason}; got {array.shape}.")
 
 
 def check_rows(good: Any, values: NDArray[Any], name: str, rule: str, advice: str = "") -> None:
-    """Refuse ``values`` if a row is not ``good`` (n,), naming the first."""
+    """Refuse ``values`` unless every row is ``good`` (n,), naming the first that is not."""
     bad = np.flatnonzero(~good)
     if bad.size:
         i = int(bad[0])
@@ -246,25 +247,25 @@ def as_names(value: Sequence[Any], name: str, count: int) -> tuple[Any, ...]:
         if not isinstance(item, Hashable):
             raise InvalidInputError(f"{name} must be plain values; {name}[{i}] = {item!r} is a {type(item).__name__}.")
         if item in seen:
-            raise InvalidInputError(f"{name} must be distinct; {name}[{i}] = {item!r} is there twice.")
+            raise InvalidInputError(f"{name} must be distinct; {name}[{i}] = {item!r} appears more than once.")
         seen.add(item)
     return names
 
 
 def sequence_of_names(value: Any, name: str) -> tuple[Any, ...]:
-    """Return ``value`` as a tuple; one string is not a sequence of names."""
+    """Return ``value`` as a tuple; a single string is refused."""
     if isinstance(value, str) or not isinstance(value, Sequence | np.ndarray):
         raise InvalidInputError(f"{name} must be a sequence of names; got {value!r}.")
     return tuple(_plain(item) for item in value)
 
 
 def is_real(value: Any) -> bool:
-    """Whether ``value`` is one real number."""
+    """Whether ``value`` is a single real number."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def as_array(value: ArrayLike, name: str) -> NDArray[Any]:
-    """Return ``value`` as an array of any kind; ragged and masked ones are refused."""
+    """Return ``value`` as an array of any type; ragged and masked arrays are refused."""
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
         raise InvalidInputError(
             f"{name} must not have masked entries. Write a missing value as NaN: {name}.filled(np.nan)."
@@ -276,7 +277,7 @@ def as_array(value: ArrayLike, name: str) -> NDArray[Any]:
 
 
 def _numeric(value: ArrayLike, name: str) -> Floats:
-    """Return ``value`` as float64, or say which element is not a number."""
+    """Return ``value`` as float64; the error names the first element that is not a number."""
     array = as_array(value, name)
     if array.dtype.kind in "fiub":
         return array.astype(np.float64, copy=False)
@@ -309,7 +310,7 @@ def _dimensions(ndim: int) -> str:
 
 
 def _entry(name: str, where: Sequence[Any]) -> str:
-    """Return what a reader would type for that entry."""
+    """Return the expression that selects the entry."""
     return f"{name}[{', '.join(str(int(i)) for i in where)}]" if len(where) else name
 
 

@@ -1,4 +1,4 @@
-"""The batch and its tables: `Transitions`, their schema, the readers, and `describe`."""
+"""The batch (`Transitions`), its schema, the readers of tables, and `describe`."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""How a column of a table became features: the record, the way back, and the words of a split.
+"""How a column of a table is encoded as features: the record, the decoding, and the text of a split's condition.
 
     number    one feature, as it is
     boolean   one feature, 0 or 1
     date      one feature, the days since the origin, with fractions where there is a time of day
-    one-hot   categories: one feature a value, 0 or 1
-    codes     more categories than `MOST_VALUES`: one feature, the position among the values, from 0
+    one-hot   categories: one feature per value, 0 or 1
+    codes     more than `MOST_VALUES` categories: one feature, the position among the values, from 0
 
 A missing value is NaN in all features of its column.
 """
@@ -23,8 +23,8 @@ from capi.errors import InvalidInputError
 
 Kind: TypeAlias = Literal["number", "boolean", "date", "one-hot", "codes"]
 
-MOST_VALUES = 20  # categories with more have codes
-MOST_LISTED = 6  # values that a condition names; longer lists are ranges
+MOST_VALUES = 20  # columns with more categories get codes
+MOST_LISTED = 6  # values that a condition lists; longer lists become ranges
 DAY = 86_400_000_000  # microseconds
 
 
@@ -35,13 +35,13 @@ class Column:
     Parameters
     ----------
     name : str
-        What the table calls it.
+        Its name in the table.
     kind : "number", "boolean", "date", "one-hot" or "codes"
     values : tuple
         The categories of a one-hot or coded column, in order: strings, numbers or booleans.
     origin : str, optional
         The ISO date from which a date column counts its days. With a time of day (``"2021-03-04T00:00:00"``) the column holds
-        points in time, without one whole days. Time zones count as UTC.
+        points in time, otherwise whole days. Times with a zone are converted to UTC.
 
     Examples
     --------
@@ -61,23 +61,29 @@ class Column:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
-            raise InvalidInputError(f"names of columns must be strings; got {self.name!r}.")
+            raise InvalidInputError(f"column names must be strings; got {self.name!r}.")
         check_choice(self.kind, f"the kind of column {self.name!r}", get_args(Kind))
         object.__setattr__(self, "values", as_names(self.values, f"values of column {self.name!r}", len(self.values)))
         if bool(self.values) != (self.kind in ("one-hot", "codes")):
-            raise InvalidInputError(f"column {self.name!r} of kind {self.kind!r} has the values {self.values!r}.")
+            raise InvalidInputError(
+                f"column {self.name!r} of kind {self.kind!r} has the values {self.values!r}; "
+                "one-hot and coded columns must have values, and others must not."
+            )
         if (self.origin is not None) != (self.kind == "date"):
-            raise InvalidInputError(f"column {self.name!r} of kind {self.kind!r} has the origin {self.origin!r}.")
+            raise InvalidInputError(
+                f"column {self.name!r} of kind {self.kind!r} has the origin {self.origin!r}; "
+                "date columns must have an origin, and others must not."
+            )
         if self.kind == "date":
             self._origin()
 
     @property
     def feature_names(self) -> tuple[str, ...]:
-        """What its features are called."""
+        """Names of its features."""
         return tuple(f"{self.name}={value}" for value in self.values) if self.kind == "one-hot" else (self.name,)
 
     def decode(self, features: Floats) -> NDArray[Any]:
-        """Return the column (n,) behind its features (n, width): None, NaN or NaT where it is missing."""
+        """Return the column (n,) that its features (n, width) encode: None, NaN or NaT where it is missing."""
         missing = np.isnan(features[:, 0])
         if self.kind == "number":
             return features[:, 0].copy()
@@ -88,40 +94,40 @@ class Column:
             features.argmax(axis=1) if self.kind == "one-hot" else np.where(missing, 0, features[:, 0]).astype(int)
         )
         if self.kind == "one-hot":
-            missing |= features.max(axis=1) == 0  # a state that nobody encoded
+            missing |= features.max(axis=1) == 0  # a state that `encode` did not produce
         known = ~missing & (position >= 0) & (position < len(choices))
         decoded = np.full(len(features), None, dtype=object)
         decoded[known] = np.fromiter(choices, dtype=object)[position[known]]
         return decoded.astype(bool) if self.kind == "boolean" and known.all() else decoded
 
     def condition(self, feature: int, at_most: float | None, missing_too: bool = False) -> str:
-        """Return in words where ``feature``, counted within the column, is at most a number.
+        """Return the condition that ``feature``, counted within the column, is at most a number, as text.
 
         Parameters
         ----------
         feature : int
-            Which of the column's features; 0 unless it is one-hot.
+            Index of the feature in the column; 0 unless it is one-hot.
         at_most : float, optional
-            None: where the column is known.
+            None means that the column is known.
         missing_too : bool
-            Whether missing values count as well.
+            Whether missing values meet the condition, too.
         """
         if at_most is None or np.isinf(at_most):
             return f"{self.name} is known"
         if self.kind == "number":
-            words = f"{self.name} <= {at_most!r}"
+            text = f"{self.name} <= {at_most!r}"
         elif self.kind == "date":
-            words = f"{self.name} {self._until(at_most)}"
+            text = f"{self.name} {self._until(at_most)}"
         elif not 0 <= at_most < (len(self.values) - 1 if self.kind == "codes" else 1):
-            words = f"{self.feature_names[feature]} <= {at_most!r}"  # all that is known, or nothing
+            text = f"{self.feature_names[feature]} <= {at_most!r}"  # true of all known values, or of none
         elif self.kind == "codes":
-            words = f"{self.name} {_among(self.values, int(at_most) + 1)}"
+            text = f"{self.name} {_among(self.values, int(at_most) + 1)}"
         else:
-            words = f"{self.name} is false" if self.kind == "boolean" else f"{self.name} is not {self.values[feature]}"
-        return words + (" or is missing" if missing_too else "")
+            text = f"{self.name} is false" if self.kind == "boolean" else f"{self.name} is not {self.values[feature]}"
+        return text + (" or is missing" if missing_too else "")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record as plain values that JSON has."""
+        """Return the record as plain JSON values."""
         plain: dict[str, Any] = {"name": self.name, "kind": self.kind}
         if self.values:
             plain["values"] = list(self.values)
@@ -150,7 +156,7 @@ class Column:
         return int(self._origin().astype("datetime64[us]").astype(np.int64))
 
     def _origin(self) -> np.datetime64:
-        """Return the origin: in days if the column holds whole days, else with a finer unit."""
+        """Return the origin: in days if the column holds whole days, otherwise in a finer unit."""
         try:
             origin = np.datetime64(self.origin)
         except (ValueError, TypeError) as error:
@@ -162,7 +168,7 @@ class Column:
         return origin
 
     def _dates(self, days: Floats, missing: NDArray[np.bool_]) -> NDArray[Any]:
-        # whole days and the rest apart: their product with DAY would not have every microsecond
+        # Whole days and the rest are converted separately: their product with DAY would lose microseconds.
         whole = np.floor(days)
         rest = np.rint((days - whole) * DAY)
         dates = (self.origin_microseconds + whole.astype(np.int64) * DAY + rest.astype(np.int64)).view("datetime64[us]")
@@ -185,7 +191,7 @@ def is_table(value: Any) -> bool:
 
 
 def _among(values: Sequence[Any], n_first: int) -> str:
-    """Return words for the first of the values, by the shorter list; by a range where both are long."""
+    """Return text for the first ``n_first`` values: the shorter of both lists, or a range if both are long."""
     first, others = values[:n_first], values[n_first:]
     if len(first) <= MOST_LISTED:
         return f"in {', '.join(map(str, first))}"

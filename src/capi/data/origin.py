@@ -1,4 +1,4 @@
-"""What a batch remembers of the table that it was read from."""
+"""The record of the table that a batch was read from."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ Ends: TypeAlias = Literal["assumed", "terminated", "truncated", "both"]
 
 @dataclass(frozen=True, eq=False)
 class Origin:
-    """Where a batch was read from, and how the ends of its episodes were found; a part of the batch keeps it as it is.
+    """Where a batch was read from, and how the ends of its episodes were found; subsets of the batch keep it unchanged.
 
     Parameters
     ----------
     name : str
         The file, or "the table".
     n_rows : int
-        Rows of the table.
+        Number of rows of the table.
     ends : "assumed", "terminated", "truncated" or "both"
-        Which flag columns there were. Assumed: none, so that the last row of an episode counts as terminated.
+        The flag columns that there were. "assumed": none, so that the last row of an episode counts as terminated.
     n_only_next : int
-        Rows that serve only as next state: the last ones of truncated episodes.
+        Rows that serve only as next state: the last rows of truncated episodes.
     episode_ids : array of shape (E,), optional
-        What the table calls episode 0, 1, ...; None if the numbers of the batch are those of the table.
+        The table's ids of episodes 0, 1, ...; None if the batch numbers episodes as the table does.
 
     Examples
     --------

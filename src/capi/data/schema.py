@@ -1,4 +1,4 @@
-"""The words of the table: what the columns of a state and the actions are called, and how the columns were encoded."""
+"""The schema: names of a state's columns, labels of the actions, and how the columns were encoded."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ class Schema:
     ----------
     feature_names : tuple of str, d of them
     action_labels : tuple, A of them
-        Anything that can be told apart: ``("none", "RTI")``, ``(0.0, 2.5)``. Action ``a`` of the
+        Any distinct values: ``("none", "RTI")``, ``(0.0, 2.5)``. Action ``a`` of the
         library is ``action_labels[a]`` of the user.
     columns : tuple of Column
-        The columns of the user's table behind the features, and their encodings. By default each feature is a column of numbers.
+        The columns of the user's table that the features encode, and their encodings. By default each feature is a numeric
+        column.
 
     Examples
     --------
@@ -97,17 +98,17 @@ class Schema:
         Parameters
         ----------
         table : pandas, polars or Arrow table, or mapping from names to columns
-            With the original columns, in any order; others are ignored. Missing values, and categories that were not there when
-            the encodings were learned, are NaN in all features of their column.
+            With the original columns, in any order; other columns are ignored. Missing values, and categories that did not occur
+            when the encodings were learned, are NaN in all features of their column.
         """
         return encode(self.columns, table_of(table))
 
     def states_of(self, rows: Any) -> Floats:
-        """Return checked states (n, d): those of a table by the names of its columns, and an array as it is."""
+        """Return checked states (n, d): a table is encoded by its column names, an array is taken as it is."""
         return self.encode(rows) if is_table(rows) else as_states(rows, n_features=len(self.feature_names))
 
     def decode(self, states: ArrayLike) -> dict[str, NDArray[Any]]:
-        """Return the original columns (n,) by name; ``states`` (n, d). `encode` leads back."""
+        """Return the original columns (n,) of ``states`` (n, d) by name; the inverse of `encode`."""
         x = as_states(states, n_features=len(self.feature_names))
         decoded, start = {}, 0
         for column in self.columns:
@@ -117,20 +118,20 @@ class Schema:
         return decoded
 
     def condition(self, feature: str | int, at_most: float | None, missing_too: bool = False) -> str:
-        """Return in the words of the table where a feature is at most a number.
+        """Return the condition that a feature is at most a number, as text with the names and labels of the table.
 
         Parameters
         ----------
         feature : str or int
-            Its name or number.
+            Its name or index.
         at_most : float, optional
-            None: where it is known.
+            None means that the feature is known.
         missing_too : bool
-            Whether missing values count as well.
+            Whether missing values meet the condition, too.
         """
         j = self.feature_names.index(feature) if feature in self.feature_names else feature
         if isinstance(j, str) or not 0 <= j < len(self.feature_names):
-            raise InvalidInputError(f"unknown feature {feature!r}; known are {', '.join(self.feature_names)}.")
+            raise InvalidInputError(f"unknown feature {feature!r}; the features are {', '.join(self.feature_names)}.")
         for column in self.columns:
             if j < len(column.feature_names):
                 break
@@ -138,7 +139,7 @@ class Schema:
         return column.condition(j, at_most, missing_too)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return columns and labels as plain values that JSON has; labels that it has no word for are refused."""
+        """Return columns and labels as plain JSON values; labels that JSON cannot represent are refused."""
         return {
             "columns": [column.to_dict() for column in self.columns],
             "action_labels": [_packed(label) for label in self.action_labels],
@@ -151,12 +152,12 @@ class Schema:
             raise InvalidInputError(f"a schema must be a record of columns and action_labels; got {record!r}.")
         columns, labels = record["columns"], record["action_labels"]
         if not all(isinstance(part, list) and part for part in (columns, labels)):
-            raise InvalidInputError("columns and action_labels of a schema must be lists that are not empty.")
+            raise InvalidInputError("columns and action_labels of a schema must be non-empty lists.")
         return cls.of_columns([Column.from_dict(column) for column in columns], [_unpacked(label) for label in labels])
 
 
 def _packed(label: Any) -> Any:
-    """Return an action label as JSON has it."""
+    """Return an action label as a JSON value."""
     plain = label.item() if isinstance(label, np.generic) else label
     if isinstance(plain, datetime):
         return {"time": plain.isoformat()}

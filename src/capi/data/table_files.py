@@ -1,6 +1,6 @@
-"""Files that hold tables: which endings they may have, and whether they are there.
+"""Files that hold tables: their formats, and whether they exist.
 
-It needs nothing that takes long to import, so that a misspelt name is told at once.
+This module imports nothing slow, so that a misspelt name is reported at once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ FORMATS: dict[str, Literal["csv", "parquet"]] = {".csv": "csv", ".parquet": "par
 
 
 def format_of(path: str | Path, name: str = "table") -> Literal["csv", "parquet"]:
-    """Return the format that a file's ending stands for; an error calls the file ``name``.
+    """Return the format of a file by its extension; errors call the file ``name``.
 
     Examples
     --------
@@ -28,7 +28,7 @@ def format_of(path: str | Path, name: str = "table") -> Literal["csv", "parquet"
 
 
 def existing(path: Any) -> str:
-    """Return the path of a file or folder that is there."""
+    """Return the path of a file or folder, which must exist."""
     if not isinstance(path, str | Path):
         raise InvalidInputError(f"path must be a string or a Path; got {path!r}.")
     if not Path(path).exists():

@@ -1,4 +1,4 @@
-"""The batch: logged decisions, checked once and never changed."""
+"""The batch: logged decisions, checked once and immutable."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from capi.errors import InvalidInputError
 if TYPE_CHECKING:
     from capi.data.readers.read import Read
 
-MOST_ACTIONS = 100_000  # more are not actions but numbers that name something else
+MOST_ACTIONS = 100_000  # more are probably ids, not actions
 
 
 @renamed(episode="episodes", propensity="propensities", weight="weights")
@@ -48,8 +48,8 @@ MOST_ACTIONS = 100_000  # more are not actions but numbers that name something e
 class Transitions(Readers):
     """A fixed batch of logged decisions (x, a, r, x').
 
-    All arrays are read-only, and independent of what was passed in. Rows of an episode stand together
-    and in the order of time. Missing values in states are NaN; everything else must be finite.
+    All arrays are read-only copies of the arguments. Rows of an episode are contiguous and in the
+    order of time. Missing values in states are NaN; all other values must be finite.
 
     Parameters
     ----------
@@ -58,24 +58,24 @@ class Transitions(Readers):
     actions : array of shape (n,)
         The action taken, in ``0 .. n_actions - 1``.
     rewards : array of shape (n,)
-        The reward of that decision.
+        The reward of the decision.
     next_states : array of shape (n, d)
-        The state that followed.
+        The state that followed the decision.
     terminated : array of shape (n,)
-        True where the process ended with this row, so that nothing follows. A time limit is not an
-        end: such a row is False, and its next state is bootstrapped from.
+        True where the process ended with this row, so that nothing follows. Reaching a time limit is
+        not an end: such a row is False, and its next state is used for bootstrapping.
     n_actions : int, optional
-        How many actions there are. By default as many as ``action_labels``, else the largest action + 1.
+        Number of actions. By default the number of ``action_labels``, otherwise the largest action + 1.
     allowed, next_allowed : array of shape (n, A), optional
-        Which actions could be taken in the state and in the next state.
+        The actions available in the state and in the next state.
     episodes : array of shape (n,), optional
-        Whole numbers that name the episode of each row. Without them every row counts as its own.
+        Whole numbers that identify the episode of each row. Without them each row counts as its own episode.
     propensities : array of shape (n,), optional
         Probability with which the behaviour policy took the logged action.
     weights : array of shape (n,), optional
-        How much each row counts.
+        Weight of each row.
     feature_names, action_labels : sequence, optional
-        The words of the table, used wherever a policy is printed or predicts.
+        Names and labels of the table, used wherever a policy is printed or predicts.
 
     Examples
     --------
@@ -108,7 +108,7 @@ class Transitions(Readers):
     propensities: Floats | None  # (n,)
     weights: Floats | None  # (n,)
     schema: Schema
-    origin: Origin | None = field(compare=False)  # the table that it was read from
+    origin: Origin | None = field(compare=False)  # the table that the batch was read from
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class Transitions(Readers):
         self.__setstate__({name: np.array(v) if isinstance(v, np.ndarray) else v for name, v in values.items()})
 
     def __setstate__(self, values: dict[str, Any]) -> None:
-        """Take ``values`` as they are, and make their arrays read-only; copying and unpickling come here too."""
+        """Set ``values`` as they are, and make their arrays read-only; copying and unpickling use this, too."""
         for name, value in values.items():
             if isinstance(value, np.ndarray):
                 value = (
@@ -199,7 +199,7 @@ class Transitions(Readers):
         return single
 
     def __eq__(self, other: object) -> bool:
-        """Whether every array, the number of actions and the schema are the same (NaN equals NaN)."""
+        """Whether all arrays, the number of actions and the schema are equal (NaN equals NaN)."""
         if not isinstance(other, Transitions):
             return NotImplemented
         compared = [part.name for part in fields(self) if part.compare]
@@ -219,12 +219,12 @@ class Transitions(Readers):
 
     @property
     def n_episodes(self) -> int:
-        """Number of episodes; without episode numbers every row is one."""
+        """Number of episodes; without episode numbers each row is one."""
         return len(self) if self.episodes is None else len(_run_starts(self.episodes))
 
     @property
     def episode_lengths(self) -> Ints:
-        """Rows of each episode, in order (E,)."""
+        """Number of rows of each episode, in order (E,)."""
         if self.episodes is None:
             return np.ones(len(self), dtype=np.int64)
         return np.diff(_run_starts(self.episodes), append=len(self))
@@ -235,27 +235,27 @@ class Transitions(Readers):
         return np.arange(len(self)) if self.episodes is None else _run_starts(self.episodes)
 
     def episode_hashes(self) -> Hashes:
-        """Return a number for the content of each episode (E,), by which it is known again."""
+        """Return a hash of the content of each episode (E,), by which it can be recognised."""
         return episode_hashes(self.states, self.rewards, self.episode_starts)
 
     def next_masks(self) -> Bools | None:
-        """Return what the next states allow (n, A); where the process ended nothing is decided, so anything goes."""
+        """Return the actions that the next states allow (n, A); after the end nothing is decided, so all are allowed."""
         if self.next_allowed is None:
             if self.allowed is not None:
                 raise InvalidInputError(
-                    "next_allowed must be given with allowed: the policy decides in the next states, too."
+                    "next_allowed must be given with allowed: the policy also decides in the next states."
                 )
             return None
         return self.next_allowed | self.terminated[:, None]
 
     def check_actions_taken(self, advice: str = "") -> None:
-        """Refuse a batch in which an action is never taken (or in rows without weight only): nothing says what it is worth."""
+        """Refuse a batch in which an action is never taken (or only in rows without weight): its value cannot be estimated."""
         counts = np.bincount(self.actions, weights=self.weights, minlength=self.n_actions)
         if not counts.all():
             a = int(np.argmin(counts))
             raise InvalidInputError(
-                f"each action must be taken in the batch; action {a} ({self.schema.action_labels[a]!r}) never is, so nothing "
-                f"says what it is worth. Leave it out{advice or '.'}"
+                f"each action must be taken in the batch; action {a} ({self.schema.action_labels[a]!r}) never is, so its "
+                f"value cannot be estimated. Leave it out{advice or '.'}"
             )
 
     def subset(self, rows: ArrayLike) -> Transitions:
@@ -264,12 +264,14 @@ class Transitions(Readers):
         Parameters
         ----------
         rows : array of shape (n,) of bool, or of row numbers
-            In a batch with episodes the numbers must increase, so that time does not run backwards.
+            In a batch with episodes the numbers must increase, to keep the order of time.
         """
         chosen = self._row_numbers(rows)
         if self.episodes is not None:
             in_order = np.append(True, chosen[1:] > chosen[:-1])
-            check_rows(in_order, chosen, "rows", "must increase in a batch with episodes", " Sort them; drop repeats.")
+            check_rows(
+                in_order, chosen, "rows", "must increase in a batch with episodes", " Sort them and drop duplicates."
+            )
         return self._with({name: getattr(self, name)[chosen] for name in self._columns()})
 
     def split(self, share: float = 0.7, *, random_state: RandomState = None) -> tuple[Transitions, Transitions]:
@@ -291,7 +293,7 @@ class Transitions(Readers):
         return self.subset(rows), self.subset(~rows)
 
     def folds(self, n_folds: int = 5, *, random_state: RandomState = None) -> Iterator[tuple[Transitions, Transitions]]:
-        """Yield for each of ``n_folds`` folds the batch without it and the fold itself; the two share no episode.
+        """Yield, for each of ``n_folds`` folds, the batch without the fold and the fold itself; they share no episode.
 
         Parameters
         ----------
@@ -313,7 +315,7 @@ class Transitions(Readers):
         return ((self.subset(fold_of_row != k), self.subset(fold_of_row == k)) for k in range(n_folds))
 
     def describe(self) -> Description:
-        """Return what was understood of the table, how well each action covers the states, and what looks wrong.
+        """Return a summary of the batch: its size, how well each action covers the states, and possible problems.
 
         Examples
         --------
@@ -325,14 +327,14 @@ class Transitions(Readers):
 
     @staticmethod
     def concat(batches: Sequence[Transitions], *, renumber_episodes: bool = False) -> Transitions:
-        """Return the rows of all ``batches`` one after the other.
+        """Return the rows of all ``batches``, concatenated.
 
         Parameters
         ----------
         batches : sequence of Transitions
             With the same features, actions and optional columns.
         renumber_episodes : bool
-            Number the episodes 0, 1, ... afresh: needed when two batches use the same numbers for
+            Renumber the episodes 0, 1, ...: needed when two batches use the same numbers for
             different episodes.
         """
         if not isinstance(batches, Sequence):
@@ -388,7 +390,7 @@ class Transitions(Readers):
 
     def _episode_fact(self) -> str:
         if self.episodes is None:
-            return "not given: every row counts as its own"
+            return "not given: each row counts as its own episode"
         lengths = self.episode_lengths
         low, high = int(lengths.min()), int(lengths.max())
         if low == high:
@@ -404,7 +406,7 @@ class Transitions(Readers):
             array = as_integers(rows, "rows")
             check_rows((array >= 0) & (array < len(self)), array, "rows", f"must lie in 0..{len(self) - 1}")
         if not len(array):
-            raise InvalidInputError("rows must choose at least one row; they choose none.")
+            raise InvalidInputError("rows must select at least one row; they select none.")
         return array
 
     def _check_whole_episodes(self, rows: Ints) -> None:
@@ -427,15 +429,15 @@ class Transitions(Readers):
 
     @classmethod
     def _of(cls, batch: Read) -> Self:
-        """Return the batch of what was read from a table, whose arrays were checked and are ours to keep."""
+        """Return the batch of a table that was read; its arrays are checked and not shared."""
         made = object.__new__(cls)
         schema = Schema.of_columns(batch.columns, batch.action_labels)
-        words = {"n_actions": len(schema.action_labels), "schema": schema, "origin": batch.origin}
-        made.__setstate__({**batch.arrays, **words})
+        others = {"n_actions": len(schema.action_labels), "schema": schema, "origin": batch.origin}
+        made.__setstate__({**batch.arrays, **others})
         return made
 
     def _with(self, columns: dict[str, Any]) -> Transitions:
-        """Return a batch of the same kind with other, valid ``columns``, which are ours to keep."""
+        """Return a batch of the same kind with other ``columns``, which are valid and not shared."""
         batch = object.__new__(Transitions)
         absent = {part.name: getattr(self, part.name) for part in fields(self)}
         batch.__setstate__({**absent, **columns})
@@ -464,7 +466,7 @@ def _checked_allowed(value: ArrayLike | None, actions: Ints, n_actions: int) -> 
 
 
 def _checked_next_allowed(value: ArrayLike | None, terminated: Bools, n_actions: int) -> Bools | None:
-    """Nothing is decided after the end, so rows that terminate may allow nothing."""
+    """Return the checked mask of the next states; terminated rows, after which nothing is decided, may allow nothing."""
     if value is None:
         return None
     allowed = as_flags(value, "next_allowed", shape=(len(terminated), n_actions), rows_of="states")
@@ -496,19 +498,23 @@ def _checked_episodes(value: ArrayLike | None, terminated: Bools) -> Ints | None
     if not first_run.all():
         i = int(starts[np.flatnonzero(~first_run)[0]])
         raise InvalidInputError(
-            f"rows of an episode must stand together; episodes[{i}] = {episodes[i]} comes back after another episode. "
+            f"rows of an episode must be contiguous; episodes[{i}] = {episodes[i]} reappears after another episode. "
             "Sort the rows by episode and time, or give each episode its own number."
         )
     last = np.zeros(len(episodes), dtype=bool)
     last[np.append(starts[1:], len(episodes)) - 1] = True
     check_rows(
-        last | ~terminated, episodes, "episodes", "must not go on after a terminated row", " Start a new number there."
+        last | ~terminated,
+        episodes,
+        "episodes",
+        "must not continue after a terminated row",
+        " Start a new episode number there.",
     )
     return episodes
 
 
 def _run_starts(episode: Ints) -> Ints:
-    """First row of each run of equal numbers (E,)."""
+    """Return the first row of each run of equal numbers (E,)."""
     return np.flatnonzero(np.append(True, episode[1:] != episode[:-1]))
 
 
@@ -536,7 +542,7 @@ def _check_distinct_episodes(batches: Sequence[Transitions]) -> None:
 
 
 def _range(values: Floats) -> str:
-    low, high, mean = (float(x) + 0.0 for x in (values.min(), values.max(), values.mean()))  # no minus before a zero
+    low, high, mean = (float(x) + 0.0 for x in (values.min(), values.max(), values.mean()))  # turns -0 into 0
     return f"{low:.4g} to {high:.4g}, mean {mean:.4g}"
 
 

@@ -1,4 +1,4 @@
-"""Example tables that come with the package."""
+"""Example tables shipped with the package."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ COUNTS = ("T1", "T2", "T1*", "T2*", "V", "E")
 def hiv_table() -> Path:
     """Return the path of a Parquet table of simulated HIV patients.
 
-    150 patients, treated for 1000 days in five rounds of 30: at random at first, later by what Tree-FQI had learned from the
-    rounds before, with 15 % exploration. A row is a decision: ``patient``, ``day``, the counts `T1`, `T2`, `T1*`, `T2*`, `V`, `E`
-    before it, ``drugs`` for the next five days, their ``reward`` and the ``propensity`` with which they were chosen. The next
-    state is the following row's; each patient's last row has no decision. ``scripts/make_hiv_table.py`` makes it.
+    150 patients are treated for 1000 days in five rounds of 30 patients: in the first round at random, later by the policy
+    that Tree-FQI learned from the previous rounds, with 15 % exploration. Each row is a decision: ``patient``, ``day``, the
+    counts `T1`, `T2`, `T1*`, `T2*`, `V`, `E` before it, ``drugs`` for the next five days, their ``reward`` and the
+    ``propensity`` with which they were chosen. The next state is that of the following row; each patient's last row has no
+    decision. ``scripts/make_hiv_table.py`` generates the table.
 
     Examples
     --------
@@ -47,7 +48,7 @@ def load_hiv_batch(observe: Literal["log10", "counts"] = "log10") -> Transitions
     domain = HIV(observe=observe)
     states = domain.observed(table[list(COUNTS)].to_numpy(dtype=np.float64))
     patient = table["patient"].to_numpy()
-    last = np.append(patient[1:] != patient[:-1], True)  # serves as next state only
+    last = np.append(patient[1:] != patient[:-1], True)  # serves only as next state
     actions = table["drugs"].map({label: a for a, label in enumerate(domain.action_labels)})
     return Transitions(
         states[~last],

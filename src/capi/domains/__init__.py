@@ -1,4 +1,4 @@
-"""Simulators: problems to learn on and to measure policies in."""
+"""Simulated problems, to learn on and to measure policies."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Kernels that move cart and pole.
+"""Kernels that simulate cart and pole.
 
 The equations are those of Wieland, "Evolving neural network controllers for unstable systems" (1991), with the pole's
 angle from upright and gravity as a positive number. Acceleration does not depend on the position.
 
-Poles do not depend on each other, so the compiler lets several take a step with one instruction. For that, states stand
-in columns, and nothing in a loop over poles may branch, raise or call: hence a sine of our own, ``inline``, and numpy's
-division. It makes Runge-Kutta four times as fast, and independent of the machine's sine.
+Poles are independent of each other, so the compiler can advance several with one instruction. This requires states in
+columns and loops over poles that do not branch, raise or call: hence our own sine, ``inline``, and numpy's division.
+It makes Runge-Kutta four times as fast, and independent of the machine's sine.
 """
 
 import math
@@ -17,7 +17,7 @@ CART_MASS = 1.0  # kg
 POLE_MASS = 0.1  # kg
 HALF_LENGTH = 0.5  # m, from the hinge to the pole's centre of mass
 
-ROUND = 1.5 * 2.0**52  # adding it and taking it away again rounds to a whole number, halves to the even one
+ROUND = 1.5 * 2.0**52  # adding and subtracting it rounds to a whole number, halves to even
 PI_HIGH, PI_MIDDLE, PI_LOW = map(float.fromhex, ("0x1.921fb54p+1", "0x1.10b46118p-29", "0x1.313198a2e037p-60"))
 S3, S5, S7, S9, S11, S13, S15, S17, S19, S21 = ((-1.0) ** k / math.factorial(2 * k + 1) for k in range(1, 11))
 C2, C4, C6, C8, C10, C12, C14, C16, C18, C20, C22 = ((-1.0) ** k / math.factorial(2 * k) for k in range(1, 12))
@@ -25,10 +25,10 @@ C2, C4, C6, C8, C10, C12, C14, C16, C18, C20, C22 = ((-1.0) ** k / math.factoria
 
 @inlined
 def sine_and_cosine(angle):
-    """Return both with an error below 1e-15, for angles up to a million.
+    """Return sine and cosine with an error below 1e-15, for angles up to a million.
 
-    Taylor series of what is left of the angle after whole half-turns, each of which changes the signs. The high and the
-    middle part of pi have few enough digits for their products to be exact.
+    Both are Taylor series of the angle's remainder after whole half-turns; each half-turn changes the signs. The high and
+    the middle part of pi have few enough digits for their products to be exact.
     """
     turns = (angle * (1.0 / math.pi) + ROUND) - ROUND
     r = ((angle - turns * PI_HIGH) - turns * PI_MIDDLE) - turns * PI_LOW
@@ -58,7 +58,7 @@ def accelerations(velocity, angle, angular_velocity, force, pole_friction, cart_
 def euler(columns, forces, h, n_steps, pole_friction, cart_friction):
     """Move the states in ``columns`` (4, n), in place, by ``n_steps`` Euler steps of ``h`` seconds under ``forces`` (n,).
 
-    Positions move with the velocities before the step.
+    Positions change with the velocities from before the step.
     """
     xs, vs, angles, ws = columns[0], columns[1], columns[2], columns[3]
     for _ in range(n_steps):
@@ -73,9 +73,9 @@ def euler(columns, forces, h, n_steps, pole_friction, cart_friction):
 
 @compiled_unchecked
 def rk4(columns, forces, h, n_steps, pole_friction, cart_friction):
-    """Move the states in ``columns`` (4, n), in place, by ``n_steps`` Runge-Kutta steps, the classical ones of order 4.
+    """Move the states in ``columns`` (4, n), in place, by ``n_steps`` classical Runge-Kutta steps of order 4.
 
-    Steps last ``h`` seconds; ``forces`` (n,) act all the time.
+    Each step lasts ``h`` seconds; ``forces`` (n,) act throughout.
     """
     xs, vs, angles, ws = columns[0], columns[1], columns[2], columns[3]
     for _ in range(n_steps):

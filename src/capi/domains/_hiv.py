@@ -1,6 +1,6 @@
-"""The HIV model's equations and their solver, compiled. No checks: `capi.domains.hiv` makes them.
+"""Compiled equations and solver of the HIV model. Arguments are not checked here: `capi.domains.hiv` does that.
 
-The solver is the embedded Runge-Kutta pair of Dormand and Prince (1980), orders 5 and 4, with a step that follows the error.
+The solver is the embedded Runge-Kutta pair of Dormand and Prince (1980), orders 5 and 4, with error-controlled step size.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ N = 6  # T1, T2, T1*, T2*, V, E
 SAFETY, LEAST_FACTOR, LARGEST_FACTOR = 0.9, 0.2, 5.0
 FIRST_STEP, SMALLEST_STEP = 0.01, 1e-9  # days
 MOST_STEPS = 1_000_000
-FLOOR = 1e-6  # counts below it need not have relative accuracy
+FLOOR = 1e-6  # counts below it need no relative accuracy
 
 
 @compiled
@@ -33,9 +33,9 @@ def rates(x, e1, e2, p, out):
 
 @compiled
 def advance(x, days, e1, e2, p, tolerance, k, trial):
-    """Move ``x`` (6,) on by ``days`` in place; return whether it could. ``k`` (7, 6) and ``trial`` (6,) are room to work.
+    """Advance ``x`` (6,) by ``days`` in place; return whether that succeeded. ``k`` (7, 6) and ``trial`` (6,) are scratch.
 
-    A step that makes a count negative is not taken: the exact counts never are.
+    A step that makes a count negative is rejected: the exact counts are never negative.
     """
     rates(x, e1, e2, p, k[0])
     t, h, n_steps = 0.0, min(FIRST_STEP, days), 0
@@ -76,7 +76,7 @@ def advance(x, days, e1, e2, p, tolerance, k, trial):
                 - 2187 / 6784 * k[4, i]
                 + 11 / 84 * k[5, i]
             )
-            is_legal = is_legal and trial[i] >= 0.0  # not so for NaN
+            is_legal = is_legal and trial[i] >= 0.0  # False for NaN
         error = np.inf
         if is_legal:
             rates(trial, e1, e2, p, k[6])
@@ -105,7 +105,7 @@ def advance(x, days, e1, e2, p, tolerance, k, trial):
 
 @compiled
 def advance_all(states, efficacies, days, p, tolerance):
-    """Move each row of ``states`` (n, 6) on in place, with its row of ``efficacies`` (n, 2); return the first that failed, or -1."""
+    """Advance each row of ``states`` (n, 6) in place, with its row of ``efficacies`` (n, 2); return the first that failed, or -1."""
     k, trial = np.empty((7, N)), np.empty(N)
     for i in range(len(states)):
         if not advance(states[i], days, efficacies[i, 0], efficacies[i, 1], p, tolerance, k, trial):

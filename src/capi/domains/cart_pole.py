@@ -1,15 +1,15 @@
 """Pole balancing: a pole hinged on a cart, kept upright by pushing the cart left or right.
 
 What it is: every 0.02 s the cart is pushed with 10 N to one side; an episode ends when the pole leans too far. What is
-hard about it: the only signal is the failure at the end, while good policies are simple: the sign of a weighted sum of
-the state balances for 3000 steps, the minute after which the paper stops.
+hard about it: the only signal is the failure at the end. Good policies are simple, though: the sign of a weighted sum of
+the state balances for 3000 steps, one minute, after which the paper stops.
 
 Source: the pole balancing of the paper's experiments, after Barto, Sutton and Anderson, "Neuronlike adaptive elements
-that can solve difficult learning control problems" (1983), with the simulator of Gomez and Miikkulainen. The paper prints
+that can solve difficult learning control problems" (1983), with the simulator of Gomez and Miikkulainen. The paper gives
 neither reward, limits, start states nor integrator: all are arguments. The track limit decides the result. When leaving
 +-2.4 m is a failure, policies learned from 10,000 random steps of episodes that start near upright last a few hundred
-steps, with Tree-FQI as with Tree-CAPI; when only the angle counts they balance for 3000 steps, as in the paper's figure.
-Hence no limit by default.
+steps, with both Tree-FQI and Tree-CAPI; when only the angle counts they balance for 3000 steps, as in the paper's figure.
+Hence the track is endless by default.
 """
 
 from __future__ import annotations
@@ -42,8 +42,11 @@ LEFT, RIGHT = 0, 1
 POSITION, ANGLE = 0, 2  # columns of a state
 ROWS_AT_ONCE = 4096
 WORTH_A_THREAD = 16384  # rows
-MOST_RADIANS = 1e5  # beyond, the kernels' sine loses digits
-INTEGRATORS = {"rk4": (_cart_pole.rk4, 0.01, 2), "euler": (_cart_pole.euler, 0.02, 1)}  # rule, seconds, steps an action
+MOST_RADIANS = 1e5  # for larger angles the kernels' sine loses digits
+INTEGRATORS = {
+    "rk4": (_cart_pole.rk4, 0.01, 2),
+    "euler": (_cart_pole.euler, 0.02, 1),
+}  # rule, seconds per step, steps per action
 STARTS = {"near": (0.05, 0.05, 0.05, 0.05), "wide": (1.2, 1.2 / 5, float(np.radians(18)), float(np.radians(75)))}
 
 
@@ -55,8 +58,8 @@ class CartPole:
     state          position (m), velocity (m/s), angle from upright (rad), its velocity (rad/s)
     actions        0 left, 1 right: a push for 0.02 s
     dynamics       cart 1 kg, pole 0.1 kg and 1 m long, gravity 9.8 m/s^2; no noise
-    reward         -1 on the step that fails, else 0; or 1 on every step that does not fail
-    start          uniform, each coordinate by itself
+    reward         -1 on the step that fails, otherwise 0; or 1 on each step that does not fail
+    start          uniform, each coordinate independently
     end            |angle| > ``angle_limit``, or |position| > ``track_limit`` if there is one
     =============  ============================================================================
 
@@ -65,22 +68,22 @@ class CartPole:
     angle_limit : float
         In degrees.
     track_limit : float, optional
-        In meters; None, the default, means an endless track. It decides how hard the problem is: see the module.
+        In metres; None, the default, means an endless track. It decides how hard the problem is; see the module's docstring.
     integrator : "rk4" or "euler"
-        Two Runge-Kutta steps of 0.01 s an action, or one Euler step of 0.02 s.
+        Two Runge-Kutta steps of 0.01 s per action, or one Euler step of 0.02 s.
     reward : "failure" or "survival"
-        What a step earns. Gymnasium's reward is "survival" with 1 also for the step that fails.
+        Reward of a step. Gymnasium's reward is "survival" with 1 also for the step that fails.
     starts : "near" or "wide"
         Within +-0.05 in each coordinate, or within +-(1.2 m, 0.24 m/s, 18 degrees, 75 degrees/s).
     force : float
-        Of a push, in newtons.
+        Force of a push, in newtons.
     discount : float in [0, 1)
     pole_friction : float in [0, 1]
-        At the hinge, in newton meters a rad/s. Barto, Sutton and Anderson have 2e-6.
+        At the hinge, in newton metres per rad/s. Barto, Sutton and Anderson have 2e-6.
     cart_friction : float in [0, 1]
         Of the cart on the track, in newtons. Barto, Sutton and Anderson have 5e-4.
     n_jobs : int, optional
-        Threads, at most one for each 16384 states of a step; -1 takes all cores. The result is the same for any number.
+        Number of threads, at most one per 16384 states of a step; -1 uses all cores. The result is the same for any number.
 
     Examples
     --------
@@ -147,7 +150,7 @@ class CartPole:
 
     @staticmethod
     def bang_bang() -> BangBang:
-        """Return a hand-made policy that balances, as a yardstick."""
+        """Return a hand-written policy that balances the pole, as a reference."""
         return BangBang()
 
     def initial(self, n: int, rng: np.random.Generator) -> Floats:
@@ -158,9 +161,9 @@ class CartPole:
         self,
         states: Floats,
         actions: Ints,
-        rng: np.random.Generator,  # noqa: ARG002  nothing is random
+        rng: np.random.Generator,  # noqa: ARG002  the dynamics are deterministic
     ) -> tuple[Floats, Floats, Bools]:
-        """Push each state's cart (n, 4) as its action (n,) says, for 0.02 s."""
+        """Push the cart of each state (n, 4) in the direction of its action (n,) for 0.02 s."""
         x, a = as_domain_step(states, actions, n_features=4, n_actions=self.n_actions)
         check_rows(np.abs(x[:, ANGLE]) <= MOST_RADIANS, x, "states", f"must have angles within +-{MOST_RADIANS:g} rad")
         following = self._moved(x, np.float64(self.force) * (2 * a - 1))
@@ -192,7 +195,7 @@ class CartPole:
 
 @dataclass(frozen=True, eq=False)
 class BangBang(Deterministic):
-    """Push right where 0.5 position + velocity + 10 angle + 2 angular velocity is positive, else left.
+    """Push right where 0.5 position + velocity + 10 angle + 2 angular velocity is positive, left otherwise.
 
     Examples
     --------

@@ -1,12 +1,12 @@
 """The chain walk: a line of states with rewards at two places.
 
-What it is: 200 states in a row; "left" and "right" move one state, and slip with some probability; a move
-off the end stays put. What is hard about it: most states are far from any reward, so their action gaps are
-tiny, and a loss that counts all states alike is led astray by them.
+What it is: 200 states in a row; "left" and "right" move by one state, and slip with some probability; a move
+off the end leaves the state unchanged. What is hard about it: most states are far from any reward, so their
+action gaps are tiny, and they mislead a loss that counts all states alike.
 
 Source: Section 5.1 of the paper, after Section 9.1 of Lagoudakis and Parr, "Least-squares policy
-iteration" (2003). The paper's state 1 is state 0 here. It prints neither the success probability nor
-whether the reward is that of the state or of the next one: both are arguments.
+iteration" (2003). The paper's state 1 is state 0 here. It gives neither the success probability nor
+whether the reward is that of the state or of the next state: both are arguments.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ChainWalk:
     =============  ===================================================================
     state          its index, 0 .. 199
     actions        0 left, 1 right
-    dynamics       the intended neighbour with probability ``success``; else a slip
+    dynamics       the intended neighbour with probability ``success``, else a slip
     reward         +1 in states 9..14; variant 1 also +0.1 in states 179..189
     start          uniform
     end            never
@@ -52,12 +52,12 @@ class ChainWalk:
     success : float in [0, 1]
         Probability of the intended move.
     slip : "opposite", "stay" or float in [0, 1]
-        Where a slip goes; a number is the share of slips that go the opposite way, the others stay.
+        Where a slip leads; a number is the share of slips that go the opposite way, while the others stay.
     reward_on : "state" or "next_state"
-        Which state's reward a step earns.
+        The state whose reward a step earns.
     discount : float in [0, 1)
     state_rewards : sequence of S floats, optional
-        Another chain: the reward of each state, instead of the variant's.
+        Rewards of each state of another chain, instead of the variant's.
 
     Examples
     --------
@@ -104,7 +104,7 @@ class ChainWalk:
 
     @property
     def moves(self) -> tuple[float, float, float]:
-        """Probabilities to go the intended way, to stay, and to go the opposite way."""
+        """Probabilities of moving the intended way, of staying, and of moving the opposite way."""
         opposite = {"opposite": 1.0, "stay": 0.0}[self.slip] if isinstance(self.slip, str) else self.slip
         return self.success, (1 - self.success) * (1 - opposite), (1 - self.success) * opposite
 

@@ -1,12 +1,12 @@
-"""HIV treatment: when to give which drugs, so that the patient's own defence takes over.
+"""HIV treatment: which drugs to give when, so that the patient's immune response takes over.
 
 What it is: counts of healthy and infected cells, free virus and immune cells follow six differential equations; every five
-days one decides which of two kinds of drugs to give. What is hard about it: without a rhythm that only few policies find,
+days a policy decides which of two kinds of drugs to give. What is hard about it: without a schedule that few policies find,
 the patient stays in an unhealthy steady state, and the healthy one is four orders of magnitude more rewarding.
 
-Source: the model of Adams et al. (2004) with the costs of Ernst et al. (2006), as five public programs have it. The paper
-(Section 5.2) says "as Ernst et al."; whether the reward is that of the state before or after the five days it does not
-say: it is an argument.
+Source: the model of Adams et al. (2004) with the costs of Ernst et al. (2006), as in five public programs. The paper
+(Section 5.2) says "as Ernst et al."; it does not say whether the reward is that of the state before or after the five
+days: that is an argument.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from capi.errors import InvalidInputError, SimulationError
 
 if TYPE_CHECKING:
     from capi.domains import _hiv
-else:  # the compiler is loaded when something is simulated
+else:  # the compiler is loaded on the first simulation
     _hiv = late("capi.domains._hiv")
 
 RTI, PI = 0.7, 0.3  # efficacies of the drugs when given
 EFFICACIES = np.array([[0.0, 0.0], [RTI, 0.0], [0.0, PI], [RTI, PI]])  # (4, 2) by action
 VIRUS_COST, RTI_COST, DEFENCE_REWARD = 0.1, 20_000.0, 1_000.0  # Q, R1 and S of Ernst et al.
-TOLERANCE = 1e-7  # of the solver, relative, a step
-LEAST_SHOWN = 1e-10  # whose logarithm stands for no cells at all
+TOLERANCE = 1e-7  # relative, per step of the solver
+LEAST_SHOWN = 1e-10  # a count of zero is shown as the logarithm of this
 ROWS_AT_ONCE = 64
 
-STEADY_STATES = {  # without drugs, as they are quoted; in the order of the state's columns
+STEADY_STATES = {  # without drugs, as quoted in the literature; in the order of the state's columns
     "unhealthy": (163_573.0, 5.0, 11_945.0, 46.0, 63_919.0, 24.0),
     "healthy": (967_839.0, 621.0, 76.0, 6.0, 415.0, 353_108.0),
     "uninfected": (1e6, 3_198.0, 0.0, 0.0, 0.0, 10.0),
@@ -57,28 +57,28 @@ STEADY_STATES = {  # without drugs, as they are quoted; in the order of the stat
 
 @dataclass(frozen=True)
 class Patient:
-    """The parameters of the equations; cells per ml, virions per ml and days."""
+    """Parameters of the equations, in cells per ml, virions per ml and days."""
 
-    lambda1: float = 1e4  # healthy CD4+ cells made
-    d1: float = 0.01  # and dying
-    k1: float = 8e-7  # infection of CD4+ cells
-    lambda2: float = 31.98  # healthy macrophages made
-    d2: float = 0.01  # and dying
-    k2: float = 1e-4  # infection of macrophages
+    lambda1: float = 1e4  # production of healthy CD4+ cells
+    d1: float = 0.01  # their death rate
+    k1: float = 8e-7  # infection rate of CD4+ cells
+    lambda2: float = 31.98  # production of healthy macrophages
+    d2: float = 0.01  # their death rate
+    k2: float = 1e-4  # infection rate of macrophages
     f: float = 0.34  # share of the RTI's efficacy in macrophages
-    delta: float = 0.7  # infected cells dying
-    m1: float = 1e-5  # infected CD4+ cells cleared by the defence
-    m2: float = 1e-5  # infected macrophages cleared by it
-    n_virions: float = 100.0  # made by an infected cell
-    c: float = 13.0  # virus dying
-    rho1: float = 1.0  # virions that infect a CD4+ cell
-    rho2: float = 1.0  # virions that infect a macrophage
-    lambda_e: float = 1.0  # cytotoxic cells, the defence, made
-    b_e: float = 0.3  # most they multiply by infection
-    k_b: float = 100.0  # infected cells at which that is half
-    d_e: float = 0.25  # most they die by infection
-    k_d: float = 500.0  # infected cells at which that is half
-    delta_e: float = 0.1  # defence dying
+    delta: float = 0.7  # death rate of infected cells
+    m1: float = 1e-5  # clearance of infected CD4+ cells by the immune response
+    m2: float = 1e-5  # clearance of infected macrophages by it
+    n_virions: float = 100.0  # produced per infected cell
+    c: float = 13.0  # death rate of free virus
+    rho1: float = 1.0  # virions per infection of a CD4+ cell
+    rho2: float = 1.0  # virions per infection of a macrophage
+    lambda_e: float = 1.0  # production of cytotoxic cells, the immune response
+    b_e: float = 0.3  # their largest growth rate through infection
+    k_b: float = 100.0  # infected cells at which growth is half of that
+    d_e: float = 0.25  # their largest death rate through infection
+    k_d: float = 500.0  # infected cells at which death is half of that
+    delta_e: float = 0.1  # their natural death rate
 
     _constraints: ClassVar[Constraints]
 
@@ -96,16 +96,16 @@ def _start_counts(start: Any, name: str = "start") -> Floats:
         return np.array(STEADY_STATES[start])
     counts = as_floats(start, name, ndim=1)
     if counts.shape != (6,) or not (counts >= 0).all():
-        raise InvalidInputError(f"{name} must be a name or six counts that are not negative; got {start!r}.")
+        raise InvalidInputError(f"{name} must be a name or six non-negative counts; got {start!r}.")
     return counts
 
 
 @dataclass(frozen=True, eq=False)
 class HIV:
-    """A patient with HIV as a `Domain`: five days of no drug, one of two, or both.
+    """A patient with HIV as a `Domain`: each step gives no drug, one of two drugs, or both for five days.
 
     ============  ==============================================================================================
-    state         T1, T2 healthy cells, T1*, T2* infected ones, V free virus, E defence; their log10 by default
+    state         T1, T2 healthy cells, T1*, T2* infected cells, V free virus, E immune cells; log10 by default
     actions       0 none, 1 RTI (efficacy 0.7), 2 PI (0.3), 3 both; held for ``days`` days
     reward        1000 E - 0.1 V - 20000 RTI^2 - ``pi_cost`` PI^2
     start         the unhealthy steady state
@@ -115,21 +115,21 @@ class HIV:
     Parameters
     ----------
     reward_on : "state" or "next_state"
-        Whose E and V are rewarded: those before the step or those after it.
+        Whether E and V before the step or after it are rewarded.
     pi_cost : float
-        2000 as in Ernst et al.; programs after Adams et al. have 20000.
+        2000 as in Ernst et al.; programs based on Adams et al. use 20000.
     observe : "log10" or "counts"
-        What the columns of a state are. A count of zero is shown as log10 of 1e-10.
+        Content of the state's columns. A count of zero is shown as log10 of 1e-10.
     start : "unhealthy", "healthy", "uninfected" or six counts
     start_spread : float in [0, 1]
         Each count of a start state is multiplied by a number between 1 - spread and 1 + spread.
     patient : Patient
-        The parameters; `perturbed` draws others.
+        Parameters of the model; `perturbed` draws other patients.
     discount : float in [0, 1)
     days : float
-        For how long an action is held.
+        How long an action is held.
     n_jobs : int, optional
-        Threads; -1 is all cores, None is one. The result does not depend on it.
+        Number of threads; -1 uses all cores, None one thread. The result does not depend on it.
 
     Examples
     --------
@@ -157,7 +157,7 @@ class HIV:
 
     _constraints: ClassVar[Constraints] = {
         "reward_on": one_of("state", "next_state"),
-        "pi_cost": satisfying(lambda cost: is_real(cost) and 0 <= cost < np.inf, "be a number that is not negative"),
+        "pi_cost": satisfying(lambda cost: is_real(cost) and 0 <= cost < np.inf, "be a non-negative number"),
         "observe": one_of("log10", "counts"),
         "start": _start_counts,
         "start_spread": as_share,
@@ -200,12 +200,12 @@ class HIV:
         return self.observed(self.counts(self.start_state[None]) * factors)
 
     def step(self, states: Floats, actions: Ints, rng: np.random.Generator) -> tuple[Floats, Floats, Bools]:  # noqa: ARG002
-        """Give each patient's drugs for ``days`` days; return next states (n, 6), rewards (n,) and that nobody's time ends."""
+        """Give each patient's drugs for ``days`` days; return next states (n, 6), rewards (n,) and terminated (n,), all False."""
         x, a = as_domain_step(states, actions, n_features=6, n_actions=4)
         before = self.counts(x)
         if (before < 0).any():
             i = int(np.argmax((before < 0).any(axis=1)))
-            raise InvalidInputError(f"states must be counts that are not negative; first culprit states[{i}] = {x[i]}.")
+            raise InvalidInputError(f"states must be non-negative counts; first culprit states[{i}] = {x[i]}.")
         after = self._after(before, EFFICACIES[a])
         virus, defence = (before if self.reward_on == "state" else after)[:, 4:].T
         drugs = EFFICACIES[a] ** 2 @ [RTI_COST, self.pi_cost]
@@ -213,11 +213,11 @@ class HIV:
         return self.observed(after), rewards, np.zeros(len(x), dtype=bool)
 
     def observed(self, counts: Floats) -> Floats:
-        """Return what is seen of ``counts`` (n, 6)."""
+        """Return the observation of ``counts`` (n, 6)."""
         return np.log10(np.maximum(counts, LEAST_SHOWN)) if self.observe == "log10" else counts
 
     def counts(self, states: Floats) -> Floats:
-        """Return the counts behind what is seen (n, 6)."""
+        """Return the counts of observed ``states`` (n, 6)."""
         if self.observe == "counts":
             return np.array(states, dtype=np.float64)
         return np.where(states <= np.log10(LEAST_SHOWN), 0.0, np.power(10.0, states))

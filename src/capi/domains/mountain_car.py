@@ -1,17 +1,17 @@
-"""Mountain-Car: a car in a valley whose engine is too weak to climb out by itself.
+"""Mountain-Car: a car in a valley with an engine too weak to climb out directly.
 
 What it is: every step the car accelerates backwards, not at all or forwards; an episode ends on top of the hill in
 front. What is hard about it: every step costs the same until the goal is reached, and to get there the car must first
-drive away from it, up the hill behind, for momentum. Random actions hardly ever do that, so the goal is rare in their data.
+drive away from it, up the opposite hill, to gain momentum. Random actions rarely do that, so the goal is rare in their data.
 
 Source: the Mountain-Car of the paper's experiments, after Example 8.2 of Sutton and Barto, "Reinforcement learning: an
 introduction" (1998), with a discount of 0.98 and starts all over the box of states. The second edition (2018) starts at
-rest near the bottom of the valley: that is an argument. Gymnasium's MountainCar-v0 moves in the same way, and differs
-where nothing depends on it: it starts as the second edition does, and a car that overshoots the goal is recorded where it
-got to, up to 0.6, while here it is recorded at 0.5.
+rest near the bottom of the valley: that is an argument. Gymnasium's MountainCar-v0 has the same dynamics and
+differs only where it does not matter: it starts as the second edition does, and a car that overshoots the goal is
+recorded where it got to, up to 0.6, while here it is recorded at 0.5.
 
 From uniform starts, with episodes cut off at 200 steps, uniformly random actions reach the goal in a fifth of them and take
-162 steps in the mean, always pushing the way the car moves takes 52, and a policy near the best 49 (discounted return -28.7).
+162 steps on average; always pushing in the direction of motion takes 52, a near-optimal policy 49 (discounted return -28.7).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from capi.policies import Deterministic, permitted
 BACK, COAST, FORWARD = 0, 1, 2
 WALL, GOAL = -1.2, 0.5  # the lowest and the highest position
 TOP_SPEED = 0.07
-ENGINE, GRAVITY = 0.001, 0.0025  # velocity that a step adds: by the engine, and by the slope where it is steepest
+ENGINE, GRAVITY = 0.001, 0.0025  # velocity that a step adds: by the engine, and by the slope at its steepest
 STARTS = {  # lowest and highest start state
     "box": ((WALL, -TOP_SPEED), (GOAL, TOP_SPEED)),
     "valley": ((-0.6, 0.0), (-0.4, 0.0)),
@@ -40,11 +40,11 @@ class MountainCar:
     """The Mountain-Car problem, as a `Domain`.
 
     =============  ===============================================================================================
-    state          position in [-1.2, 0.5], velocity in [-0.07, 0.07] (position a step)
+    state          position in [-1.2, 0.5], velocity in [-0.07, 0.07] (position per step)
     actions        0 back, 1 coast, 2 forward
     dynamics       velocity + 0.001 (action - 1) - 0.0025 cos(3 position), then position + velocity, both clipped
                    to the box; the wall at -1.2 stops the car; no noise
-    reward         -1 a step, the last one too
+    reward         -1 per step, including the last
     start          uniform, in the whole box or at rest near the bottom
     end            position 0.5
     =============  ===============================================================================================
@@ -54,7 +54,7 @@ class MountainCar:
     starts : "box" or "valley"
         Uniform over all positions and velocities, or at rest with a position in [-0.6, -0.4].
     discount : float in [0, 1)
-        What a reward is worth one step later: `capi.simulation.returns` discounts returns with it.
+        Discount factor per step: `capi.simulation.returns` discounts returns with it.
 
     Examples
     --------
@@ -85,12 +85,12 @@ class MountainCar:
 
     @property
     def box(self) -> Floats:
-        """The lowest and the highest state (2, 2), to bring position and velocity to one scale."""
+        """The lowest and the highest state (2, 2), for scaling position and velocity alike."""
         return np.array(STARTS["box"])
 
     @staticmethod
     def energy_pumping() -> EnergyPumping:
-        """Return a hand-made policy that reaches the goal from everywhere, as a yardstick."""
+        """Return a hand-written policy that reaches the goal from every state, as a reference."""
         return EnergyPumping()
 
     def initial(self, n: int, rng: np.random.Generator) -> Floats:
@@ -101,9 +101,9 @@ class MountainCar:
         self,
         states: Floats,
         actions: Ints,
-        rng: np.random.Generator,  # noqa: ARG002  nothing is random
+        rng: np.random.Generator,  # noqa: ARG002  the dynamics are deterministic
     ) -> tuple[Floats, Floats, Bools]:
-        """Move each state's car (n, 2) one step with its action (n,)."""
+        """Move the car of each state (n, 2) by one step with its action (n,)."""
         x, a = as_domain_step(states, actions, n_features=2, n_actions=self.n_actions)
         position, velocity = x.T
         pull = ENGINE * (a - COAST) - GRAVITY * np.cos(3 * position)
@@ -115,7 +115,7 @@ class MountainCar:
 
 @dataclass(frozen=True, eq=False)
 class EnergyPumping(Deterministic):
-    """Push the way the car moves, forward if it stands: each step adds to its energy.
+    """Push in the direction of motion, forward at rest: each step adds energy.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Features of states and kernels between them: what linear and kernel methods are linear in."""
+"""Features of states and kernels between states, for linear and kernel methods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Families of functions in which a Q may be linear, as scikit-learn transformers; and the space of a kernel, which is none."""
+"""Feature bases for linear Q-functions, as scikit-learn transformers; and `RKHS`, the space of a kernel, which is not one."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from capi.errors import InvalidInputError, not_fitted
 from capi.features.kernels import Gaussian, Kernel, check_kernel
 from capi.features.scaling import Scale, check_box_scale, check_scale, learned_scaling
 
-MOST_FEATURES = 100_000  # of a grid; more are an accident
+MOST_FEATURES = 100_000  # of a grid; more are probably a mistake
 MOST_VALUES = 10_000_000  # of one-hot features, which are sparse
-MANY_STATES = 50_000  # above which k-means looks at small batches of them
+MANY_STATES = 50_000  # above which k-means uses mini-batches
 
 
 class OneHot(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """One feature for each distinct state of the batch: tabular methods.
+    """One feature for each distinct state of the batch, for tabular methods.
 
     Parameters
     ----------
     n_values : int, optional
-        For a finite state, one column with its index: how many there are. By default the distinct states of the batch
-        are the values; any other state has no feature, so that nothing is claimed about it.
+        Number of states, for finite states given as one column of indices. By default the values are the distinct states
+        of the batch; any other state has all features zero, so that no claim is made about it.
 
     Examples
     --------
@@ -55,7 +55,9 @@ class OneHot(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             self.values_ = np.unique(x, axis=0)
         else:
             if x.shape[1] != 1:
-                raise InvalidInputError(f"OneHot(n_values) needs states with one column, an index; got {x.shape[1]}.")
+                raise InvalidInputError(
+                    f"OneHot(n_values) needs states with one column of indices; got {x.shape[1]} columns."
+                )
             self.values_ = np.arange(self.n_values, dtype=np.float64)[:, None]
         return self
 
@@ -69,7 +71,7 @@ class OneHot(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return sp.csr_array((np.ones(upto[-1]), columns[known], upto), shape=(len(x), len(self.values_)))
 
     def _columns(self, x: Floats) -> Ints:
-        """Return the column of each state, -1 for those that the batch did not have (n,)."""
+        """Return the column of each state, -1 for states that the batch did not have (n,)."""
         if x.shape[1] == 1:
             place = np.searchsorted(self.values_[:, 0], x[:, 0]).clip(max=len(self.values_) - 1)
             return np.where(self.values_[place, 0] == x[:, 0], place, -1)
@@ -79,13 +81,13 @@ class OneHot(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class _Scaled(TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """What features of scaled states share: ``scale`` is learned in `fit`, after all parameters were checked."""
+    """Base class for features of scaled states: `fit` checks all parameters, then learns ``scale``."""
 
     _constraints: ClassVar[Constraints]
     scale: Scale
 
     def _learn_scale(self, X: ArrayLike) -> Floats:
-        """Learn the scale of ``X`` (n, d) and return it scaled."""
+        """Learn the scale of ``X`` (n, d) and return the scaled states."""
         check_parameters(self)
         x = as_states(X, allow_nan=False)
         self.scaling_ = learned_scaling(x, self.scale)
@@ -93,13 +95,13 @@ class _Scaled(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class Polynomial(_Scaled):
-    """All products of powers of the columns up to a degree, and a constant.
+    """All products of powers of the columns up to a total degree, and a constant.
 
     Parameters
     ----------
     degree : int
     scale : "range", "deviation", array (2, d) or None
-        Learned from the batch: each column from 0 to 1, or with mean 0 and deviation 1; or a given box.
+        Learned from the batch: each column scaled to 0..1, or to mean 0 and deviation 1; or a given box.
 
     Examples
     --------
@@ -132,9 +134,9 @@ class Fourier(_Scaled):
     Parameters
     ----------
     order : int
-        Highest frequency of a column; there are (order + 1)^d features, the first of which is constant.
+        Highest frequency per column; there are (order + 1)^d features, and the first is constant.
     scale : "range", array (2, d) or None
-        Learned from the batch: each column from 0 to 1, outside of which the basis repeats itself mirrored; or a given box.
+        Learned from the batch: each column scaled to 0..1, outside of which the basis repeats mirrored; or a given box.
 
     Examples
     --------
@@ -185,11 +187,11 @@ class RadialGrid(_Radial):
     Parameters
     ----------
     n_centres : int
-        Along each column; the grid has n_centres^d bumps.
+        Number of centres along each column; the grid has n_centres^d bumps.
     bandwidth : float, optional
-        Of a bump, in scaled units; by default the distance of neighbouring centres.
+        Width of a bump, in scaled units; by default the distance between neighbouring centres.
     scale : "range", array (2, d) or None
-        Learned from the batch: each column from 0 to 1; or a given box. With None the columns must lie in 0 to 1 already.
+        Learned from the batch: each column scaled to 0..1; or a given box. With None the columns must already lie in 0..1.
 
     Examples
     --------
@@ -218,18 +220,18 @@ class RadialGrid(_Radial):
 
 
 class RadialCentres(_Radial):
-    """Gaussian bumps around the centres that k-means finds in the batch, and a constant: for more than a few columns.
+    """Gaussian bumps around centres that k-means finds in the batch, and a constant; suits more than a few columns.
 
     Parameters
     ----------
     n_centres : int
-        At most; there are no more than distinct states.
+        Largest number of centres; there are never more than distinct states.
     bandwidth : float, optional
-        Of a bump, in scaled units; by default the mean distance from a centre to the nearest other one.
+        Width of a bump, in scaled units; by default the mean distance from a centre to its nearest neighbour.
     scale : "range", "deviation", array (2, d) or None
         Learned from the batch.
     random_state : int, optional
-        For k-means.
+        Seed for k-means.
 
     Examples
     --------
@@ -271,16 +273,16 @@ class RadialCentres(_Radial):
 
 
 class Tiles(_Scaled):
-    """Tile coding (Sutton 1996): several grids, each shifted a little; a state has one feature in each, the tile that it is in.
+    """Tile coding (Sutton 1996): several shifted grids; in each grid a state activates one feature, the tile that contains it.
 
     Parameters
     ----------
     n_tilings : int
-        Grids; each is shifted by another fraction of a tile, by another odd multiple in each column.
+        Number of grids; each is shifted by a different fraction of a tile, times a different odd number in each column.
     n_tiles : int
-        Of a grid along each column, over the range of the batch; states outside belong to the outermost tiles.
+        Tiles of a grid along each column, over the range of the batch; states outside belong to the outermost tiles.
     scale : "range", array (2, d) or None
-        Learned from the batch: each column from 0 to 1; or a given box.
+        Learned from the batch: each column scaled to 0..1; or a given box.
 
     Examples
     --------
@@ -315,7 +317,7 @@ class Tiles(_Scaled):
         n, d = x.shape
         size = self.n_tiles + 1
         numbers = size ** np.arange(d)
-        last = self.n_tiles - (self.shifts_ == 0)  # an unshifted grid needs one tile less
+        last = self.n_tiles - (self.shifts_ == 0)  # an unshifted grid needs one tile fewer
         tile = np.floor(x[:, None, :] + self.shifts_).clip(0, last).astype(np.int64)  # (n, tilings, d)
         columns = tile @ numbers + size**d * np.arange(self.n_tilings)
         upto = np.arange(n + 1) * self.n_tilings
@@ -324,14 +326,14 @@ class Tiles(_Scaled):
 
 @dataclass(frozen=True)
 class RKHS:
-    """Not a list of features but all functions that a kernel spans, for the evaluators that have such a form.
+    """All functions that a kernel spans, instead of a list of features, for evaluators that have a kernel form.
 
-    It works with tables of all pairs of rows, so it is for some thousand rows; `KernelDictionary` is for more.
+    It needs the kernel of all pairs of rows, which is feasible for a few thousand rows; use `KernelDictionary` for more.
 
     Parameters
     ----------
     kernel : Kernel
-        Of two states; state-action pairs with different actions have nothing in common.
+        Kernel of two states; it is zero between state-action pairs with different actions.
     scale : "range", "deviation", array (2, d) or None
         Learned from the batch.
 
@@ -351,7 +353,7 @@ class RKHS:
 
 
 def _spacing(centres: Floats) -> float:
-    """Return the mean distance from a centre to the nearest other one; 1 if there is but one."""
+    """Return the mean distance from a centre to its nearest neighbour; 1 if there is only one centre."""
     if len(centres) < 2:
         return 1.0
     apart = cdist(centres, centres)
@@ -362,16 +364,16 @@ def _spacing(centres: Floats) -> float:
 def _check_size(count: int, name: str) -> None:
     if count > MOST_FEATURES:
         raise InvalidInputError(
-            f"this {name} makes more than {MOST_FEATURES} features of these states. Lower it, or take RadialCentres, whose number "
-            "does not grow with the columns."
+            f"{name} must give at most {MOST_FEATURES} features; for these states it gives more. Lower it, or use RadialCentres, "
+            "whose number of features does not grow with the number of columns."
         )
 
 
 def _power(base: int, d: int) -> int:
-    """Return ``base ** d``, or more than anybody wants."""
+    """Return ``base ** d``, or a number above the limit if that is huge."""
     return base**d if base == 1 or d <= 24 else MOST_FEATURES + 1
 
 
 def _check_fitted(transformer: Any, learned: str) -> None:
     if not hasattr(transformer, learned):
-        raise not_fitted(f"this {type(transformer).__name__} has not learned from states yet: call fit first.")
+        raise not_fitted(f"this {type(transformer).__name__} is not fitted yet: call fit first.")

@@ -1,13 +1,15 @@
 r"""A kernel as finitely many features: the dictionary of approximate linear dependence.
 
-Engel, Mannor and Meir (2004) keep, of a stream of states, those that the earlier ones do not already span. A state joins when its squared
-distance to the span of the dictionary :math:`D`, in the space where the kernel is the inner product, exceeds :math:`\nu`:
+From a stream of states, Engel, Mannor and Meir (2004) keep those that the earlier ones do not already span. A state joins
+when its squared distance to the span of the dictionary :math:`D`, in the space where the kernel is the inner product,
+exceeds :math:`\nu`:
 
 .. math::
     \delta = k(x, x) - k_D(x)^\top K_{DD}^{-1} k_D(x) > \nu.
 
-With the Cholesky factor :math:`K_{DD} = L L^\top` and the whitened features :math:`z(x) = L^{-1} k_D(x)`, this is :math:`\delta = k(x, x) -
-\|z(x)\|^2`, and :math:`z(x)^\top z(y) \approx k(x, y)`: ridge regression on z is kernel ridge regression restricted to the dictionary.
+With the Cholesky factor :math:`K_{DD} = L L^\top` and the whitened features :math:`z(x) = L^{-1} k_D(x)`, this is
+:math:`\delta = k(x, x) - \|z(x)\|^2`, and :math:`z(x)^\top z(y) \approx k(x, y)`: ridge regression on z is
+kernel ridge regression restricted to the dictionary.
 """
 
 from __future__ import annotations
@@ -29,35 +31,35 @@ from capi.features.kernels import Gaussian, Kernel, check_kernel, likeness, own_
 from capi.features.scaling import Scale, Scaling, check_scale, learned_scaling
 
 BLOCK = 256  # states that are compared with the dictionary at once while it grows
-NUMBERS_AT_ONCE = 2**20  # entries of the tables that `transform` works on: 8 MB
-ROUNDING = 1e-12  # a squared distance below this share of k(x, x) is rounding, however small the threshold
+NUMBERS_AT_ONCE = 2**20  # entries of the kernel matrices that `transform` works on: 8 MB
+ROUNDING = 1e-12  # a squared distance below this share of k(x, x) is rounding error, whatever the threshold
 DEFAULT_KERNEL = Gaussian(0.1)
 
 
 class KernelDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """States that span all others but for a small rest, as a scikit-learn transformer to their features.
+    """A subset of the states that approximately spans all others, as a scikit-learn transformer to features.
 
     Parameters
     ----------
     kernel : function of states (n, d) and (m, d)
-        How alike two states are, such as ``capi.features.kernels.Gaussian``; it sees scaled states.
+        Similarity of two states, such as ``capi.features.kernels.Gaussian``; it is given scaled states.
     threshold : float
-        A state joins if its squared distance to the span of the dictionary exceeds this (the paper's nu). No distance is
-        larger than k(x, x), which is 1 for a Gaussian; the features then give the kernel to within this threshold.
+        A state joins if its squared distance to the span of the dictionary exceeds this (the paper's nu). No squared
+        distance exceeds k(x, x), which is 1 for a Gaussian; the features reproduce the kernel to within this threshold.
     max_size : int, optional
-        Most states in the dictionary; its factor takes ``8 max_size**2`` bytes. None is no limit.
+        Largest number of states in the dictionary; its factor takes ``8 max_size**2`` bytes. None means no limit.
     scale : "range", "deviation", array of shape (2, d) or None
-        Units of the columns: smallest and largest value to 0 and 1, mean and standard deviation to 0 and 1, the lowest and
-        the highest state of a box to 0 and 1, or as they are.
+        Scaling of the columns: smallest and largest value to 0 and 1, mean and standard deviation to 0 and 1, the lowest
+        and the highest state of a box to 0 and 1, or none.
 
     Attributes
     ----------
     centres_ : ndarray of shape (m, d)
         The dictionary, in scaled units.
     rows_ : ndarray of shape (m,)
-        Where these states stand in what was learned from, in increasing order.
+        Row numbers of these states in the training states, in increasing order.
     factor_ : ndarray of shape (m, m)
-        Lower triangular; times its transpose it is the kernel's table of the dictionary.
+        Lower triangular; times its transpose it is the kernel matrix of the dictionary.
     scaling_ : Scaling
     saturated_ : bool
         Whether ``max_size`` kept states out.
@@ -99,8 +101,8 @@ class KernelDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
         self.max_size = max_size
         self.scale = scale
 
-    def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: ARG002  scikit-learn passes targets to everybody
-        """Learn units and dictionary from the states ``X`` (n, d), which enter in the order of their rows."""
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: ARG002  scikit-learn always passes targets
+        """Learn scaling and dictionary from the states ``X`` (n, d), which are considered in row order."""
         check_parameters(self)
         states: Floats = _validated(self, X)
         self.scaling_: Scaling = learned_scaling(states, self.scale)
@@ -134,7 +136,7 @@ class KernelDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
 
 def _validated(dictionary: KernelDictionary, X: ArrayLike, **options: Any) -> Floats:
-    """Return states as scikit-learn checks them; its refusals are ours."""
+    """Return states checked by scikit-learn; its errors become `InvalidInputError`."""
     try:
         states: Floats = validate_data(dictionary, X, dtype=np.float64, **options)
     except ValueError as error:
@@ -149,16 +151,16 @@ def whitened(factor: Floats, table: Floats) -> Floats:
 
 @dataclass(eq=False)
 class _Growing:
-    """A dictionary while states come in, block by block, with the same result as one by one."""
+    """A growing dictionary that takes states block by block, with the same result as one by one."""
 
     kernel: Kernel
     states: Floats  # (n, d)
     threshold: float
     max_size: int
     rows: list[int] = field(default_factory=list)
-    factor: Floats = field(default_factory=lambda: np.empty((0, 0)))  # L in its upper left corner, room to grow
+    factor: Floats = field(default_factory=lambda: np.empty((0, 0)))  # L in the upper left corner, with room to grow
     n_left_out: int = 0
-    farthest: float = 0.0  # of those left out, squared
+    farthest: float = 0.0  # largest squared distance of the states left out
 
     def take_all(self) -> None:
         own = own_likeness(self.kernel, self.states)
@@ -166,15 +168,15 @@ class _Growing:
             self._take(start, own[start : start + BLOCK])
         if not self.rows:
             raise InvalidInputError(
-                f"threshold must be below the kernel's k(x, x) of some state; that is at most {own.max():.3g}, the threshold "
+                f"threshold must be below the kernel's k(x, x) of some state; the largest is {own.max():.3g}, the threshold "
                 f"{self.threshold:.3g}, so no state joins the dictionary. Lower it, or choose another kernel or scale."
             )
 
     def _take(self, start: int, own: Floats) -> None:
-        """Let a block of states in, each that is far from those before it; ``own`` (b,) is their k(x, x)."""
+        """Add the states of a block that are far from those before them; ``own`` (b,) is their k(x, x)."""
         b, m = len(own), len(self.rows)
         block = self.states[start : start + b]
-        Z = np.empty((m + b, b))  # features of the block; a row more for each state that joins
+        Z = np.empty((m + b, b))  # features of the block; one more row per state that joins
         if m:
             table = likeness(self.kernel, block, self.states[self.rows])
             Z[:m] = whitened(self.factor[:m, :m], table).T
@@ -192,7 +194,7 @@ class _Growing:
             self._leave_out(distance[j:][distance[j:] > far[j:]])
 
     def _join(self, row: int, z: Floats, distance: float) -> None:
-        """Append the row (z, sqrt(distance)) to the factor: K_DD grows by the state's table, and so L L' does."""
+        """Append the row (z, sqrt(distance)) to the factor: K_DD gains the state's row and column, and so does L L'."""
         m = len(self.rows)
         if m == len(self.factor):
             grown = np.zeros((min(max(2 * m, BLOCK), self.max_size),) * 2)
@@ -203,7 +205,7 @@ class _Growing:
         self.rows.append(row)
 
     def _add_feature(self, Z: Floats, block: Floats, j: int) -> None:
-        """Write the last feature of the states behind the ``j``-th, which has just joined: forward substitution."""
+        """Compute the last feature of the states after the ``j``-th, which has just joined, by forward substitution."""
         m = len(self.rows) - 1
         if j + 1 < len(block):
             table = likeness(self.kernel, block[j : j + 1], block[j + 1 :])[0]
@@ -217,12 +219,12 @@ class _Growing:
         n = len(self.states)
         return (
             f"the kernel dictionary is full with max_size={self.max_size} states; {self.n_left_out} of {n} states are not "
-            f"represented within threshold={self.threshold:g}, the worst has a squared distance of {self.farthest:.3g}. "
-            "Values there are smoothed towards those of the dictionary. Take a larger threshold or bandwidth, or a larger max_size."
+            f"represented within threshold={self.threshold:g}; the largest squared distance is {self.farthest:.3g}. "
+            "Values there are smoothed towards those of the dictionary. Use a larger threshold, bandwidth or max_size."
         )
 
 
 def _first(flags: Any) -> int | None:
-    """Return the index of the first True, None without one."""
+    """Return the index of the first True, or None."""
     i = int(flags.argmax()) if len(flags) else 0
     return i if len(flags) and flags[i] else None

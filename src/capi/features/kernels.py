@@ -1,7 +1,7 @@
-"""Kernels: how alike two states are.
+"""Kernels: similarities of two states.
 
-A kernel is any callable from states (n, d) and (m, d) to a positive semi-definite table (n, m). Those of
-``sklearn.gaussian_process.kernels`` are such, and so is ``partial(pairwise_kernels, metric=...)`` of scikit-learn.
+A kernel is any callable from states (n, d) and (m, d) to a positive semi-definite matrix (n, m). The kernels of
+``sklearn.gaussian_process.kernels`` qualify, and so does scikit-learn's ``partial(pairwise_kernels, metric=...)``.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from capi._utils.validation import Floats, as_floats, as_positive, check_shape
 from capi.errors import InvalidInputError
 
 ROWS_AT_ONCE = 256
-SMALLEST = 1e-150  # number that can be squared
+SMALLEST = 1e-150  # its square does not underflow
 
 
 class Kernel(Protocol):
-    """How alike the rows of two tables of states are."""
+    """The similarity of the rows of two arrays of states."""
 
     def __call__(self, first: Floats, second: Floats) -> Floats:
-        """Return the likeness of each pair; (n, d), (m, d) -> (n, m)."""
+        """Return the similarity of each pair; (n, d), (m, d) -> (n, m)."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Gaussian:
     Parameters
     ----------
     bandwidth : float
-        The distance sigma, in the units of the (scaled) states.
+        The length scale sigma, in the units of the (scaled) states.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class Gaussian:
             as_positive,
             satisfying(
                 lambda width: SMALLEST < width < 1 / SMALLEST,
-                "be such that it can be squared",
+                "be large and small enough to be squared without overflow or underflow",
                 advice="Scale the states.",
             ),
         ),
@@ -59,19 +59,19 @@ class Gaussian:
         check_parameters(self)
 
     def __call__(self, first: Floats, second: Floats) -> Floats:
-        """Return the likeness of each pair; (n, d), (m, d) -> (n, m)."""
+        """Return the similarity of each pair; (n, d), (m, d) -> (n, m)."""
         table: Floats = cdist(first, second, "sqeuclidean")
         table *= -0.5 / self.bandwidth**2
         return np.exp(table, out=table)
 
     def diag(self, states: Floats) -> Floats:
-        """Return the likeness of each state to itself, which is one (n,)."""
+        """Return the similarity of each state to itself, which is one (n,)."""
         return np.ones(len(states))
 
 
 @dataclass(frozen=True)
 class LinearKernel:
-    """The inner product: methods with it are their linear forms.
+    """The inner product: kernel methods with it are their linear versions.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class LinearKernel:
 
 
 def check_kernel(kernel: Any, name: str = "kernel") -> None:
-    """Refuse what cannot be called."""
+    """Refuse a kernel that cannot be called."""
     if isinstance(kernel, type) or not callable(kernel):
         raise InvalidInputError(
             f"{name} must be a function of states (n, d) and (m, d), such as Gaussian(0.1); got {kernel!r}."
@@ -97,15 +97,15 @@ def check_kernel(kernel: Any, name: str = "kernel") -> None:
 
 
 def likeness(kernel: Kernel, first: Floats, second: Floats) -> Floats:
-    """Return the kernel's table (n, m), checked."""
-    table = as_floats(kernel(first, second), "the kernel's table", ndim=2)
-    check_shape(table, "the kernel's table", (len(first), len(second)))
+    """Return the checked kernel matrix (n, m)."""
+    table = as_floats(kernel(first, second), "the kernel matrix", ndim=2)
+    check_shape(table, "the kernel matrix", (len(first), len(second)))
     return table
 
 
 def own_likeness(kernel: Kernel, states: Floats) -> Floats:
     """Return k(x, x) of each state (n,)."""
-    if hasattr(kernel, "diag"):  # as scikit-learn's kernels call it
+    if hasattr(kernel, "diag"):  # the name in scikit-learn's kernels
         return np.asarray(kernel.diag(states), dtype=np.float64)
     blocks = [states[i : i + ROWS_AT_ONCE] for i in range(0, len(states), ROWS_AT_ONCE)]
     return np.concatenate([np.diagonal(likeness(kernel, block, block)) for block in blocks])

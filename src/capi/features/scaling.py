@@ -1,6 +1,6 @@
-"""Columns of a state in comparable units, for everything that measures distances.
+"""Scaling of state columns to comparable units, for all methods that measure distances.
 
-Learned from the batch once and then kept, so that a state has the same coordinates whoever asks.
+The scaling is learned from the batch once and then kept, so that a state always has the same coordinates.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Scaling:
     unit: Floats  # (d,)
 
     def __call__(self, states: ArrayLike) -> Floats:
-        """Return the states (n, d) in the learned units; all values must be there."""
+        """Return the states (n, d) in the learned units; no value may be missing."""
         return (as_states(states, n_features=len(self.unit), allow_nan=False) - self.origin) / self.unit
 
 
 def check_scale(scale: Any, name: str = "scale") -> None:
-    """Refuse what is not "range", "deviation", a box (2, d) or None."""
+    """Refuse a scale other than "range", "deviation", a box (2, d) or None."""
     if scale is None:
         return
     if isinstance(scale, str):
@@ -44,17 +44,17 @@ def check_scale(scale: Any, name: str = "scale") -> None:
 
 
 def check_box_scale(scale: Any, name: str = "scale") -> None:
-    """Refuse what is not "range", a box (2, d) or None: scales that bring the batch to between 0 and 1."""
+    """Refuse a scale other than "range", a box (2, d) or None: these map the batch to 0..1."""
     check_scale(scale, name)
     if isinstance(scale, str):
         check_choice(scale, name, ("range",))
 
 
 def learned_scaling(states: Floats, scale: Scale) -> Scaling:
-    """Return the units in which ``states`` (n, d) are comparable.
+    """Return the scaling that makes the columns of ``states`` (n, d) comparable.
 
-    "range" sends the smallest and the largest value of a column to 0 and 1, "deviation" its mean to 0 and its standard
-    deviation to 1, a box (2, d) its two rows to 0 and 1; None leaves all as it is. A constant column becomes 0.
+    "range" maps the smallest and the largest value of a column to 0 and 1, "deviation" its mean to 0 and its standard
+    deviation to 1, a box (2, d) its two rows to 0 and 1; None changes nothing. A constant column becomes 0.
     """
     check_scale(scale)
     x = as_states(states, allow_nan=False)
@@ -66,9 +66,9 @@ def learned_scaling(states: Floats, scale: Scale) -> Scaling:
     else:
         low, high = (x.min(axis=0), x.max(axis=0)) if isinstance(scale, str) else as_floats(scale, "scale", ndim=2)
         if len(low) != d:
-            raise InvalidInputError(f"scale must have {d} columns, one a feature; got {len(low)}.")
+            raise InvalidInputError(f"scale must have {d} columns, one per feature; got {len(low)}.")
         origin, unit = low, high - low
     varies = unit > 0
     if isinstance(scale, str):
-        varies &= x.min(axis=0) < x.max(axis=0)  # the deviation of equal numbers may be a hair above zero
+        varies &= x.min(axis=0) < x.max(axis=0)  # rounding can put the deviation of equal numbers slightly above zero
     return Scaling(origin, np.where(varies, unit, 1.0))

@@ -1,4 +1,4 @@
-"""Features as evaluators use them: checked, fitted to a batch, and as tables of which small ones are kept."""
+"""Features as evaluators use them: checked, fitted to a batch, and returned as tables; small tables are cached."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from capi._utils.validation import Floats, Ints, as_array, as_states
 from capi.errors import InvalidInputError
 from capi.features.bases import RKHS
 
-MOST_KEPT = 2**23  # entries of a table of features that is kept for the next iteration: 64 MiB
+MOST_KEPT = 2**23  # entries of a feature table that is cached for the next iteration: 64 MiB
 ROWS_AT_ONCE = 8192
 
 Table: TypeAlias = Floats | sp.csr_array  # (n, p)
@@ -25,7 +25,7 @@ Features: TypeAlias = Any  # a callable states -> table, or a transformer with f
 
 @dataclass(frozen=True, eq=False)
 class FittedFeatures:
-    """Features as they are after fitting: states -> a checked table. Small tables of fixed states are kept."""
+    """Fitted features: states -> a checked table. Small tables of fixed states are cached."""
 
     transform: Callable[[Floats], Any]
     n_features: int  # of a state
@@ -42,9 +42,9 @@ class FittedFeatures:
         return table
 
     def of_rows(self, states: Floats, rows: Ints) -> Table:
-        """Return the features of some ``rows`` of a batch's ``states``: from the kept table if all of it may be kept.
+        """Return the features of some ``rows`` of a batch's ``states``, from the cached table if it is small enough to cache.
 
-        Whether they are finite is not looked at: sums over them show it.
+        Whether they are finite is not checked here: sums over them reveal it.
         """
         if len(states) * self.n_columns <= MOST_KEPT:
             return self._kept(states)[rows]
@@ -57,12 +57,12 @@ class FittedFeatures:
         table = _as_table(self.transform(x), len(x), sparse=self.sparse)
         if table.shape[1] != self.n_columns:
             raise InvalidInputError(
-                f"features must have as many columns for all states; they had {self.n_columns} and now {table.shape[1]}."
+                f"features must have the same number of columns for all states; they had {self.n_columns} and now have {table.shape[1]}."
             )
         return table
 
     def product(self, states: Floats, weights: Floats) -> Floats:
-        """Return features times ``weights`` (p, A), some rows at a time unless they are kept; (n, d) -> (n, A)."""
+        """Return features times ``weights`` (p, A), in blocks of rows unless they are cached; (n, d) -> (n, A)."""
         x = as_states(states, n_features=self.n_features)
         if len(x) * self.n_columns <= MOST_KEPT:
             return np.asarray(self(x) @ weights)
@@ -71,7 +71,7 @@ class FittedFeatures:
 
 
 def check_features(features: Any, name: str = "features") -> None:
-    """Refuse what is neither a function nor a transformer."""
+    """Refuse features that are neither a function nor a transformer."""
     if isinstance(features, type) or not (callable(features) or _is_transformer(features)):
         hint = f" Did you mean {features.__name__}()?" if isinstance(features, type) else ""
         raise InvalidInputError(
@@ -80,7 +80,7 @@ def check_features(features: Any, name: str = "features") -> None:
 
 
 def check_features_or_rkhs(features: Any, name: str = "features") -> None:
-    """Refuse what is neither features nor `RKHS`."""
+    """Refuse values that are neither features nor `RKHS`."""
     if not isinstance(features, RKHS):
         check_features(features, name)
 
@@ -95,12 +95,12 @@ def fitted_features(features: Features, states: Floats) -> FittedFeatures:
 
 
 def kept_settings(features: Features) -> Features:
-    """Return features as they are set now, for `same_features` later: a transformer may be changed."""
+    """Return a copy of the current settings, for `same_features` later: a transformer may be changed."""
     return _copied(features) if _is_transformer(features) else features
 
 
 def same_features(first: Features, second: Features) -> bool:
-    """Whether two features are set alike: transformers of one kind with the same parameters, or the same function."""
+    """Whether two features have the same settings: transformers of one type with equal parameters, or the same function."""
     if not _is_transformer(first) or not _is_transformer(second):
         return first is second
     if not hasattr(first, "get_params") or type(first) is not type(second):
@@ -118,7 +118,7 @@ def _is_transformer(features: Any) -> bool:
 
 
 def _as_table(value: Any, n: int, *, sparse: bool) -> Table:
-    """Return what features returned as a table of floats (n, p), or say what is wrong with it."""
+    """Return the result of features as a checked table of floats (n, p)."""
     if sparse:
         table = sp.csr_array(value, dtype=np.float64)
     else:
@@ -129,5 +129,5 @@ def _as_table(value: Any, n: int, *, sparse: bool) -> Table:
             )
         table = table.astype(np.float64, copy=False)
     if table.shape[0] != n or table.shape[1] == 0:
-        raise InvalidInputError(f"features(states) must have shape ({n}, p), a row a state; got {table.shape}.")
+        raise InvalidInputError(f"features(states) must have shape ({n}, p), one row per state; got {table.shape}.")
     return table

@@ -1,4 +1,4 @@
-"""Finite Markov decision processes whose model is known."""
+"""Finite Markov decision processes with a known model."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The two linear systems behind a policy's value and its occupancy, small and dense or large and sparse.
+"""Solvers for the two linear systems that give a policy's value and its occupancy, small and dense or large and sparse.
 
-Up to `DENSE_LIMIT` states they are solved directly. Above it a Krylov method with iterative refinement does the work.
-For the discounted system fixed-point sweeps, which contract whatever the matrix looks like, finish it, so that the
-result is certified by its residual without a factorisation, whose fill-in might exhaust the memory.
+Up to `DENSE_LIMIT` states they are solved directly, above it by a Krylov method with iterative refinement. For the
+discounted system fixed-point sweeps, which contract for any matrix, finish the solution. The residual then certifies
+the result without a factorisation, whose fill-in might exhaust the memory.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from capi._utils.validation import Floats
 DENSE_LIMIT = 2_000  # a dense solution of this size takes about 0.3 s on one core, and 64 MB
 RELATIVE_ERROR = 1e-12
 KRYLOV_STEPS = 500
-KRYLOV_GAIN = 1e-8  # by how much one solution of a refinement is to reduce the residual
+KRYLOV_GAIN = 1e-8  # factor by which one solve of a refinement should reduce the residual
 
 
 def relative_error(n_states: int, discount: float) -> float:
-    """Return how far `solve_discounted` may be off, relative to the largest value: rounding, or the certificate."""
+    """Return the error bound of `solve_discounted`, relative to the largest value: rounding, or the certificate."""
     rounding = 4 * np.finfo(np.float64).eps / (1 - discount)
     return float(rounding if n_states <= DENSE_LIMIT else max(rounding, RELATIVE_ERROR))
 
@@ -31,8 +31,8 @@ def solve_discounted(matrix: Any, b: Floats, discount: float, norm: float = np.i
     """Return x with x = b + discount * matrix @ x.
 
     ``matrix`` (S, S) is stochastic (``norm=inf``) or the transpose of a stochastic matrix (``norm=1``), so
-    that the map contracts by ``discount`` in that norm. The error in it is at most the residual /
-    (1 - discount), and ends below `relative_error` of the solution.
+    that the map contracts by ``discount`` in that norm. The error in that norm is at most the
+    residual / (1 - discount); the result's is below `relative_error` of the solution.
     """
     n = len(b)
     if n <= DENSE_LIMIT:
@@ -43,16 +43,16 @@ def solve_discounted(matrix: Any, b: Floats, discount: float, norm: float = np.i
 
 
 def _refined(matrix: Any, b: Floats, discount: float, norm: float) -> Floats:
-    """Solve for the residual by a Krylov method, again and again while that at least halves it."""
+    """Solve for the residual by a Krylov method, and repeat while that at least halves it."""
     operator = LinearOperator((len(b), len(b)), matvec=lambda x: x - discount * (matrix @ x), dtype=np.float64)
     x, residual = np.zeros(len(b)), b
     while True:
-        with np.errstate(all="ignore"):  # what breaks down is not used
+        with np.errstate(all="ignore"):  # a breakdown gives a step that is not used
             step, _ = bicgstab(operator, residual, rtol=KRYLOV_GAIN, maxiter=KRYLOV_STEPS)
             better = x + step
             left = b - operator.matvec(better)
         size = np.linalg.norm(left, norm)
-        if not size <= np.linalg.norm(residual, norm) / 2:  # NaN too
+        if not size <= np.linalg.norm(residual, norm) / 2:  # also true for NaN
             return x
         x, residual = better, left
         if size <= 4 * np.finfo(np.float64).eps * np.linalg.norm(x, norm):
@@ -60,9 +60,9 @@ def _refined(matrix: Any, b: Floats, discount: float, norm: float) -> Floats:
 
 
 def _swept(matrix: Any, b: Floats, discount: float, norm: float, x: Floats) -> Floats:
-    """Apply x <- b + discount * matrix @ x until the certificate holds; the map contracts, so it will."""
+    """Apply x <- b + discount * matrix @ x until the certificate holds; it will, because the map contracts."""
     least, stalled = float(np.inf), 0
-    while stalled < 10 + 2 / (1 - discount):  # else rounding has stopped all progress
+    while stalled < 10 + 2 / (1 - discount):  # after that, rounding has stopped all progress
         new = b + discount * (matrix @ x)
         residual = float(np.linalg.norm(new - x, norm))
         x = new
@@ -82,8 +82,8 @@ def _is_certified(residual: Any, x: Floats, discount: float, norm: float) -> boo
 def solve_stationary(matrix: Any) -> Floats:
     """Return mu >= 0 with mu @ matrix = mu and sum 1 for an irreducible sparse stochastic ``matrix`` (m, m).
 
-    Large systems are solved by the Krylov method if that leaves a residual at rounding, as it does for chains that mix.
-    A slow chain needs a sparse factorisation, which is quick if it is as narrow as slow chains tend to be.
+    Large systems are solved by the Krylov method if its residual reaches rounding level, as it does for chains that mix.
+    A slowly mixing chain needs a sparse factorisation, which is fast if the chain is narrow, as such chains tend to be.
     """
     m = matrix.shape[0]
     if m == 1:
@@ -107,10 +107,10 @@ def solve_stationary(matrix: Any) -> Floats:
 
 
 def _heavy_state(matrix: Any, n_steps: int = 200) -> int:
-    """Return a state with much of the stationary mass: the others are solved for relative to it.
+    """Return a state with much of the stationary mass; the other states are solved for relative to it.
 
-    Relative to a state with hardly any mass they would overflow. Some steps of the lazy chain, which does
-    not swing even if the chain is periodic, move the mass to where it belongs.
+    Relative to a state with almost no mass they would overflow. Some steps of the lazy chain, which does
+    not oscillate even if the chain is periodic, move the mass to where it belongs.
     """
     mu = np.full(matrix.shape[0], 1 / matrix.shape[0])
     backward = matrix.T.tocsr()

@@ -1,4 +1,4 @@
-r"""Finite Markov decision processes whose model is known.
+r"""Finite Markov decision processes with a known model.
 
 States are 0 .. S-1, actions 0 .. A-1, P[a] is (S, S) with rows that sum to one, R is (S, A) and the
 discount :math:`\gamma` lies in [0, 1). For a policy with probabilities :math:`\pi(a|x)`:
@@ -10,8 +10,8 @@ discount :math:`\gamma` lies in [0, 1). For a policy with probabilities :math:`\
     Q^\pi(x,a)     &= R(x,a) + \gamma \sum_y P(y|x,a)\, V^\pi(y)                  && \text{(action\_values)} \\
     \mathrm{Loss}(\pi;\rho) &= \sum_x \rho(x)\,\bigl(V^*(x) - V^\pi(x)\bigr)      && \text{(performance\_loss)}
 
-All actions are kept in one matrix of S*A rows, row ``x * A + a``, dense or sparse, so that one product
-is one sweep over the model.
+All actions are stored in one matrix of S*A rows, row ``x * A + a``, dense or sparse, so that one matrix
+product is one sweep over the model.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from capi.loss import greedy
 from capi.policies import Tabular, one_hot
 from capi.types import Policy
 
-MAX_IMPROVEMENTS = 10_000  # a bound that policy iteration never comes near
+MAX_IMPROVEMENTS = 10_000  # policy iteration never comes close to this
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,15 +79,15 @@ class TabularQ:
 
 
 class FiniteMDP:
-    """A finite MDP with a known model; it also is a `Domain`.
+    """A finite MDP with a known model; it is also a `Domain`.
 
-    Wherever a method takes a ``policy``, this is a Policy, an array of actions (S,) or an array of
-    probabilities (S, A). Instances do not change.
+    Every ``policy`` argument may be a Policy, an array of actions (S,) or an array of probabilities
+    (S, A). Instances are immutable.
 
     Parameters
     ----------
     P : array of shape (A, S, S), or sequence of A sparse arrays (S, S)
-        ``P[a][x, y]`` is the probability to get from x to y with action a.
+        ``P[a][x, y]`` is the probability of going from x to y with action a.
     R : array of shape (S, A)
         Expected reward.
     discount : float in [0, 1)
@@ -156,7 +156,7 @@ class FiniteMDP:
         """Return (T^pi)^n_sweeps Q for ``q`` (S, A)."""
         pi = self.decision(policy)
         v = row_sum(pi, self._table(q))
-        if as_int(n_sweeps, "n_sweeps", minimum=1) > 1:  # all but the last need the policy's own actions only
+        if as_int(n_sweeps, "n_sweeps", minimum=1) > 1:  # all sweeps but the last need only the policy's own actions
             matrix, rewards = self.discount * self.transition_matrix(pi), self.reward_vector(pi)
             for _ in range(n_sweeps - 1):
                 v = rewards + matrix @ v
@@ -167,7 +167,7 @@ class FiniteMDP:
         return self.backed_up(row_max(self._table(q)))
 
     def backed_up(self, values: Floats) -> Floats:
-        """Return R + discount * P V for ``values`` (S,), which is not checked: one sweep over the model (S, A)."""
+        """Return R + discount * P V for unchecked ``values`` (S,): one sweep over the model (S, A)."""
         following = (self._stacked @ values).reshape(self.n_states, self.n_actions)
         following *= self.discount
         following += self.rewards
@@ -186,7 +186,7 @@ class FiniteMDP:
         """Return r^pi (S,)."""
         return row_sum(self.decision(policy), self.rewards)
 
-    # -- what a policy is worth --------------------------------------------------------------------
+    # -- values of a policy ------------------------------------------------------------------------
 
     def values(self, policy: Policy | ArrayLike) -> Floats:
         """Return V^pi (S,), solved exactly (to rounding; see `capi.finite.linear_systems`)."""
@@ -198,7 +198,7 @@ class FiniteMDP:
         return self.backed_up(self.values(policy))
 
     def values_by_sweeps(self, policy: Policy | ArrayLike, *, tolerance: float = 1e-8) -> tuple[Floats, int]:
-        """Return V^pi within ``tolerance`` everywhere, and how many sweeps of T^pi from zero it took."""
+        """Return V^pi within ``tolerance`` in every state, and the number of sweeps of T^pi from zero that it took."""
         tolerance = as_positive(tolerance, "tolerance")
         matrix, rewards = self.discount * self.transition_matrix(policy), self.reward_vector(policy)
         v, n_sweeps = np.zeros(self.n_states), 0
@@ -210,13 +210,13 @@ class FiniteMDP:
             v = new
 
     def greedy(self, q: ArrayLike) -> Tabular:
-        """Return the greedy policy of ``q`` (S, A), lowest action among equals."""
+        """Return the greedy policy of ``q`` (S, A), the lowest action in case of ties."""
         return Tabular(greedy(self._table(q)), self.n_actions)
 
     def improved(self, actions: Ints, q: Floats) -> Ints:
-        """Return the greedy actions of ``q`` (S, A), or ``actions`` (S,) if nowhere better than to the error of `values`.
+        """Return the greedy actions of ``q`` (S, A), or ``actions`` (S,) if no gain exceeds the error of `values`.
 
-        Without this guard rounding could make policy iteration wander among ties for ever.
+        Without this guard rounding errors could make policy iteration alternate between tied actions forever.
         """
         table = self._table(q)
         gain = row_max(table) - chosen_entries(table, self.decision(actions).argmax(axis=1))
@@ -232,7 +232,7 @@ class FiniteMDP:
             if np.array_equal(improved, policy.actions):
                 return policy
             policy = Tabular(improved, self.n_actions)
-        raise InvalidInputError(f"policy iteration did not settle in {MAX_IMPROVEMENTS} improvements.")
+        raise InvalidInputError(f"policy iteration did not converge in {MAX_IMPROVEMENTS} improvements.")
 
     @cached_property
     def optimal_action_values(self) -> Floats:
@@ -249,14 +249,14 @@ class FiniteMDP:
         return v
 
     def performance_loss(self, policy: Policy | ArrayLike, start: ArrayLike | None = None) -> float:
-        """Return the paper's Loss(pi; rho): the mean of V* - V^pi under ``start`` (S,), by default the MDP's own."""
+        """Return the paper's Loss(pi; rho): the mean of V* - V^pi under ``start`` (S,), by default that of the MDP."""
         rho = self.start if start is None else as_distribution(start, "start", self.n_states)
         return max(float(rho @ (self.optimal_values - self.values(policy))), 0.0)
 
-    # -- where a policy goes -----------------------------------------------------------------------
+    # -- states that a policy visits ---------------------------------------------------------------
 
     def stationary_distribution(self, policy: Policy | ArrayLike) -> Floats:
-        """Return the distribution mu with mu P^pi = mu (S,); a policy with several is refused."""
+        """Return the distribution mu with mu P^pi = mu (S,); a policy with several such distributions is refused."""
         matrix = sp.csr_array(self.transition_matrix(policy))
         n_classes, label = connected_components(matrix, directed=True, connection="strong")
         crossing = matrix.tocoo()
@@ -276,7 +276,7 @@ class FiniteMDP:
         return mu
 
     def discounted_occupancy(self, policy: Policy | ArrayLike, start: ArrayLike | None = None) -> Floats:
-        """Return (1 - discount) * start (I - discount P^pi)^-1: where discounted time is spent (S,)."""
+        """Return (1 - discount) * start (I - discount P^pi)^-1, the discounted share of time in each state (S,)."""
         rho = self.start if start is None else as_distribution(start, "start", self.n_states)
         backward = self.transition_matrix(policy).T
         occupancy = solve_discounted(backward, (1 - self.discount) * rho, self.discount, norm=1)
@@ -289,15 +289,15 @@ class FiniteMDP:
         return rng.choice(self.n_states, size=as_int(n, "n", minimum=0), p=self.start).astype(np.float64)[:, None]
 
     def step(self, states: Floats, actions: Ints, rng: np.random.Generator) -> tuple[Floats, Floats, Bools]:
-        """Draw next states (n, 1); rewards are the expected ones (n,), and nothing ever terminates."""
+        """Draw next states (n, 1); rewards (n,) are the expected ones, and no step terminates."""
         x, a = as_finite_step(states, actions, self.n_states, self.n_actions)
         following = drawn_columns(*self._cumulative, x * self.n_actions + a, rng)
         return following.astype(np.float64)[:, None], self.rewards[x, a], np.zeros(len(x), dtype=bool)
 
-    # -- inside ------------------------------------------------------------------------------------
+    # -- internals ---------------------------------------------------------------------------------
 
     def decision(self, policy: Policy | ArrayLike) -> Floats:
-        """Return what ``policy`` does in all states, as probabilities (S, A)."""
+        """Return the action probabilities of ``policy`` in all states (S, A)."""
         if hasattr(policy, "probabilities"):
             pi = as_floats(policy.probabilities(self.states), "policy.probabilities(states)", ndim=2)
         elif as_array(policy, "policy").ndim == 1:

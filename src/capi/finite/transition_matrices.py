@@ -12,13 +12,13 @@ from numpy.typing import ArrayLike
 from capi._utils.validation import ROW_SUM_TOLERANCE, Floats, Ints, as_array
 from capi.errors import InvalidInputError
 
-Matrix: TypeAlias = Any  # ndarray or scipy.sparse array: there is no common type
+Matrix: TypeAlias = Any  # ndarray or scipy.sparse array, which have no common type
 
 
 def stacked_transitions(P: ArrayLike | Sequence[Matrix]) -> tuple[Matrix, int, int]:
     """Return the checked matrix (S*A, S), A and S; ``P`` is (A, S, S) or a sequence of sparse (S, S)."""
     if sp.issparse(P):
-        raise InvalidInputError("P must be a sequence of sparse arrays, one an action; got a single one.")
+        raise InvalidInputError("P must be a sequence of sparse arrays, one per action; got a single array.")
     scalar = isinstance(P, str) or (isinstance(P, np.ndarray) and P.ndim == 0)
     if scalar or not isinstance(P, Sequence | np.ndarray):
         raise InvalidInputError(
@@ -80,11 +80,11 @@ def _stacked_dense(P: Any) -> tuple[Matrix, int]:
 
 def _check_real(numbers: Matrix) -> None:
     if numbers.dtype.kind == "c":
-        raise InvalidInputError("P must be real numbers; got complex ones.")
+        raise InvalidInputError("P must be real numbers; got complex numbers.")
 
 
 def _check_probabilities(entries: Matrix, n_actions: int) -> None:
-    bad = ~(entries.data >= 0)  # NaN too
+    bad = ~(entries.data >= 0)  # also true for NaN
     if bad.any():
         k = int(np.argmax(bad))
         (x, a), y = divmod(int(entries.row[k]), n_actions), int(entries.col[k])
@@ -100,5 +100,5 @@ def _check_row_sums(sums: Floats, n_actions: int) -> None:
         x, a = divmod(int(bad[0]), n_actions)
         raise InvalidInputError(
             f"P must have rows that sum to one; {bad.size} of {len(sums)} do not, first action {a}, state {x}: "
-            f"P[{a}][{x}] sums to {sums[bad[0]]:.10g}. A state that ends the process leads to itself with probability 1."
+            f"P[{a}][{x}] sums to {sums[bad[0]]:.10g}. A state that ends the process must lead to itself with probability 1."
         )

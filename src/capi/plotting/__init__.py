@@ -1,4 +1,4 @@
-"""Pictures in one style: histories, action gaps, decisions and trees."""
+"""Plots in one style: histories, action gaps, decisions and trees."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 N_BINS = 30
-LOG_FROM = 1000.0  # times that the largest gap is one of the small ones, from which the axis is logarithmic
-SMALLEST_SHOWN = 1e-6  # of the largest gap, on a logarithmic axis
+LOG_FROM = 1000.0  # ratio of the largest to a small gap from which the axis is logarithmic
+SMALLEST_SHOWN = 1e-6  # as a share of the largest gap, on a logarithmic axis
 
 
 def draw_gaps(
@@ -31,9 +31,9 @@ def draw_gaps(
 ) -> Figure:
     """Return a figure of how much the choice matters: the distribution of the gap between the best two actions.
 
-    The shaded part are the states where it hardly matters: the gap is at most `capi.loss.negligible_gap`. If gaps differ by
-    orders of magnitude their axis is logarithmic, with one bar at its left for those too small to have a place on it. States that allow one action
-    only have nothing to choose; they are left out, and the title says how many.
+    The shaded part marks the states where the choice makes little difference: the gap is at most `capi.loss.negligible_gap`.
+    If gaps differ by orders of magnitude the axis is logarithmic, with one bar on the left for gaps that are too small for it.
+    States that allow only one action offer no choice; they are left out, and the title says how many there are.
 
     Parameters
     ----------
@@ -41,15 +41,15 @@ def draw_gaps(
     allowed : array of shape (n, A), optional
         The actions to choose from, if not all of them.
     decisions : array of shape (n,), optional
-        The actions that the bars are coloured by; by default the greedy ones.
+        The actions that colour the bars; by default the greedy ones.
     labels : sequence, A of them, optional
-        What the actions are called; by default 0, 1, ...
+        Names of the actions; by default 0, 1, ...
 
     Examples
     --------
     >>> figure = draw_gaps([[1.0, 3.0], [2.0, 2.0], [0.0, 1.0]], labels=["wait", "treat"])
     >>> figure.axes[0].get_title(loc="left")
-    'The choice hardly matters (gap at most 0.025) in 33.3 % of 3 states.'
+    'The choice makes little difference (gap at most 0.025) in 33.3 % of 3 states.'
     """
     ticker = matplotlib.ticker
     q = as_q_values(q_values)
@@ -57,10 +57,10 @@ def draw_gaps(
     chosen = greedy(q, allowed) if decisions is None else as_integers(decisions, "decisions")
     check_shape(chosen, "decisions", gaps.shape, "q_values")
     check_actions(chosen, q.shape[1], "decisions")
-    words = as_names(range(q.shape[1]) if labels is None else labels, "labels", q.shape[1])
+    names = as_names(range(q.shape[1]) if labels is None else labels, "labels", q.shape[1])
     free = np.isfinite(gaps)
     if not free.any():
-        raise InvalidInputError("there must be something to choose; all of these states allow one action only.")
+        raise InvalidInputError("some state must allow a choice; all of these states allow only one action.")
     gaps, chosen, n_bound = gaps[free], chosen[free], int((~free).sum())
     negligible = negligible_gap(q, allowed)
 
@@ -69,7 +69,7 @@ def draw_gaps(
     bar_of_state = np.clip(np.searchsorted(left, gaps, side="right") - 1, 0, len(left) - 1)
     counts = np.zeros((q.shape[1], len(left)))
     np.add.at(counts, (chosen, bar_of_state), 1.0)
-    stack_bars(axes, left, widths, counts, words)
+    stack_bars(axes, left, widths, counts, names)
     start, end = axes.get_xlim()
     shaded = negligible if (gaps > negligible).any() else end
     axes.axvspan(start, shaded, color=PALE_INK, alpha=0.15, linewidth=0, zorder=0.5)
@@ -78,7 +78,7 @@ def draw_gaps(
     axes.yaxis.set_major_locator(ticker.MaxNLocator(6, integer=True))
     axes.grid(visible=False, axis="x")
     share = f"{100 * np.mean(gaps <= negligible):.1f} % of {_count(len(gaps))}"
-    title = f"The choice hardly matters (gap at most {_short(negligible)}) in {share}."
+    title = f"The choice makes little difference (gap at most {_short(negligible)}) in {share}."
     if n_bound:
         title += f"\nLeft out: {_count(n_bound)} with one allowed action."
     name_axes(axes, x="gap between the best two actions", y="states", title=title)
@@ -87,7 +87,7 @@ def draw_gaps(
 
 
 def _draw_gap_axis(axes: Axes, gaps: Floats, negligible: float) -> tuple[Floats, Floats]:
-    """Scale the axis of the gaps, and return where its bars begin and how wide they are (m,)."""
+    """Scale the axis of the gaps; return the left edges and the widths of its bars (m,)."""
     high, positive = float(gaps.max()), gaps[gaps > 0]
     if not len(positive):
         axes.set_xlim(-1.0, 1.0)
@@ -122,5 +122,5 @@ def _count(n: int) -> str:
 
 
 def _short(x: float) -> str:
-    """Return three significant digits, written out as far as one would by hand."""
+    """Return three significant digits, without an exponent where possible."""
     return f"{float(f'{x:.3g}'):.10g}"

@@ -1,4 +1,4 @@
-"""The history of a loop: loss, changed decisions, value and score by iteration."""
+"""Plot the history of a loop: loss, changed decisions, value and score per iteration."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-PANELS = {  # what a history may tell of each iteration, and what it is called
+PANELS = {  # columns of a history, and the titles of their panels
     "loss": "loss on the sample",
     "changed": "share of changed decisions",
     "value": "mean value, as Q estimates it",
     "score": "score",
 }
-MOST_MARKED = 40  # iterations; the points of more run into each other
+MOST_MARKED = 40  # iterations; with more, the points overlap
 
 
 def draw_history(history: Sequence[Mapping[str, Any]]) -> Figure:
-    """Return a figure of how a loop went: loss, share of changed decisions and value by iteration.
+    """Return a figure of a loop's history: loss, share of changed decisions and value per iteration.
 
     Parameters
     ----------
     history : sequence of mappings
-        One for each iteration with its number ``k``, and ``loss``, ``changed``, ``value`` and ``score`` as far as they are
-        known, like a learner's ``history_``. What no iteration tells gets no panel. With scores the iteration with the largest, the first
-        among equals, is marked: it is the one whose policy was kept.
+        One per iteration with its number ``k``, and ``loss``, ``changed``, ``value`` and ``score`` if known, like a
+        learner's ``history_``. A column that no iteration has gets no panel. If there are scores, the iteration with the
+        largest (the first in case of ties) is marked: its policy was kept.
 
     Examples
     --------
@@ -43,12 +43,12 @@ def draw_history(history: Sequence[Mapping[str, Any]]) -> Figure:
     """
     ticker = matplotlib.ticker
     if not isinstance(history, Sequence) or not history or not all(isinstance(row, Mapping) for row in history):
-        raise InvalidInputError("history must be a list with one dictionary an iteration, like a learner's history_.")
+        raise InvalidInputError("history must be a list with one dictionary per iteration, like a learner's history_.")
     columns = {name: _numbers(history, name) for name in ("k", *PANELS)}
     k = columns.pop("k")
     shown = {name: column for name, column in columns.items() if not np.isnan(column).all()}
     if np.isnan(k).any() or not shown:
-        raise InvalidInputError(f"history must tell k of every iteration, and one of {', '.join(PANELS)}.")
+        raise InvalidInputError(f"history must have k in every row, and at least one of {', '.join(PANELS)}.")
     figure, panels = new_figure(3.1 * len(shown), 2.7, n_cols=len(shown))
     for axes, (name, column) in zip(panels, shown.items(), strict=True):
         marker = "o" if len(k) <= MOST_MARKED else None
@@ -58,11 +58,9 @@ def draw_history(history: Sequence[Mapping[str, Any]]) -> Figure:
         if len(k) == 1:
             axes.set_xlim(k[0] - 0.5, k[0] + 0.5)
             axes.set_xticks(k)
-        plain = ticker.StrMethodFormatter(
-            "{x:.10g}"
-        )  # a factor or an offset above the axis would have to be added in one's head
+        plain = ticker.StrMethodFormatter("{x:.10g}")  # no factor or offset above the axis to apply mentally
         axes.yaxis.set_major_formatter(ticker.PercentFormatter(1.0, symbol=" %") if name == "changed" else plain)
-        if name in ("loss", "changed"):  # which are never negative
+        if name in ("loss", "changed"):  # never negative
             axes.set_ylim(0.0, 1.06 * float(np.nanmax(column)) or 1.0)
     if "score" in shown:
         _mark_kept(figure, panels, k, shown)
@@ -81,7 +79,7 @@ def _mark_kept(figure: Figure, panels: Sequence[Axes], k: Floats, columns: Mappi
 
 
 def _numbers(history: Sequence[Mapping[str, Any]], name: str) -> Floats:
-    """Return a column of a history, NaN where an iteration does not tell it (K,)."""
+    """Return a column of a history, NaN where an iteration lacks it (K,)."""
     found = [row.get(name) for row in history]
     try:
         column = np.array([np.nan if value is None else float(value) for value in found])

@@ -1,4 +1,4 @@
-"""Where a policy decides what: pictures over one or two features of the states."""
+"""Plots of a policy's decisions over one or two features of the states."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
 GRID = 150  # cells along each feature
 N_BINS = 20
-MOST_POINTS = 2000  # more hide each other
-N_LEVELS = 8  # of a feature, when what it tells about the decisions is measured
+MOST_POINTS = 2000  # more would hide each other
+N_LEVELS = 8  # of a feature, to measure its information about the decisions
 LEAST_SAMPLED, MOST_SAMPLED = 200, 2000  # rows on which influence is measured
-MOST_ASKED = 80_000  # decisions for that
+MOST_ASKED = 80_000  # decisions to measure influence
 MOST_TRIED = 400  # columns
 
 
 def draw_decisions(
     act: Callable[[Floats], Ints], states: Floats, features: Sequence[Any], n_actions: int, schema: Schema | None
 ) -> Figure:
-    """Return a figure of the decisions ``act`` takes over one or two ``features``, given by column or name.
+    """Return a figure of the decisions of ``act`` over one or two ``features``, given by column index or name.
 
-    Over two features the regions are those of states whose other features have their medians; the points are the states
-    themselves, with their own decisions. Over one feature bars show the share of each action.
+    Over two features the regions show the decisions in states whose other features are at their medians; the points are
+    the states themselves, with their own decisions. Over one feature bars show the share of each action.
     """
     names = schema.feature_names if schema else tuple(f"x{j}" for j in range(states.shape[1]))
     labels = schema.action_labels if schema else tuple(range(n_actions))
@@ -58,20 +58,20 @@ def influences(
     candidates: Sequence[int] | None = None,
     allowed: Bools | None = None,
 ) -> list[tuple[int, float]]:
-    """Return, for each column, the share of decisions that change when its values are dealt anew; the largest first.
+    """Return, for each column, the share of decisions that change when its values are shuffled, largest first.
 
-    Among equals the one at the left comes first.
+    Ties keep the order of the columns.
 
     Parameters
     ----------
     act : function of states (n, d) and masks (n, A)
     states : array of shape (n, d)
     columns : sequence of Column
-        What the features of a state come from, in order.
+        The columns that the features of a state come from, in order.
     candidates : sequence of int, optional
-        The numbers of the columns to try. By default all; of very many the first.
+        Indices of the columns to try. By default all; if there are very many, the first ones.
     allowed : array of shape (n, A), optional
-        What the states allow.
+        The actions that the states allow.
     """
     tried = (range(len(columns)) if candidates is None else candidates)[:MOST_TRIED]
     most = max(LEAST_SAMPLED, MOST_ASKED // max(min(len(columns), MOST_TRIED), 1))
@@ -89,17 +89,17 @@ def influences(
 
 
 def columns_to_draw(ranked: Sequence[tuple[int, float]], columns: Sequence[Column]) -> list[int]:
-    """Return the one or two columns over which decisions are drawn: those that sway them most, none if none does.
+    """Return the one or two columns over which to draw decisions: those with the most influence, none if none has any.
 
-    ``ranked`` is what `influences` returns. Every picture of decisions chooses its columns here.
+    ``ranked`` is the result of `influences`. Every plot of decisions chooses its columns here.
     """
     return [number for number, share in ranked if share > 0 and _can_be_axis(columns[number])][:2]
 
 
 def features_to_draw(act: Callable[..., Ints], states: Floats, schema: Schema | None) -> list[int]:
-    """Return one feature of each of the `columns_to_draw`; where no column sways the decisions, the first that are known.
+    """Return one feature of each of the `columns_to_draw`; if no column influences the decisions, the first known features.
 
-    Of a column with several features, one for each category, it is the one that tells the most about the decisions.
+    For a column with several features, one per category, it is the feature with the most information about the decisions.
     """
     columns = schema.columns if schema else tuple(Column(f"x{j}") for j in range(states.shape[1]))
     chosen = columns_to_draw(influences(act, states, columns), columns)
@@ -112,13 +112,13 @@ def features_to_draw(act: Callable[..., Ints], states: Floats, schema: Schema | 
 
 
 def feature_slices(columns: Sequence[Column]) -> list[slice]:
-    """Return where the features of each column are in a state."""
+    """Return the slice of a state that holds the features of each column."""
     ends = np.cumsum([len(column.feature_names) for column in columns]).tolist()
     return [slice(end - len(column.feature_names), end) for column, end in zip(columns, ends, strict=True)]
 
 
 def thinned(states: Floats) -> Floats:
-    """Return some of many states, evenly spread over the rows."""
+    """Return a subset of many states, evenly spread over the rows."""
     return states[:: max(1, len(states) // MOST_POINTS)]
 
 
@@ -127,13 +127,15 @@ def _can_be_axis(column: Column) -> bool:
 
 
 def _most_telling(states: Floats, actions: Ints, features: slice) -> int:
-    """Return the feature with the largest mutual information with the decisions, the first among equals."""
-    told = [round(_information(_levels(column), actions), 9) for column in states[:, features].T]  # ties stay ties
-    return features.start + int(np.argmax(told)) if len(told) > 1 else int(features.start)
+    """Return the feature with the largest mutual information with the decisions, the first in case of ties."""
+    gains = [
+        round(_information(_levels(column), actions), 9) for column in states[:, features].T
+    ]  # rounded so that ties stay ties
+    return features.start + int(np.argmax(gains)) if len(gains) > 1 else int(features.start)
 
 
 def _levels(column: Floats) -> Ints:
-    """Return the level of each value from 1 on, 0 where it is missing (n,)."""
+    """Return the level of each value, counted from 1; 0 where it is missing (n,)."""
     values = np.unique(column[~np.isnan(column)])
     if len(values) > N_LEVELS:
         values = np.nanquantile(column, np.linspace(0, 1, N_LEVELS + 1)[:-1])
@@ -155,7 +157,7 @@ def _draw_shares(axes: Any, column: Floats, actions: Ints, labels: Sequence[Any]
     known = ~np.isnan(column)
     x, decisions = column[known], actions[known]
     if not len(x):
-        raise InvalidInputError("the feature has no known value in these states.")
+        raise InvalidInputError("the feature must have a known value in some state; it is missing in all of them.")
     edges = np.unique(np.quantile(x, np.linspace(0, 1, N_BINS + 1)))
     edges = np.array([edges[0] - 0.5, edges[0] + 0.5]) if len(edges) == 1 else edges
     counts = np.stack([np.histogram(x[decisions == a], bins=edges)[0] for a in range(len(labels))])
@@ -170,7 +172,7 @@ def _draw_regions(
 ) -> None:
     complete = states[~np.isnan(states[:, columns]).any(axis=1)]
     if not len(complete):
-        raise InvalidInputError("no state has a known value of both features.")
+        raise InvalidInputError("both features must be known in some state; in each state at least one is missing.")
     sides = [_ticks(complete[:, j]) for j in columns]
     grid = np.tile(np.nanmedian(complete, axis=0), (GRID * GRID, 1))
     grid[:, columns[0]], grid[:, columns[1]] = (side.ravel() for side in np.meshgrid(*sides))
@@ -198,4 +200,4 @@ def _column(feature: Any, names: Sequence[str]) -> int:
         return list(names).index(feature)
     if isinstance(feature, int) and not isinstance(feature, bool) and 0 <= feature < len(names):
         return feature
-    raise InvalidInputError(f"unknown feature {feature!r}; known are {', '.join(names)}.")
+    raise InvalidInputError(f"unknown feature {feature!r}; the features are {', '.join(names)}.")

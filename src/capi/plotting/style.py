@@ -1,7 +1,7 @@
-"""One style for every picture.
+"""One style for all plots.
 
-Figures are made without pyplot: nothing global changes, nothing needs to be closed, and a notebook shows what a cell returns.
-Names and labels are drawn as they are; a dollar sign in them starts no formula.
+Figures are created without pyplot: no global state changes, nothing needs to be closed, and a notebook shows the figure
+that a cell returns. Names and labels are drawn verbatim; a dollar sign in them does not start a formula.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MARKERS = "osv^DPX*"
 HATCHES = (None, "///", "...", "xxx")
 INK, PALE_INK, GRID_INK = "#262626", "#737373", "#D9D9D9"
 TEXT_SIZE, SMALL_TEXT_SIZE = 9, 8
-OWN_LABEL = pattern(r"(_(child|container)\d+|_nolegend_)?")  # what matplotlib calls parts that nobody named
+OWN_LABEL = pattern(r"(_(child|container)\d+|_nolegend_)?")  # default labels that matplotlib gives to unnamed artists
 
 
 def new_figure(width: float, height: float, n_rows: int = 1, n_cols: int = 1) -> tuple[Figure, list[Axes]]:
@@ -37,7 +37,7 @@ def new_figure(width: float, height: float, n_rows: int = 1, n_cols: int = 1) ->
     width, height : float
         In inches.
     n_rows, n_cols : int
-        How many axes there are below and beside each other.
+        Number of rows and columns of axes.
 
     Examples
     --------
@@ -55,29 +55,29 @@ def new_figure(width: float, height: float, n_rows: int = 1, n_cols: int = 1) ->
             axis.get_offset_text().set(fontsize=SMALL_TEXT_SIZE, color=INK)
         each.grid(color=GRID_INK, linewidth=0.6)
         each.set_axisbelow(True)
-    # Without %matplotlib inline, notebooks know a bare figure only by its text.
+    # Without %matplotlib inline, notebooks show a bare figure only as text.
     figure._repr_png_ = partial(_png, figure)  # type: ignore[attr-defined]
     return figure, axes
 
 
 def colour_of(action: int) -> str:
-    """Return the colour of an action's number; after eight they come again."""
+    """Return the colour of an action; colours repeat after eight actions."""
     return PALETTE[action % len(PALETTE)]
 
 
 def marker_of(action: int) -> str:
-    """Return the marker of an action's number; no two of the first 64 share both colour and marker."""
+    """Return the marker of an action; no two of the first 64 actions share both colour and marker."""
     return MARKERS[(action + action // len(PALETTE)) % len(MARKERS)]
 
 
 def name_axes(axes: Axes, *, x: str | None = None, y: str | None = None, title: str | None = None) -> None:
-    """Write the names of the axes and a title at the left, as they are.
+    """Set the axis labels and a left-aligned title, verbatim.
 
     Parameters
     ----------
     axes : matplotlib Axes
     x, y, title : str, optional
-        What is left out stays as it is.
+        Omitted texts stay unchanged.
     """
     words: dict[str, Any] = {"fontsize": TEXT_SIZE, "color": INK, "parse_math": False}
     if x is not None:
@@ -89,19 +89,19 @@ def name_axes(axes: Axes, *, x: str | None = None, y: str | None = None, title: 
 
 
 def add_legend(axes: Axes, title: str) -> None:
-    """Put a legend at the right of the axes, with its labels as they are.
+    """Add a legend to the right of the axes, with verbatim labels.
 
     Parameters
     ----------
     axes : matplotlib Axes
-        Whose labelled parts are listed.
+        The axes whose labelled artists are listed.
     title : str
     """
     drawn: list[Any] = [*axes.containers, *axes.lines, *axes.collections]
     named = [(part, str(part.get_label())) for part in drawn if not OWN_LABEL.fullmatch(str(part.get_label()))]
     legend = axes.legend(
         [part for part, _ in named],
-        [f"{i}" for i, _ in enumerate(named)],  # matplotlib leaves out what begins with "_"
+        [f"{i}" for i, _ in enumerate(named)],  # placeholders: matplotlib omits labels that begin with "_"
         frameon=False,
         loc="upper left",
         bbox_to_anchor=(1.0, 1.0),
@@ -118,17 +118,17 @@ def add_legend(axes: Axes, title: str) -> None:
 
 
 def stack_bars(axes: Axes, left: Floats, widths: Floats, heights: Floats, labels: Sequence[Any]) -> None:
-    """Draw the bars of each action on those of the actions before it.
+    """Draw the bars of each action on top of those of the previous actions.
 
     Parameters
     ----------
     axes : matplotlib Axes
     left, widths : array of shape (m,)
-        Where the bars begin, and how wide they are.
+        Left edges and widths of the bars.
     heights : array of shape (A, m)
-        Of each action's part of each bar.
+        Height of each action's part of each bar.
     labels : sequence, A of them
-        For the legend.
+        Labels for the legend.
     """
     below = np.zeros(len(left))
     for a, height in enumerate(heights):
@@ -139,7 +139,7 @@ def stack_bars(axes: Axes, left: Floats, widths: Floats, heights: Floats, labels
 
 
 def _png(figure: Figure) -> bytes:
-    """Return the picture as a PNG file."""
+    """Return the figure as PNG bytes."""
     file = BytesIO()
     figure.savefig(file, format="png")
     return file.getvalue()

@@ -1,4 +1,4 @@
-"""A decision tree as a picture."""
+"""Draw a decision tree."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FILL = {"leaf": "#E8F1FA", "node": "#FFFFFF"}
 
 
 def draw_tree(tree: dict[str, Any], condition: Any, decision: Any) -> Figure:
-    """Return a figure of a tree in nested dictionaries; ``condition`` and ``decision`` give the texts of its nodes."""
+    """Return a figure of a tree in nested dictionaries; ``condition`` and ``decision`` return the text of a node."""
     n_leaves, depth = _size(tree)
     figure, [axes] = new_figure(max(LEAF_WIDTH * n_leaves, 3.0), LEVEL_HEIGHT * (depth + 1))
     axes.set_axis_off()
@@ -22,7 +22,7 @@ def draw_tree(tree: dict[str, Any], condition: Any, decision: Any) -> Figure:
     axes.set_ylim(-depth - 0.5, 0.5)
 
     def draw(node: dict[str, Any], first: float, level: int) -> tuple[float, float]:
-        """Draw what is below a node, whose leaves start at ``first``; return its place and where its leaves end."""
+        """Draw a node and its subtree, whose leaves start at ``first``; return its position and where its leaves end."""
         if "action" in node:
             place, end = first + 0.5, first + 1.0
             text = f"{decision(node)}\n{states_of(node)}\nregret {node['regret']:.3g}"
@@ -57,7 +57,7 @@ def draw_tree(tree: dict[str, Any], condition: Any, decision: Any) -> Figure:
 
 
 def states_of(leaf: dict[str, Any]) -> str:
-    """Return how many states a leaf was grown on, in words."""
+    """Return the number of states a leaf was grown on, as text."""
     return f"{leaf['states']} state{'' if leaf['states'] == 1 else 's'}"
 
 

@@ -1,4 +1,4 @@
-"""Decision rules that need no learning, and what all our policies share."""
+"""Policies that need no learning, and the base classes of all policies."""
 
 from capi.policies.base import Described, Deterministic, Training, decided, described
 from capi.policies.composite import EpsilonGreedy, Mixture, NonStationary

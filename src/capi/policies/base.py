@@ -1,4 +1,4 @@
-"""What all our policies share: the words of the table, pictures, and how to ask them for their decisions."""
+"""Base classes of our policies: the schema that names columns and actions, plots, and decisions."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Training:
-    """How a policy came about: what its users need to know besides the rule itself."""
+    """How a policy was learned: what its users need to know in addition to the rule itself."""
 
     discount: float
     n_iterations: int
     n_rows: int | None  # of the batch; None when the evaluator held a model
     versions: dict[str, str]
-    episodes: tuple[str, ...] = ()  # a sketch of the episodes that it was learned from, see `capi.data.sketch`
+    episodes: tuple[str, ...] = ()  # a sketch of the training episodes, see `capi.data.sketch`
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Described:
-    """What our learned policies share: the words of the table, attached by the learner with `described`."""
+    """Base class of our learned policies: holds the schema, which the learner attaches with `described`."""
 
     schema: Schema | None = field(default=None, repr=False)
     training: Training | None = field(default=None, repr=False)
@@ -47,34 +47,34 @@ class Described:
         return registry.policy_html(self)
 
     def plot(self: Any, states: ArrayLike | None = None) -> Figure:
-        """Return a picture of the policy; ``figure.savefig("policy.png")`` keeps it.
+        """Return a plot of the policy; ``figure.savefig("policy.png")`` saves it.
 
-        It shows `plot_decisions` over the one or two columns that sway the decisions most: those for which the most decisions
-        change when their values are dealt anew among the states. Trees are drawn as trees.
+        It shows `plot_decisions` over the one or two columns that influence the decisions most: those for which the most
+        decisions change when their values are shuffled among the states. Trees are drawn as trees.
 
         Parameters
         ----------
         states : array of shape (n, d), optional
-            Such as those of the batch. By default those that the policy was learned from, if it keeps them.
+            Such as those of the batch. By default the states that the policy was learned from, if it keeps them.
         """
         check_masks_given(getattr(self, "masked", False), None)
         kept = self.learning_states() if states is None and hasattr(self, "learning_states") else states
         if kept is None:
             raise InvalidInputError(
-                "states must be given, such as those of the batch: this policy does not keep those that it was learned from."
+                "states must be given, such as those of the batch: this policy does not keep the states that it was learned from."
             )
         x = as_states(kept)
         return self.plot_decisions(x, features_to_draw(self.act, x, self.schema))
 
     def plot_decisions(self: Any, states: ArrayLike, features: Sequence[Any] = (0, 1)) -> Figure:
-        """Return a picture of the decisions over one or two features; ``figure.savefig("decisions.png")`` keeps it.
+        """Return a plot of the decisions over one or two features; ``figure.savefig("decisions.png")`` saves it.
 
         Parameters
         ----------
         states : array of shape (n, d)
-            Such as those of the batch. Over two features they are the points; the regions behind them are the decisions in states
-            whose other features have their medians. Over one feature bars show the share of each action.
-        features : one or two columns or names
+            Such as those of the batch. Over two features they are drawn as points; the regions behind them are the decisions in
+            states whose other features are at their medians. Over one feature bars show the share of each action.
+        features : one or two columns, by index or name
         """
         check_masks_given(getattr(self, "masked", False), None)
         return draw_decisions(self.act, as_states(states), features, self.n_actions, self.schema)
@@ -82,7 +82,7 @@ class Described:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Deterministic(Described):
-    """What our deterministic policies share: one-hot probabilities, and the words of the table."""
+    """Base class of our deterministic policies: one-hot probabilities and the schema."""
 
     def probabilities(self: Policy, states: Floats, allowed: Bools | None = None) -> Floats:
         """Return the one-hot distribution of the decision (n, A)."""
@@ -90,15 +90,15 @@ class Deterministic(Described):
 
 
 def described(policy: Policy, schema: Schema | None, training: Training) -> Policy:
-    """Return ``policy`` with its words and origin attached, if it is one of ours; others stay as they are."""
+    """Return ``policy`` with schema and training record attached if it is one of ours; others are returned unchanged."""
     return replace(policy, schema=schema, training=training) if isinstance(policy, Described) else policy
 
 
 def decided(policy: Policy, states: Floats, allowed: Bools | None = None) -> Decisions:
-    """Return what ``policy`` does in ``states`` (n, d)."""
+    """Return the decisions of ``policy`` in ``states`` (n, d)."""
     if not isinstance(policy, Deterministic):
         return policy.probabilities(states, allowed)
-    name = f"what act of {type(policy).__name__} returns"
+    name = f"the result of {type(policy).__name__}.act"
     actions = as_integers(policy.act(states, allowed), name)
     check_shape(actions, name, (len(states),))
     check_actions(actions, policy.n_actions, name)

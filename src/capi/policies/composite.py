@@ -1,4 +1,4 @@
-"""Policies made of other policies: with some exploration, mixed by chance, or one after the other in time."""
+"""Policies that combine other policies: with exploration, as a mixture, or in sequence over time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from capi.types import Policy
 
 @dataclass(frozen=True, eq=False)
 class EpsilonGreedy:
-    """Another policy that, with probability ``epsilon``, takes any (allowed) action instead; for exploring.
+    """A policy that, with probability ``epsilon``, takes a random (allowed) action instead of the given policy's, to explore.
 
     Examples
     --------
@@ -39,7 +39,7 @@ class EpsilonGreedy:
         check_parameters(self)
 
     def at(self, t: int) -> EpsilonGreedy:
-        """Return who decides at step ``t``: the policy may change with time."""
+        """Return the policy of step ``t``: the given policy may change with time."""
         return EpsilonGreedy(self.policy.at(t), self.epsilon) if hasattr(self.policy, "at") else self
 
     @property
@@ -52,16 +52,16 @@ class EpsilonGreedy:
         return self.probabilities(states, allowed).argmax(axis=1)
 
     def probabilities(self, states: Floats, allowed: Bools | None = None) -> Floats:
-        """Return the mixture of the policy and of equal probabilities (n, A)."""
+        """Return the mixture of the policy and the uniform distribution (n, A)."""
         exploring = Uniform(self.n_actions).probabilities(states, allowed)
         return (1 - self.epsilon) * self.policy.probabilities(states, allowed) + self.epsilon * exploring
 
 
 @dataclass(frozen=True, eq=False)
 class Mixture(Described):
-    r"""A policy that draws who decides, anew at each step: :math:`\pi(a|x) = \sum_i w_i \pi_i(a|x)`.
+    r"""A policy that draws a member at each step and follows it: :math:`\pi(a|x) = \sum_i w_i \pi_i(a|x)`.
 
-    Mixtures among the policies are taken apart, so that a mixture of mixtures is as quick as one of its members.
+    Nested mixtures are flattened, so that a mixture of mixtures is as fast as a mixture of their members.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class Mixture(Described):
     weights : array of shape (m,)
         The probability of each member; they sum to one.
     min_weight : float in [0, 1]
-        Members with less are dropped, and the weights of the others scaled up. Nothing is dropped by default.
+        Members with a smaller weight are dropped, and the other weights rescaled. By default none is dropped.
 
     Examples
     --------
@@ -109,7 +109,7 @@ class Mixture(Described):
         object.__setattr__(self, "weights", weights)
 
     def at(self, t: int) -> Policy:
-        """Return who decides at step ``t``: members may change with time."""
+        """Return the policy of step ``t``: members may change with time."""
         if not any(hasattr(policy, "at") for policy in self.policies):
             return self
         return replace(self, policies=[_at_step(policy, t) for policy in self.policies])
@@ -124,7 +124,7 @@ class Mixture(Described):
         return self.probabilities(states, allowed).argmax(axis=1)
 
     def probabilities(self, states: Floats, allowed: Bools | None = None) -> Floats:
-        """Return the members' probabilities, weighted (n, A)."""
+        """Return the weighted mean of the members' probabilities (n, A)."""
         total = self.weights[0] * self.policies[0].probabilities(states, allowed)
         for policy, weight in zip(self.policies[1:], self.weights[1:], strict=True):
             total += weight * policy.probabilities(states, allowed)
@@ -135,14 +135,14 @@ class Mixture(Described):
 class NonStationary(Described):
     """A policy that changes with time: step t is decided by ``policies[t]``.
 
-    Whoever knows the time asks ``at(t)``, as simulation does; ``act`` and ``probabilities`` are those of step 0.
+    Code that knows the time, such as the simulation, calls ``at(t)``; ``act`` and ``probabilities`` are those of step 0.
 
     Parameters
     ----------
     policies : sequence of Policy
         One for each step, over the same actions.
     then : Policy, optional
-        Who decides after them; by default the last of them.
+        The policy for later steps; by default the last of ``policies``.
 
     Examples
     --------
@@ -172,7 +172,7 @@ class NonStationary(Described):
         return self.policies[0].n_actions
 
     def at(self, t: int) -> Policy:
-        """Return who decides at step ``t``, from 0, in the words that this policy has."""
+        """Return the policy of step ``t``, counted from 0, with the schema of this policy."""
         step = as_int(t, "t", minimum=0)
         last = self.policies[-1] if self.then is None else self.then
         policy = _at_step(self.policies[step] if step < len(self.policies) else last, step)
@@ -188,7 +188,7 @@ class NonStationary(Described):
 
 
 def _at_step(policy: Any, t: int) -> Policy:
-    """Return who decides at step ``t``: the policy itself unless it changes with time."""
+    """Return the policy of step ``t``: the policy itself unless it changes with time."""
     return policy.at(t) if hasattr(policy, "at") else policy
 
 
@@ -198,7 +198,7 @@ def _members(policies: Any, name: str) -> tuple[Policy, ...]:
     if not members:
         raise InvalidInputError(f"{name} must be a list of at least one Policy; got {policies!r}.")
     for i, policy in enumerate(members):
-        ours = isinstance(policy, Described)  # quicker to check than the protocol
+        ours = isinstance(policy, Described)  # faster to check than the protocol
         if isinstance(policy, type) or not (ours or isinstance(policy, Policy)):
             raise InvalidInputError(
                 f"{name} must be policies (act, probabilities, n_actions); number {i} is {policy!r}."

@@ -1,4 +1,4 @@
-"""Decisions in many states: as actions or probabilities, within what is allowed."""
+"""Decisions in many states, as actions or probabilities, restricted to the allowed actions."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from capi._utils.row_ops import chosen_entries, row_sum
 from capi._utils.validation import Bools, Floats, Ints, as_allowed
 from capi.errors import InvalidInputError
 
-Decisions: TypeAlias = NDArray[Any]  # in many states: actions (n,) of a deterministic policy, else probabilities (n, A)
+Decisions: TypeAlias = NDArray[Any]  # actions (n,) of a deterministic policy, otherwise probabilities (n, A)
 
 
 def value_of(decisions: Decisions, q_values: Floats) -> Floats:
-    """Return the mean of each row of ``q_values`` (n, A) under ``decisions`` (n,)."""
+    """Return the mean of each row of ``q_values`` (n, A) under ``decisions`` -> (n,)."""
     return chosen_entries(q_values, decisions) if decisions.ndim == 1 else row_sum(decisions, q_values)
 
 
 def one_hot(actions: Ints, n_actions: int) -> Floats:
-    """Return (n, A) with a one at each row's action."""
+    """Return an array (n, A) with a one at each row's action and zeros elsewhere."""
     table = np.zeros((len(actions), n_actions))
     table[np.arange(len(actions)), actions] = 1.0
     return table
@@ -41,7 +41,7 @@ def first_allowed(ranking: Ints, allowed: ArrayLike | None) -> Ints:
 
 
 def first_in_mask(ranking: Ints, mask: Bools | None) -> Ints:
-    """Return the first action of each row of ``ranking`` (n, A) that the state allows, by a checked ``mask`` (n,)."""
+    """Return the first action of each row of ``ranking`` (n, A) that the checked ``mask`` (n, A) allows (n,)."""
     if mask is None:
         return ranking[:, 0]
     first = np.take_along_axis(mask, ranking, axis=1).argmax(axis=1)
@@ -52,5 +52,5 @@ def check_masks_given(masked: bool, allowed: Bools | None) -> None:
     """Refuse to act without masks for a policy that was learned with them."""
     if masked and allowed is None:
         raise InvalidInputError(
-            "this policy was learned with masks of allowed actions: pass allowed, shape (n, n_actions)."
+            "this policy was learned with masks of allowed actions: pass allowed, of shape (n, n_actions)."
         )

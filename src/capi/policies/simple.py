@@ -1,4 +1,4 @@
-"""Decision rules that need no learning, and the greedy one."""
+"""Policies that need no learning, and the greedy policy."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Constant(Deterministic):
 
 @dataclass(frozen=True, eq=False)
 class Uniform:
-    """Every (allowed) action with the same probability; ``act`` is the lowest.
+    """Every (allowed) action with the same probability; ``act`` returns the lowest.
 
     Examples
     --------
@@ -112,12 +112,12 @@ class Tabular(Deterministic):
 class Greedy(Deterministic):
     """The action with the largest value, the lowest among equals.
 
-    ``masked`` policies were learned where not every action was allowed, and refuse to act without masks.
+    ``masked`` policies were learned with masks of allowed actions, and refuse to act without masks.
     """
 
     q: QFunction
     masked: bool = False
-    known: Remembered[Ints] = field(default_factory=Remembered, repr=False)  # what it does in the states of a batch
+    known: Remembered[Ints] = field(default_factory=Remembered, repr=False)  # its actions in the states of a batch
 
     @property
     def n_actions(self) -> int:

@@ -1,1 +1,1 @@
-"""From tables to arrays: Arrow, roles of columns, encodings, episodes and actions."""
+"""Readers that turn tables into arrays: Arrow, column roles, encodings, episodes and actions."""

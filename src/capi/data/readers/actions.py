@@ -1,4 +1,4 @@
-"""What was done, and what could have been done."""
+"""Actions taken, and masks of allowed actions."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from capi.data.readers.episodes import Episodes
 from capi.errors import InvalidInputError
 
 SEPARATORS = re.compile(r"[,;|]")
-MOST_ACTIONS = 100_000  # more are not actions but numbers that name something else
+MOST_ACTIONS = 100_000  # more are probably ids, not actions
 ADVICE = (
-    " If the last row of an episode holds only its last state, say so with truncated; "
-    "if nothing follows it, drop it and mark the row before as terminated."
+    " If the last row of an episode contains only its last state, mark it with truncated; "
+    "if the process ended there, drop it and mark the row before it as terminated."
 )
 
 
 def actions_of(name: str, table: Table, rows: Ints, labels: Any) -> tuple[Ints, tuple[Any, ...]]:
-    """Return the action of each of the ``rows`` (n,), and the labels: those that are given, or those found, sorted."""
+    """Return the action of each of the ``rows`` (n,), and the labels: the given ones, or those found, sorted."""
     column = coded(name, table)
     found = column.codes[rows]
     _check_known(found >= 0, name, table, rows)
@@ -32,7 +32,7 @@ def actions_of(name: str, table: Table, rows: Ints, labels: Any) -> tuple[Ints, 
         used = np.zeros(len(column.values), dtype=bool)
         used[found] = True
         if used.sum() > MOST_ACTIONS:
-            raise table.rejection(name, f"must have at most {MOST_ACTIONS} different actions; it has {used.sum()}")
+            raise table.rejection(name, f"must have at most {MOST_ACTIONS} distinct actions; it has {used.sum()}")
         names = _without_needless_points([column.values[i] for i in np.flatnonzero(used)], column.codes)
         return (np.cumsum(used) - 1)[found], tuple(names)
     given = sequence_of_names(labels, "action_labels")
@@ -47,7 +47,7 @@ def actions_of(name: str, table: Table, rows: Ints, labels: Any) -> tuple[Ints, 
 def masks_of(
     allowed: Any, table: Table, labels: Sequence[Any], episodes: Episodes, actions: Ints, action: str, needed: bool
 ) -> tuple[Bools, Bools]:
-    """Return what each decision and its next state allow (n, A); ``needed``: whether the latter matters to anyone."""
+    """Return what each decision and its next state allow (n, A); ``needed`` says whether the latter is used."""
     if isinstance(allowed, Mapping):
         masks, name = _by_column(allowed, table, labels), action
     else:
@@ -62,7 +62,7 @@ def masks_of(
         row = int(episodes.rows[int(unknown.argmax())])
         raise table.rejection(
             name,
-            "what is allowed in the next state must be known; no row follows, and the episode is not terminated",
+            "the actions allowed in the next state must be known; no row follows, and the episode is not terminated",
             row,
             " Leave the row out, or pass arrays with next_allowed to Transitions.",
         )
@@ -76,19 +76,19 @@ def _check_known(known: Any, name: str, table: Table, rows: Ints) -> None:
 
 
 def _without_needless_points(values: list[Any], codes: Ints) -> list[Any]:
-    """Return whole floats as ints if rows are missing: that, and not the user, made floats of them."""
+    """Return whole floats as ints if rows are missing: the missing rows, not the user, turned them into floats."""
     if (codes < 0).any() and all(isinstance(v, float) and v.is_integer() for v in values):
         return [int(v) for v in values]
     return values
 
 
 def _by_column(allowed: Mapping[Any, str], table: Table, labels: Sequence[Any]) -> Bools:
-    """Return masks from a column of flags an action; actions without one are always allowed."""
+    """Return masks from one column of flags per action; actions without a column are always allowed."""
     masks = np.ones((table.n_rows, len(labels)), dtype=bool)
     for label, name in allowed.items():
         if label not in labels:
             raise InvalidInputError(
-                f"allowed names the action {label!r}; the actions are {', '.join(map(repr, labels))}."
+                f"allowed must name known actions; it names the action {label!r}, and the actions are {', '.join(map(repr, labels))}."
             )
         flags = numbers(name, table)
         table.check((flags == 0) | (flags == 1), name, "must be true or false (1 or 0) in each row")
@@ -97,16 +97,18 @@ def _by_column(allowed: Mapping[Any, str], table: Table, labels: Sequence[Any]) 
 
 
 def _by_label(name: Any, table: Table, labels: Sequence[Any]) -> Bools:
-    """Return masks from a column with lists of labels, or with strings in which they are separated."""
+    """Return masks from a column with lists of labels, or with strings of separated labels."""
     column = coded(name, table)
-    kinds = np.zeros((len(column.values) + 1, len(labels)), dtype=bool)  # the last is for missing lists
+    kinds = np.zeros((len(column.values) + 1, len(labels)), dtype=bool)  # the last row is for missing lists
     by_name = {**{str(label): a for a, label in enumerate(labels)}, **{label: a for a, label in enumerate(labels)}}
     for k, value in enumerate(column.values):
         for label in _listed(value, by_name):
             if label not in by_name:
                 row = int((column.codes == k).argmax())
-                rule = f"names the action {label!r}; the actions are {', '.join(map(repr, labels))}"
-                raise table.rejection(name, rule, row, " Pass action_labels with all of them, also those never taken.")
+                rule = f"must list known actions; it names the action {label!r}, and the actions are {', '.join(map(repr, labels))}"
+                raise table.rejection(
+                    name, rule, row, " Pass action_labels with all actions, including those never taken."
+                )
             kinds[k, by_name[label]] = True
     return kinds[column.codes]
 

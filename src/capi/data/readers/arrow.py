@@ -1,4 +1,4 @@
-"""Any table as Arrow columns: pandas, polars and Arrow tables, mappings, CSV and Parquet files."""
+"""Tables as Arrow columns: pandas, polars and Arrow tables, mappings, CSV and Parquet files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from capi.errors import InvalidInputError
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Columns by name, and how to speak of their rows: files count them from 1 (without the header), memory from 0."""
+    """Columns by name, and the row numbers that errors state: from 1 in files (without the header), from 0 in memory."""
 
     name: str
     names: tuple[str, ...]
@@ -26,36 +26,36 @@ class Table:
     first_row: int = 0
 
     def column(self, name: str) -> Any:
-        """Return a column as an Arrow chunked array, NaN of Python and pandas as null."""
+        """Return a column as an Arrow chunked array, with NaN of Python and pandas as null."""
         try:
             array = _plain(_chunked(self._found(name)))
         except not_arrow() as error:
             row = _first_other(self.values(name))
-            rule = "must hold values of one kind that tables have: numbers, booleans, dates or strings"
+            rule = "must hold values of one kind: numbers, booleans, dates or strings"
             raise self.rejection(name, rule, row) from error
         self._check_length(name, array)
         return array
 
     def values(self, name: str) -> list[Any]:
-        """Return a column as a list of Python values, whatever they are."""
+        """Return a column as a list of Python values of any type."""
         values = self._found(name)
         items = values.to_pylist() if hasattr(values, "to_pylist") else list(values)
         self._check_length(name, items)
         return items
 
     def rejection(self, column: str | None, rule: str, row: int | None = None, advice: str = "") -> InvalidInputError:
-        """Return the error for what breaks a rule; ``row`` counts from 0."""
+        """Return the error for a broken rule; ``row`` counts from 0."""
         where = self.name if column is None else f"{self.name}, column {column!r}"
         if row is not None:
             where += f", row {self.number(row)} (the first is {self.first_row})"
         return InvalidInputError(f"{where}: {rule}.{advice}")
 
     def number(self, row: int) -> int:
-        """Return the number that users know a row by."""
+        """Return the row number that errors state."""
         return int(row) + self.first_row
 
     def check(self, good: Any, column: str, rule: str, rows: Ints | None = None, advice: str = "") -> None:
-        """Refuse the column if a row is not ``good`` (n,); ``rows`` are the rows of the table that were looked at."""
+        """Refuse the column if a row is not ``good`` (n,); ``rows`` are the rows of the table that were checked."""
         if good.all():
             return
         i = int(good.argmin())
@@ -64,18 +64,18 @@ class Table:
         raise self.rejection(column, f"{rule}; got {shown!r}", row, advice)
 
     def check_names(self, names: Collection[Any]) -> None:
-        """Refuse names that are not there, or there twice."""
+        """Refuse names that do not exist or are ambiguous."""
         for name in names:
             if not isinstance(name, str):
-                raise InvalidInputError(f"{self.name}: names of columns must be strings; got {name!r}. Rename it.")
+                raise InvalidInputError(f"{self.name}: column names must be strings; got {name!r}. Rename the column.")
             if self.names.count(name) != 1:
                 known = ", ".join(map(str, self.names))
-                problem = "is there more than once" if name in self.names else "is not there"
+                problem = "appears more than once" if name in self.names else "does not exist"
                 raise InvalidInputError(f"{self.name}: column {name!r} {problem}; the columns are {known}.")
 
     def _check_length(self, name: str, column: Any) -> None:
         if len(column) != self.n_rows:
-            raise self.rejection(name, f"must have {self.n_rows} rows like the others; it has {len(column)}")
+            raise self.rejection(name, f"must have {self.n_rows} rows like the other columns; it has {len(column)}")
 
     def _found(self, name: str) -> Any:
         self.check_names([name])
@@ -83,12 +83,12 @@ class Table:
 
 
 def not_arrow() -> tuple[type[Exception], ...]:
-    """Return what Arrow raises for what it cannot hold."""
+    """Return the exceptions that Arrow raises for values it cannot hold."""
     return pa.ArrowException, ValueError, TypeError, OverflowError
 
 
 def table_of(frame: Any) -> Table:
-    """Return the columns of a pandas, polars or Arrow table, of whatever speaks Arrow's protocol, or of a mapping."""
+    """Return the columns of a pandas, polars or Arrow table, of any object with Arrow's protocol, or of a mapping."""
     if isinstance(frame, Mapping):
         names = tuple(frame)
         n_rows = next((len(column) for column in frame.values() if hasattr(column, "__len__")), 0)
@@ -97,13 +97,13 @@ def table_of(frame: Any) -> Table:
         raise InvalidInputError(
             f"a table must be a pandas, polars or Arrow table or a mapping from names to columns; got a {type(frame).__name__}."
         )
-    if hasattr(frame, "iloc"):  # pandas, column by column, so that only those that are asked for must fit
+    if hasattr(frame, "iloc"):  # pandas, column by column, so that only requested columns must be convertible
         return Table("the table", tuple(frame.columns), len(frame), frame.__getitem__)
     if hasattr(frame, "get_column"):  # polars
         return Table("the table", tuple(frame.columns), len(frame), lambda name: frame.get_column(name).to_arrow())
     if not hasattr(frame, "__arrow_c_stream__") and not isinstance(frame, pa.RecordBatch):
         raise InvalidInputError(
-            f"a {type(frame).__name__} holds no rows that can be read; collect or fetch it into a table first."
+            f"a table must hold its rows in memory; a {type(frame).__name__} does not. Collect or fetch it into a table first."
         )
     return _of_arrow(pa.table(frame), "the table")
 
@@ -111,14 +111,14 @@ def table_of(frame: Any) -> Table:
 def csv_table(path: Any, names: Collection[str], delimiter: str, texts: Collection[str] = ()) -> Table:
     """Return the named columns of a CSV file with a header; empty fields, NA and NaN are missing.
 
-    ``texts`` are columns that are text whatever they look like.
+    ``texts`` are columns to read as text, whatever their content.
     """
     return CsvFile.opened(path, delimiter).table(names, texts)
 
 
 @dataclass(frozen=True)
 class CsvFile:
-    """A CSV file of which the header has been read, once for all that is read from it."""
+    """A CSV file whose header was read, once for all later reads."""
 
     path: str
     header: tuple[str, ...]
@@ -127,28 +127,28 @@ class CsvFile:
 
     @classmethod
     def opened(cls, path: Any, delimiter: str = ",") -> CsvFile:
-        """Return the file at ``path``; compressed files are recognised by their ending."""
+        """Return the file at ``path``; compressed files are recognised by their extension."""
         file = existing(path)
         try:
             with pa.input_stream(file) as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
                 lines = csv.reader(text, delimiter=delimiter)
-                header = next((line for line in lines if line), None)  # Arrow passes over empty lines, too
+                header = next((line for line in lines if line), None)  # Arrow skips empty lines, too
                 n_lines = lines.line_num
         except (pa.ArrowException, UnicodeDecodeError, OSError, csv.Error, TypeError) as error:
             raise InvalidInputError(f"{path}: cannot be read as CSV: {error}") from error
         if header is None:
-            raise InvalidInputError(f"{path}: cannot be read as CSV: it must have a header; the file is empty.")
+            raise InvalidInputError(f"{path}: cannot be read as CSV: it must have a header, but the file is empty.")
         return cls(file, tuple(header), n_lines, delimiter)
 
     def table(self, names: Collection[str], texts: Collection[str] = ()) -> Table:
-        """Return the named columns; ``texts`` are columns that are text whatever they look like."""
+        """Return the named columns; ``texts`` are columns to read as text, whatever their content."""
         Table(self.path, self.header, 0, self.header.index).check_names(names)
         types = {name: pa.string() for name in texts}
         found = self._read(include_columns=list(names), strings_can_be_null=True, column_types=types)
         return _of_arrow(found, self.path, 1)
 
     def as_text(self) -> Any:
-        """Return the whole file as an Arrow table of text, to be written again as it was."""
+        """Return the whole file as an Arrow table of text, so that it can be written back unchanged."""
         types = {name: pa.string() for name in self.header}
         return self._read(column_types=types, strings_can_be_null=False, null_values=[])
 
@@ -188,7 +188,7 @@ def _chunked(values: Any) -> Any:
 
 
 def _plain(array: Any) -> Any:
-    """Return strings in the form for which Arrow has all functions, and categories with one list of values."""
+    """Return strings as a type that all Arrow functions support, and categories with a single list of values."""
     kind = array.type
     if pa.types.is_string_view(kind):
         return array.cast(pa.large_string())
@@ -200,7 +200,7 @@ def _plain(array: Any) -> Any:
 
 
 def _first_other(values: list[Any]) -> int | None:
-    """Return the first row whose value is of another kind than those before it, or that no table holds."""
+    """Return the first row whose value is of another type than those before it, None if there is none."""
     first: Any = None
     for row, value in enumerate(values):
         if value is None or value != value:  # NaN

@@ -1,4 +1,4 @@
-"""Columns of names: each different value gets a number."""
+"""Categorical columns: each distinct value gets a number."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from capi.errors import InvalidInputError
 
 @dataclass(frozen=True, eq=False)
 class Coded:
-    """A column as numbers."""
+    """A column as integer codes."""
 
     codes: Ints  # (n,) -1 where the value is missing
-    values: list[Any]  # what 0, 1, ... stand for
+    values: list[Any]  # the values of codes 0, 1, ...
 
 
 def coded(name: str, table: Table) -> Coded:
-    """Return a column's values sorted and numbered; values that no table column holds are numbered as they come."""
+    """Return a column's values sorted and numbered; values that cannot be sorted are numbered in order of appearance."""
     try:
         array = nan_as_null(table.column(name))
     except InvalidInputError:
@@ -39,15 +39,15 @@ def coded(name: str, table: Table) -> Coded:
     dictionary = array.chunk(0).dictionary
     try:
         values = dictionary.to_pylist()
-    except (OverflowError, ValueError) as error:  # dates beyond those that Python has
-        raise table.rejection(name, f"must hold values that Python knows; {error}") from error
+    except (OverflowError, ValueError) as error:  # dates outside Python's range
+        raise table.rejection(name, f"must hold values that Python can represent; {error}") from error
     if array.type.ordered:
         order = np.arange(len(values))
     else:
         order = np.asarray(pc.array_sort_indices(dictionary)).astype(np.int64)
     rank = np.empty(len(values) + 1, dtype=np.int64)
     rank[order] = np.arange(len(values))
-    rank[-1] = -1  # where a missing value's index points
+    rank[-1] = -1  # the index of missing values
     indices = [
         pc.fill_null(chunk.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False) for chunk in array.chunks
     ]
@@ -55,7 +55,7 @@ def coded(name: str, table: Table) -> Coded:
 
 
 def numbered(name: str, table: Table) -> tuple[Ints, Any]:
-    """Return a number for each row, and what the numbers stand for: None if they are the column's own."""
+    """Return a number for each row, and the ids that the numbers represent: None if they are the column's own."""
     try:
         array = table.column(name)
         is_number = pa.types.is_integer(array.type) or pa.types.is_floating(array.type)
@@ -73,7 +73,7 @@ def numbered(name: str, table: Table) -> tuple[Ints, Any]:
 
 
 def _own_numbers(array: Any) -> Ints | None:
-    """Return whole numbers (n,) as they are, None if the column holds others."""
+    """Return whole numbers (n,) as they are, None if the column holds other values."""
     if array.null_count:
         return None
     own = np.concatenate([chunk.to_numpy(zero_copy_only=False) for chunk in array.chunks])
@@ -90,8 +90,8 @@ def _coded_objects(items: list[Any], name: str, table: Table) -> Coded:
         found = dict.fromkeys(item for item, gone in zip(items, missing, strict=True) if not gone)
         values = list(found)
     except TypeError as error:
-        raise table.rejection(name, f"must hold values that can be told apart: {error}") from error
-    with suppress(TypeError):  # of several kinds: as they come
+        raise table.rejection(name, f"must hold hashable values: {error}") from error
+    with suppress(TypeError):  # of several types: in order of appearance
         values = sorted(values)
     number = {value: code for code, value in enumerate(values)}
     codes = [-1 if gone else number[item] for item, gone in zip(items, missing, strict=True)]

@@ -33,7 +33,7 @@ ROLES_OF_ARRAYS = {
 
 
 class Readers:
-    """What makes batches of tables; `Transitions` inherits it."""
+    """Class methods that build batches from tables; `Transitions` inherits them."""
 
     @classmethod
     def from_frame(
@@ -55,11 +55,12 @@ class Readers:
         action_labels: Sequence[Any] | None = None,
         schema: Schema | None = None,
     ) -> Self:
-        """Return the decisions of a table, a row each.
+        """Return the decisions of a table, one per row.
 
         Rows are sorted by episode and time. The next state is the state of the following row, unless ``next_state`` names columns
-        for it. Columns are encoded, and ``schema`` remembers how: booleans become 0 and 1, dates days since the first one,
-        strings and categories one 0/1 feature a value or, with more than 20 values, codes in their order. What is missing is NaN.
+        for it. Columns are encoded, and ``schema`` records how: booleans become 0 and 1, dates become days since the first date,
+        strings and categories become one 0/1 feature per value or, with more than 20 values, codes in their order. Missing
+        values become NaN.
 
         Parameters
         ----------
@@ -67,18 +68,18 @@ class Readers:
         state : str or sequence of str
             The columns that were known when the decision was taken.
         action : str
-            What was done: labels of any kind.
+            The action that was taken: labels of any kind.
         reward : str
-            What came of the row's own action; larger is better.
+            The reward of the row's own action; larger is better.
         episode : str, optional
-            Who or what the row belongs to: any ids. Without it each row is an episode of its own.
+            The patient or other unit that the row belongs to: any ids. Without it each row is its own episode.
         time : str, optional
-            Orders the rows of an episode: numbers or dates, no two alike. Without it the order of the rows is the order.
+            Orders the rows of an episode: numbers or dates, all distinct. Without it rows keep the order of the table.
         terminated : str, optional
             Flags the rows with which the process ended, so that nothing follows. An episode that does not end in one is truncated.
             Without ``terminated`` and ``truncated`` the last row of each episode counts as terminated.
         truncated : str, optional
-            Flags the rows after which recording stopped although the process went on; rows with both flags are terminated.
+            Flags the rows after which recording stopped although the process continued; rows with both flags are terminated.
             The last row of a truncated episode serves only as next state, unless there is ``next_state`` or ``discount`` is 0.
             Without ``terminated``, episodes that do not end in such a row count as terminated.
         propensity : str, optional
@@ -86,16 +87,16 @@ class Readers:
         next_state : str or sequence of str, optional
             The columns of the next state, one for each of ``state``.
         allowed : str or mapping, optional
-            What could be done: a column with lists of labels, or with strings in which they are separated by ``,``, ``;`` or ``|``;
-            or a column of flags for each label, where labels that are not named are always allowed.
+            The actions that could be taken: a column with lists of labels, or with strings of labels separated by ``,``, ``;`` or
+            ``|``; or a mapping from labels to columns of flags, where labels without a column are always allowed.
         weight : str, optional
-            How much each row counts.
+            The weight of each row.
         discount : float, optional
-            Only 0 matters here: nothing beyond the row's own reward counts, so that no row is kept for its state alone.
+            Only 0 matters here: then only the row's own reward counts, and no row is used only as a next state.
         action_labels : sequence, optional
-            All actions, in the order of their numbers; by default those found, sorted.
+            All actions, in the order of their codes; by default those found, sorted.
         schema : Schema, optional
-            Encodings and actions of an earlier batch, so that both speak of the same features: ``schema=train.schema``.
+            Encodings and actions of an earlier batch, so that both have the same features: ``schema=train.schema``.
 
         Examples
         --------
@@ -145,7 +146,7 @@ class Readers:
             Compressed files (``.gz``, ``.bz2``, ...) are read as well. Empty fields, ``NA``, ``NaN`` and ``null`` are missing;
             numbers, booleans (``true``, ``false``) and ISO dates are recognised.
         delimiter : str
-            What separates the fields.
+            The field separator.
         **roles
             As in `from_frame`. Errors count rows from 1, without the header.
 
@@ -159,7 +160,7 @@ class Readers:
         Transitions: 2 rows, 1 feature, 2 actions
           features    age
           actions     drug 1 (50.0 %), placebo 1 (50.0 %)
-          episodes    not given: every row counts as its own
+          episodes    not given: each row counts as its own episode
           rewards     0 to 1.5, mean 0.75
           terminated  2 rows (100.0 %)
         """
@@ -204,7 +205,7 @@ class Readers:
         action_labels: Sequence[Any] | None = None,
         **columns: ArrayLike | None,
     ) -> Self:
-        """Return the decisions of arrays by the rules of `from_frame`: unsorted rows, any labels, next states from the next row.
+        """Return the decisions of arrays by the rules of `from_frame`: any row order, any labels, next states from the next row.
 
         Parameters
         ----------
@@ -262,7 +263,7 @@ class Readers:
         """
         return cls(**arrays_of(dataset))
 
-    if TYPE_CHECKING:  # what the batch itself brings along
+    if TYPE_CHECKING:  # defined by the batch itself
 
         def __init__(self, **columns: Any) -> None: ...
 

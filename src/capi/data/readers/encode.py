@@ -1,4 +1,4 @@
-"""Columns to features: what kind a column is, and the array of states that a table's columns make."""
+"""Encoding of columns as features: the kind of each column, and the array of states of a table."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from capi._utils.validation import Floats
 from capi.data.columns import DAY, MOST_VALUES, Column, Kind
 from capi.data.readers.arrow import Table, not_arrow
 
-ROWS_AT_ONCE = 16_384  # their states stay in the cache while column after column is written
-MOST_CATEGORIES = 100_000  # more are no categories but names
+ROWS_AT_ONCE = 16_384  # their states stay in the cache while the columns are written one by one
+MOST_CATEGORIES = 100_000  # more are probably names, not categories
 
 
 def learn(name: str, table: Table, others: Sequence[str] = ()) -> Column:
-    """Return how to encode a column; ``others`` hold values of the same kind, such as the next state's."""
+    """Return how to encode a column; ``others`` are columns of the same kind, such as the next state's."""
     kinds: set[str] = set()
     arrays = []
     for each in (name, *others):
@@ -40,14 +40,14 @@ def learn(name: str, table: Table, others: Sequence[str] = ()) -> Column:
     if kind == "categories":
         values = _categories(arrays)
         if len(values) > MOST_CATEGORIES:
-            rule = f"must have at most {MOST_CATEGORIES} different values to be a state column; it has {len(values)}"
+            rule = f"must have at most {MOST_CATEGORIES} distinct values to be a state column; it has {len(values)}"
             raise table.rejection(name, rule, advice=" It looks like a name or an id: leave it out.")
         return _categorical(name, values)
     return Column(name, "boolean" if kind == "boolean" else "number")
 
 
 def encode(columns: Sequence[Column], table: Table, names: Sequence[str] | None = None) -> Floats:
-    """Return the states (n, d) of a table; ``names`` are the table's names of the columns, if they are others."""
+    """Return the states (n, d) of a table; ``names`` are the names of the columns in the table, if they differ."""
     called = [column.name for column in columns] if names is None else list(names)
     table.check_names(called)
     arrays = [_features(column, name, table) for column, name in zip(columns, called, strict=True)]
@@ -61,13 +61,13 @@ def encode(columns: Sequence[Column], table: Table, names: Sequence[str] | None 
         if infinite.any():
             i, j = (int(part[0]) for part in np.nonzero(infinite))
             name = called[int(np.searchsorted(ends, j, side="right"))]
-            rule = f"must not be infinite (NaN stands for a missing value); got {block[i, j]}"
+            rule = f"must not be infinite (NaN marks a missing value); got {block[i, j]}"
             raise table.rejection(name, rule, start + i)
     return states
 
 
 def unknown_shares(columns: Sequence[Column], table: Table) -> dict[str, float]:
-    """Return for each column of categories the share of a table's rows whose value is none of them, if there are any."""
+    """Return, for each categorical column with unknown values, the share of a table's rows that have one."""
     shares = {}
     for column in columns:
         if column.values:
@@ -88,7 +88,7 @@ def numbers(name: str, table: Table) -> Floats:
 
 
 def nan_as_null(array: Any) -> Any:
-    """Return an Arrow column in which NaN, which Arrow takes for a number, is missing."""
+    """Return an Arrow column with NaN, which Arrow treats as a number, replaced by null."""
     if not pa.types.is_floating(array.type):
         return array
     return pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array)
@@ -121,7 +121,7 @@ def _of_categories(kind: Any) -> bool:
 
 
 def _categories(arrays: Sequence[Any]) -> list[Any]:
-    """Return the values that occur: in the order that the table declares, if it does, else sorted."""
+    """Return the values that occur, in the order that the table declares, or sorted if it declares none."""
     found: set[Any] = set()
     for array in arrays:
         found |= set(pc.unique(nan_as_null(array)).to_pylist())
@@ -152,7 +152,7 @@ def _microseconds(array: Any, name: str, table: Table) -> Any:
 
 
 def _features(column: Column, name: str, table: Table) -> Any:
-    """Return the column in the numbers that `_write` takes: its feature, or for categories the position of their value."""
+    """Return the column as numbers for `_write`: its feature, or the position of each value for categories."""
     array = table.column(name)
     if pa.types.is_dictionary(array.type) and not column.values:
         array = array.cast(array.type.value_type)
@@ -196,7 +196,7 @@ def _is_number(text: Any) -> bool:
 
 
 def _positions(array: Any, values: Sequence[Any]) -> Any:
-    """Return where each entry stands among ``values``, null if nowhere."""
+    """Return the position of each entry in ``values``, null if it is not among them."""
     known = pa.array(values)
     if pa.types.is_dictionary(array.type):
         chunks = [pc.take(_positions(chunk.dictionary, values), chunk.indices) for chunk in array.chunks]
@@ -204,7 +204,7 @@ def _positions(array: Any, values: Sequence[Any]) -> Any:
     if array.type != known.type:
         try:
             array = array.cast(known.type)
-        except not_arrow():  # another kind of values: none of them is known
+        except not_arrow():  # values of another type: none is known
             return pa.chunked_array([pa.nulls(len(array), pa.int32())])
     return pc.index_in(array, value_set=known)
 

@@ -1,4 +1,4 @@
-"""Rows in the order of time, and how their episodes end."""
+"""The order of rows in time, and how their episodes end."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from capi.data.readers.roles import Roles
 class Episodes:
     """Which rows of the table are decisions, in order, and what follows them."""
 
-    order: Ints | None  # (m,) the table's rows by episode and time; None if they come so
-    at: Ints  # (n,) where in that order the decisions are
-    then: Ints  # (n,) where in that order their next states are; the same place where none follows
+    order: Ints | None  # (m,) the table's rows by episode and time; None if already sorted
+    at: Ints  # (n,) positions of the decisions in that order
+    then: Ints  # (n,) positions of their next states in that order; their own position where none follows
     terminated: Bools  # (n,)
     cut_off: Bools  # (n,) neither terminated nor followed by a row
     episode: Ints | None  # (n,)
@@ -43,7 +43,7 @@ class Episodes:
 
 
 def episodes_of(table: Table, roles: Roles) -> Episodes:
-    """Return the decisions of a table in order; rows that only hold the last state of an episode are left out."""
+    """Return the decisions of a table in order, without rows that hold only the last state of an episode."""
     if roles.episode is None:
         number, ids = None, None
         order = None
@@ -58,7 +58,7 @@ def episodes_of(table: Table, roles: Roles) -> Episodes:
     if not kept.any():
         raise table.rejection(
             None,
-            "no decision is left: each episode has one row and is truncated, and so holds only its last state",
+            "at least one decision must remain; each episode is truncated and has one row, which holds only its last state",
             advice=" Pass next_state, discount=0, or a terminated column that says where the process ended.",
         )
     at = np.flatnonzero(kept)
@@ -67,7 +67,7 @@ def episodes_of(table: Table, roles: Roles) -> Episodes:
 
 
 def _order(number: Ints, table: Table, roles: Roles) -> Ints | None:
-    """Return the rows sorted by episode and time, None if they are; without a time those of an episode keep their order."""
+    """Return the rows sorted by episode and time, None if they already are; without a time, rows keep their order."""
     if roles.time is None:
         sorted_already = bool((number[1:] >= number[:-1]).all())
         return None if sorted_already else np.argsort(number, kind="stable")
@@ -85,13 +85,13 @@ def _order(number: Ints, table: Table, roles: Roles) -> Ints | None:
             roles.time,
             f"must differ within an episode; rows {first} and {second} (the first is {table.first_row}) have the same "
             f"{roles.episode!r} and {roles.time!r}",
-            advice=" Drop one of them, or leave time out if the order of the rows is the order.",
+            advice=" Drop one of them, or leave time out if the rows are already in order.",
         )
     return order
 
 
 def _sorted(number: Ints, time: NDArray[Any]) -> Ints:
-    """Return the rows by episode, then by time; as one number, where both fit into it, they sort several times faster."""
+    """Return the rows by episode, then by time; combined into one number, if they fit, they sort several times faster."""
     if time.dtype.kind in "iu":
         low, high = int(time.min()), int(time.max())
         first, last = int(number.min()), int(number.max())
@@ -101,15 +101,15 @@ def _sorted(number: Ints, time: NDArray[Any]) -> Ints:
 
 
 def _time(table: Table, name: str) -> NDArray[Any]:
-    """Return the time of each row in its own unit (n,): counted in float64, nanoseconds would not be told apart."""
+    """Return the time of each row in its own unit (n,): float64 could not distinguish nanoseconds."""
     array = table.column(name)
     types = pa.types
     if types.is_date(array.type) or types.is_timestamp(array.type):
         array = array.cast(pa.int32() if types.is_date32(array.type) else pa.int64())
     if not (types.is_integer(array.type) or types.is_floating(array.type) or types.is_decimal(array.type)):
-        advice = " Strings have no order that could be relied on: turn them into numbers or dates."
+        advice = " Strings have no reliable order: turn them into numbers or dates."
         raise table.rejection(name, f"must be numbers or dates; it holds {array.type}", advice=advice)
-    rule = "must not be missing: it says in which order rows come"
+    rule = "must not be missing: it gives the order of the rows"
     table.check(np.asarray(array.is_valid()), name, rule)
     if types.is_integer(array.type):
         return np.concatenate([chunk.to_numpy() for chunk in array.chunks])
@@ -119,14 +119,14 @@ def _time(table: Table, name: str) -> NDArray[Any]:
 
 
 def _ends(order: Ints | None, last: Bools, table: Table, roles: Roles) -> tuple[Bools, Bools, Ends]:
-    """Return which rows, in order, terminate, which are cut off, and by which columns that is known."""
+    """Return which rows, in order, are terminated, which are cut off, and which flag columns say so."""
     terminated = None if roles.terminated is None else _flags(table, roles.terminated, order)
     truncated = None if roles.truncated is None else _flags(table, roles.truncated, order)
     for name, flags in ((roles.terminated, terminated), (roles.truncated, truncated)):
         if name is not None and flags is not None and (flags & ~last).any():
             at = int((flags & ~last).argmax())
             row = at if order is None else int(order[at])
-            advice = " Give what comes after it another episode."
+            advice = " Give the rows after it another episode id."
             raise table.rejection(name, "must not be set before the last row of an episode", row, advice)
     if terminated is not None:
         return terminated, last & ~terminated, "terminated" if truncated is None else "both"

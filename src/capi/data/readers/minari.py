@@ -21,7 +21,7 @@ def arrays_of(dataset: Any) -> dict[str, Any]:
         )
     actions = data.action_space
     if not isinstance(actions, gymnasium.spaces.Discrete):
-        raise InvalidInputError(f"the actions of the data set must be finitely many (Discrete); they are {actions}.")
+        raise InvalidInputError(f"the action space of the data set must be finite (Discrete); it is {actions}.")
     parts = [
         _episode(number, episode, data.observation_space) for number, episode in enumerate(data.iterate_episodes())
     ]
@@ -48,7 +48,8 @@ def _episode(number: int, episode: Any, space: Any) -> dict[str, Any]:
     n = len(episode.rewards)
     if len(observations) != n + 1:
         raise InvalidInputError(
-            f"episode {number} has {n} steps and must have {n + 1} observations; it has {len(observations)}."
+            f"an episode must have one more observation than steps; episode {number} has {n} steps and "
+            f"{len(observations)} observations."
         )
     return {
         "states": observations[:-1],

@@ -1,4 +1,4 @@
-"""From the columns of a table to the parts of a batch."""
+"""Turn the columns of a table into the parts of a batch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from capi.data.readers.roles import Roles
 
 @dataclass(frozen=True, eq=False)
 class Read:
-    """What was read: checked arrays that nobody else holds, and the words for them."""
+    """The result of reading: checked, unshared arrays, with the names and labels that describe them."""
 
     arrays: dict[str, Any]  # by the names of Transitions' arrays
     columns: tuple[Column, ...]
@@ -32,7 +32,7 @@ def read(table: Table, roles: Roles) -> Read:
     table.check_names(roles.columns)
     if not table.n_rows:
         raise table.rejection(
-            None, "the table must have at least one row; it has none", advice=" Check the filter before it."
+            None, "the table must have at least one row; it has none", advice=" Check how the rows were filtered."
         )
     episodes = episodes_of(table, roles)
     labels = roles.action_labels if roles.schema is None else roles.schema.action_labels
@@ -66,7 +66,7 @@ def _columns(table: Table, roles: Roles) -> tuple[Column, ...]:
 
 
 def _states(columns: tuple[Column, ...], table: Table, roles: Roles, episodes: Episodes) -> tuple[Floats, Floats]:
-    """Return states and next states (n, d); the process's last states, which nobody asks for, are followed by themselves."""
+    """Return states and next states (n, d); terminal rows, whose next state is unused, have their own state as next state."""
     ordered = _in_order(encode(columns, table), episodes)
     states = ordered if len(episodes.at) == len(ordered) else np.take(ordered, episodes.at, axis=0)
     if roles.next_state is None:
@@ -79,7 +79,9 @@ def _states(columns: tuple[Column, ...], table: Table, roles: Roles, episodes: E
 
 
 def _in_order(states: Floats, episodes: Episodes) -> Floats:
-    return states if episodes.order is None else np.take(states, episodes.order, axis=0)  # indexing takes twice as long
+    return (
+        states if episodes.order is None else np.take(states, episodes.order, axis=0)
+    )  # np.take is twice as fast as indexing
 
 
 def _rewards(name: str, table: Table, episodes: Episodes) -> Floats:

@@ -1,4 +1,4 @@
-"""Which column of a table plays which part."""
+"""The roles of a table's columns."""
 
 from __future__ import annotations
 
@@ -61,18 +61,18 @@ class Roles:
             raise InvalidInputError(f"state must name at least one column; got {self.state!r}.")
         if self.next_state is not None and len(self.next_state) != len(self.state):
             raise InvalidInputError(
-                f"next_state must name a column for each of the {len(self.state)} of state; got {len(self.next_state)}."
+                f"next_state must name one column for each of the {len(self.state)} state columns; got {len(self.next_state)}."
             )
         if self.discount is not None:
             as_discount(self.discount)
         if self.time is not None and self.episode is None:
             raise InvalidInputError(
-                "time must come with episode: without it each row is an episode of its own. "
+                "time must be given with episode: without it each row is its own episode. "
                 "For one long episode add a column that is the same in each row."
             )
         if self.episode is None and self.next_state and not self.one_step and not self.terminated:
             raise InvalidInputError(
-                "terminated must be given with next_state if there is no episode: else each row would count as the end of one."
+                "terminated must be given with next_state unless episode is given: otherwise each row would count as terminated."
             )
         self._check_schema()
 
@@ -95,7 +95,9 @@ class Roles:
         if not hasattr(self.schema, "columns") or not hasattr(self.schema, "action_labels"):
             raise InvalidInputError(f"schema must be the Schema of a batch; got {self.schema!r}.")
         if self.action_labels is not None:
-            raise InvalidInputError("action_labels are those of the schema: pass only one of the two.")
+            raise InvalidInputError(
+                "action_labels must not be given with schema, which has them already. Pass only one of the two."
+            )
         known = tuple(column.name for column in self.schema.columns)
         if self.state != known:
             raise InvalidInputError(

@@ -1,1 +1,1 @@
-"""What was understood of a batch: `describe`, coverage and warnings."""
+"""Summary of a batch: `describe`, coverage and warnings."""

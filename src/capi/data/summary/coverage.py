@@ -1,4 +1,4 @@
-"""How well each action covers the states."""
+"""How well the rows of each action cover the states."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from capi._utils.validation import Floats, Ints
 if TYPE_CHECKING:
     from capi.data.transitions import Transitions
 
-MOST_ROWS = 100_000  # that a shallow tree needs to find its cuts
+MOST_ROWS = 100_000  # enough for a shallow tree to find its cuts
 N_BINS = 64
 DEPTH = 3
 
 
 def leaf_counts(batch: Transitions) -> Floats:
-    """Return the weight of each action's rows in the leaves of a shallow tree that tells the actions apart (l, A)."""
+    """Return the weight of each action's rows in the leaves of a shallow tree that predicts the action (l, A)."""
     counts = counts_by_leaf(batch)[1]
     return counts[counts.sum(axis=1) > 0]
 
@@ -29,7 +29,7 @@ def counts_by_leaf(batch: Transitions) -> tuple[Ints, Floats]:
     n = len(batch)
     sample = np.arange(n) if n <= MOST_ROWS else np.random.default_rng(0).choice(n, MOST_ROWS, replace=False)
     edges = [_edges(column) for column in batch.states[sample].T]
-    # bins instead of numbers, because some are too large for single precision
+    # bin numbers instead of values, because some values are too large for single precision
     tree = sklearn.tree.DecisionTreeClassifier(
         max_depth=DEPTH, min_samples_leaf=max(1, len(sample) // 50), random_state=0
     )
@@ -43,9 +43,9 @@ def counts_by_leaf(batch: Transitions) -> tuple[Ints, Floats]:
 def effective_rows(counts: Floats) -> Floats:
     r"""Return the effective sample size of each action (A,), from its rows in the leaves (l, A).
 
-    Weighted by :math:`w = 1 / \hat p(a \mid leaf)`, an action's rows stand for all rows of the leaves in which it was taken. Their
+    Weighted by :math:`w = 1 / \hat p(a \mid leaf)`, an action's rows represent all rows of the leaves in which it was taken. Their
     Kish size is :math:`(\sum w)^2 / \sum w^2`: the action's own number of rows if it was taken everywhere with the same
-    probability, and less the more unevenly it was.
+    probability, and the smaller the more unevenly it was taken.
     """
     totals = np.broadcast_to(counts.sum(axis=1, keepdims=True), counts.shape)
     taken = counts > 0
@@ -55,18 +55,18 @@ def effective_rows(counts: Floats) -> Floats:
 
 
 def covered_shares(counts: Floats) -> Floats:
-    """Return the share of the rows that lie in leaves in which each action was taken (A,)."""
+    """Return, for each action, the share of all rows in leaves in which it was taken (A,)."""
     totals = counts.sum(axis=1)
     return ((counts > 0) * totals[:, None]).sum(axis=0) / totals.sum()
 
 
 def _leaves(tree: Any, edges: list[Floats], states: Floats) -> Ints:
-    """Return the leaf of each state (n,): scikit-learn would ask for all of them in bins, and in single precision."""
+    """Return the leaf of each state (n,); scikit-learn would need all states in bins, in single precision."""
     node = np.zeros(len(states), dtype=np.int64)
     for i in np.flatnonzero(tree.children_left >= 0):  # parents come before their children
         here = np.flatnonzero(node == i)
         j, threshold = tree.feature[i], tree.threshold[i]
-        cut = edges[j][int(threshold)] if np.isfinite(threshold) else np.inf  # of bin numbers, back to values
+        cut = edges[j][int(threshold)] if np.isfinite(threshold) else np.inf  # from bin numbers back to values
         x = states[here, j]
         left = np.where(np.isnan(x), bool(tree.missing_go_to_left[i]), x <= cut)
         node[here] = np.where(left, tree.children_left[i], tree.children_right[i])
@@ -74,7 +74,7 @@ def _leaves(tree: Any, edges: list[Floats], states: Floats) -> Ints:
 
 
 def _edges(column: Floats) -> Floats:
-    """Return the largest values of a column's bins."""
+    """Return the upper edges of a column's bins."""
     known = np.sort(column[~np.isnan(column)])
     if not len(known):
         return known

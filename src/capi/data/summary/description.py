@@ -1,4 +1,4 @@
-"""What was understood of a batch, in numbers and in words."""
+"""The description of a batch, as numbers and as text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MOST_SHOWN = 20  # actions, and columns with missing values, that the text lists
 ASSUMED = {
-    "assumed": "no flag column says so: the last row of each episode was taken as the end of the process",
+    "assumed": "the table has no flag column: the last row of each episode was taken as the end of the process",
     "truncated": "no column flags terminated rows: episodes that were not truncated were taken to end with the process",
 }
 
@@ -30,15 +30,15 @@ class Coverage:
     ----------
     action : label
     rows : int
-        How often it was taken.
+        Number of rows in which it was taken.
     share : float
         The same as a share of all rows.
     effective : float
-        Kish's effective sample size of its rows in the leaves of a shallow tree that tells the actions apart, each weighted by one
-        over the action's share in the leaf. It is ``rows`` for an action taken everywhere alike, and small for one that was
-        hardly ever taken in some of the states.
+        Kish's effective sample size of its rows in the leaves of a shallow tree that predicts the action, each row weighted by
+        one over the action's share in the leaf. It equals ``rows`` for an action taken evenly everywhere, and is small for
+        one that was rarely taken in some of the states.
     covered : float
-        The share of the rows that lie in leaves in which it was taken at all.
+        The share of all rows in leaves in which it was taken at all.
     """
 
     action: Any
@@ -50,30 +50,30 @@ class Coverage:
 
 @dataclass(frozen=True)
 class Description:
-    """What was understood of a batch; print it, or take its numbers.
+    """The description of a batch; print it, or use its fields.
 
     Parameters
     ----------
     source : str
         The file or table that it was read from, or "arrays".
     n_rows, n_only_next : int
-        Decisions, and rows of the table that served only as next state.
+        Number of decisions, and of rows of the table that served only as next state.
     n_features : int
     n_episodes : int or None
-        None without episodes: every row counts as its own.
+        None without episodes: each row counts as its own episode.
     lengths : dict
-        Least, median and greatest length of the episodes.
+        Smallest, median and largest length of the episodes.
     n_terminated, n_truncated : int
-        Episodes by how they end.
+        Number of episodes that end in each way.
     assumed : str
-        What was assumed about that, empty if nothing was.
+        The assumption made about the ends; empty if there was none.
     rewards : dict
-        Least, mean and greatest reward and their standard deviation.
+        Smallest, mean and largest reward, and the standard deviation.
     missing : dict
-        Rows without a value, for each column that has some.
+        Number of rows with a missing value, for each column that has some.
     actions : tuple of Coverage
     warnings : tuple of Caveat
-        What looks wrong.
+        Possible problems.
     """
 
     source: str
@@ -91,7 +91,7 @@ class Description:
     warnings: tuple[Caveat, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values that JSON has; labels of other kinds as strings."""
+        """Return all fields as plain JSON values; labels of other types become strings."""
         plain = asdict(self)
         for action in plain["actions"]:
             if not isinstance(action["action"], str | int | float | bool | None):
@@ -123,7 +123,7 @@ class Description:
             facts.append(("assumed", self.assumed))
         if self.n_only_next:
             facts.append(
-                ("left out", f"{self.n_only_next} rows of the table, which hold only the last state of an episode")
+                ("left out", f"{self.n_only_next} rows of the table, which contain only the last state of an episode")
             )
         facts.append(("rewards", rewards))
         if self.missing:
@@ -134,13 +134,13 @@ class Description:
 
     def _episodes(self) -> str:
         if self.n_episodes is None:
-            return "not given: every row counts as its own"
+            return "not given: each row counts as its own episode"
         least, median, greatest = (self.lengths[key] for key in ("least", "median", "greatest"))
         return f"{self.n_episodes}, of {least:g} to {greatest:g} decisions, median {median:g}"
 
 
 def describe(batch: Transitions) -> Description:
-    """Return what was understood of a batch, how well each action covers the states, and what looks wrong.
+    """Return a summary of a batch: its size, how well each action covers the states, and possible problems.
 
     Parameters
     ----------
@@ -153,7 +153,7 @@ def describe(batch: Transitions) -> Description:
     >>> batch = Transitions.from_frame(table, state="age", action="dose", reward="cured", action_labels=[0, 1, 2], discount=0)
     >>> print(describe(batch))
     the table: 4 decisions, 1 feature, 3 actions
-      episodes   not given: every row counts as its own
+      episodes   not given: each row counts as its own episode
       ends       4 terminated, 0 truncated
     ...
     """
@@ -186,7 +186,7 @@ def _spread(values: Floats, middle: str) -> dict[str, float]:
 
 
 def _missing(batch: Transitions) -> dict[str, int]:
-    """Return the rows without a value of each column that has some."""
+    """Return the number of rows with a missing value, for each column that has some."""
     counts, start = {}, 0
     for column in batch.schema.columns:
         counts[column.name] = int(np.isnan(batch.states[:, start]).sum())

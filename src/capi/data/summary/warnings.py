@@ -1,4 +1,4 @@
-"""What looks wrong in a batch: columns that know what they should not, rows that are there twice."""
+"""Possible problems in a batch: columns that leak information, duplicated rows."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from capi.errors import LEAST_SHOWN, Caveat
 if TYPE_CHECKING:
     from capi.data.transitions import Transitions
 
-FEW = 10  # rows, beyond one an action, with fewer of which chance makes a function of anything
-LIKE_AN_ID = 0.95  # share of different values
+FEW = 10  # rows beyond one per action; with fewer, a column can be a function of the action by chance
+LIKE_AN_ID = 0.95  # share of distinct values
 LEAST_IDS = 20
-FINITE = 0.1  # share of different states up to which rows may well repeat
+FINITE = 0.1  # share of distinct states up to which repeated rows are expected
 ROWS_AT_ONCE = 4096
 WEAK = 10.0  # effective rows
 
 
 def table_caveats(batch: Transitions, effective: Floats) -> Iterator[Caveat]:
-    """Yield a caveat for each thing that the owner of the table should look at; ``effective`` (A,) are the effective rows."""
+    """Yield a caveat for each finding that the owner of the table should check; ``effective`` (A,) are the effective rows."""
     counts = np.bincount(batch.actions, minlength=batch.n_actions)
     for label, count, size in zip(batch.schema.action_labels, counts, effective, strict=True):
         if not count:
@@ -47,7 +47,7 @@ def table_caveats(batch: Transitions, effective: Floats) -> Iterator[Caveat]:
         start = stop
     repeated = _n_repeated(batch)
     if repeated:
-        rest = "an earlier row in state, action, reward and next state: check that the table does not hold them twice"
+        rest = "an earlier row in state, action, reward and next state: check the table for duplicates"
         yield Caveat(
             "repeated-rows",
             f"{repeated} {'rows repeat' if repeated > 1 else 'row repeats'} {rest}",
@@ -86,7 +86,7 @@ def _of_column(batch: Transitions, column: Column, features: Floats, first: Bool
         owner = "row" if first.all() else "row or episode"
         yield Caveat(
             "like-an-id",
-            f"column {column.name} is different for almost every {owner}, like an id: it can only be learned by heart",
+            f"column {column.name} is different for almost every {owner}, like an id: a model can only memorise it",
             "warning",
             column=column.name,
         )
@@ -116,7 +116,7 @@ def _equal_to_reward(batch: Transitions, column: Column, features: Floats) -> Ca
 
 
 def _equal(feature: Floats, rewards: Floats) -> bool:
-    """Whether the feature is the reward wherever it is known."""
+    """Whether the feature equals the reward wherever it is known."""
     return _everywhere(feature, lambda rows: np.isnan(feature[rows]) | (feature[rows] == rewards[rows]))
 
 
@@ -137,7 +137,7 @@ def _is_function_of_action(batch: Transitions, features: Floats) -> bool:
 
 
 def _is_like_an_id(feature: Floats, first: Bools) -> bool:
-    """Whether whole numbers differ from row to row or, if they do not change within episodes, from episode to episode."""
+    """Whether whole numbers differ from row to row or, if constant within episodes, from episode to episode."""
     if not _everywhere(feature, lambda rows: np.isnan(feature[rows]) | (feature[rows] == np.floor(feature[rows]))):
         return False
     fixed = bool((feature[1:] == feature[:-1])[~first[1:]].all())
@@ -147,7 +147,7 @@ def _is_like_an_id(feature: Floats, first: Bools) -> bool:
 
 
 def _everywhere(table: Floats, holds: Callable[[slice], Bools]) -> bool:
-    """Whether something holds in all rows; asked block by block, because mostly the first denies it."""
+    """Whether ``holds`` is true in all rows; checked block by block, because usually the first block fails."""
     blocks = range(0, len(table), ROWS_AT_ONCE)
     return all(bool(holds(slice(start, start + ROWS_AT_ONCE)).all()) for start in blocks)
 
@@ -159,7 +159,7 @@ def _episode_starts(batch: Transitions) -> Bools:
 
 
 def _n_repeated(batch: Transitions) -> int:
-    """Return how many rows repeat an earlier one; none are reported where few states make that likely."""
+    """Return the number of rows that repeat an earlier one; zero where few distinct states make that likely."""
     states = _hashed(batch.states)
     if _n_different(states) <= FINITE * len(batch):
         return 0
@@ -169,17 +169,17 @@ def _n_repeated(batch: Transitions) -> int:
 
 
 def _n_different(values: NDArray[Any]) -> int:
-    """Return how many different values there are; sorting them is several times faster than `np.unique`."""
+    """Return the number of distinct values; sorting is several times faster than `np.unique`."""
     ordered = np.sort(values)
     return int(np.count_nonzero(ordered[1:] != ordered[:-1])) + 1
 
 
 def _hashed(table: Floats) -> NDArray[np.uint64]:
-    """Return 64 bits for each row that differ, but for one chance in 2**64 a pair, where the rows do."""
+    """Return a 64-bit hash of each row; different rows collide with probability 2**-64 per pair."""
     factors = np.random.default_rng(0).integers(1, 2**63, size=(table.shape[1], 2), dtype=np.uint64) * 2 + 1
     total = np.zeros(len(table), dtype=np.uint64)
     for start in range(0, len(table), ROWS_AT_ONCE):
-        block = table[start : start + ROWS_AT_ONCE] + 0.0  # no minus before a zero
+        block = table[start : start + ROWS_AT_ONCE] + 0.0  # turns -0 into 0
         for column, (one, two) in zip(block.T, factors, strict=True):
             bits = np.ascontiguousarray(column).view(np.uint64) * one
             total[start : start + ROWS_AT_ONCE] += (bits ^ (bits >> np.uint64(32))) * two
