@@ -16,7 +16,6 @@ from capi._utils.validation import (
     Bools,
     Floats,
     Ints,
-    as_allowed,
     as_array,
     as_flags,
     as_floats,
@@ -29,6 +28,13 @@ from capi._utils.validation import (
     check_shape,
     is_real,
     sequence_of_names,
+)
+from capi.data._optional_columns import (
+    checked_allowed,
+    checked_episodes,
+    checked_next_allowed,
+    checked_propensities,
+    run_starts,
 )
 from capi.data.origin import Origin
 from capi.data.readers.constructors import Readers
@@ -153,10 +159,10 @@ class Transitions(Readers):
             "next_states": following,
             "terminated": ends,
             "n_actions": n_actions,
-            "allowed": _checked_allowed(allowed, a, n_actions),
-            "next_allowed": _checked_next_allowed(next_allowed, ends, n_actions),
-            "episodes": _checked_episodes(episodes, ends),
-            "propensities": _checked_propensities(propensities, n),
+            "allowed": checked_allowed(allowed, a, n_actions),
+            "next_allowed": checked_next_allowed(next_allowed, ends, n_actions),
+            "episodes": checked_episodes(episodes, ends),
+            "propensities": checked_propensities(propensities, n),
             "weights": as_weights(weights, "weights", n, "states"),
             "schema": Schema.of(d, n_actions, feature_names, action_labels),
             "origin": None,
@@ -220,19 +226,19 @@ class Transitions(Readers):
     @property
     def n_episodes(self) -> int:
         """Number of episodes; without episode numbers each row is one."""
-        return len(self) if self.episodes is None else len(_run_starts(self.episodes))
+        return len(self) if self.episodes is None else len(run_starts(self.episodes))
 
     @property
     def episode_lengths(self) -> Ints:
         """Number of rows of each episode, in order (E,)."""
         if self.episodes is None:
             return np.ones(len(self), dtype=np.int64)
-        return np.diff(_run_starts(self.episodes), append=len(self))
+        return np.diff(run_starts(self.episodes), append=len(self))
 
     @property
     def episode_starts(self) -> Ints:
         """First row of each episode (E,)."""
-        return np.arange(len(self)) if self.episodes is None else _run_starts(self.episodes)
+        return np.arange(len(self)) if self.episodes is None else run_starts(self.episodes)
 
     def episode_hashes(self) -> Hashes:
         """Return a hash of the content of each episode (E,), by which it can be recognised."""
@@ -455,67 +461,6 @@ def _same(a: Any, b: Any) -> bool:
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         return np.array_equal(a, b, equal_nan=a.dtype.kind == "f" and b.dtype.kind == "f")
     return type(a) is type(b) and bool(a == b)
-
-
-def _checked_allowed(value: ArrayLike | None, actions: Ints, n_actions: int) -> Bools | None:
-    allowed = as_allowed(value, "allowed", (len(actions), n_actions), "states")
-    if allowed is not None:
-        taken = np.take_along_axis(allowed, actions[:, None], axis=1)[:, 0]
-        check_rows(taken, actions, "actions", "must be allowed where they were taken", " Correct the mask or the row.")
-    return allowed
-
-
-def _checked_next_allowed(value: ArrayLike | None, terminated: Bools, n_actions: int) -> Bools | None:
-    """Return the checked mask of the next states; terminated rows, after which nothing is decided, may allow nothing."""
-    if value is None:
-        return None
-    allowed = as_flags(value, "next_allowed", shape=(len(terminated), n_actions), rows_of="states")
-    check_rows(
-        allowed.any(axis=1) | terminated, allowed, "next_allowed", "must allow an action unless the row terminates"
-    )
-    return allowed
-
-
-def _checked_propensities(value: ArrayLike | None, n: int) -> Floats | None:
-    if value is None:
-        return None
-    propensities = as_floats(value, "propensities", ndim=1)
-    check_shape(propensities, "propensities", (n,), "states")
-    advice = " It is the probability of the action that was taken, so it cannot be 0."
-    check_rows((propensities > 0) & (propensities <= 1), propensities, "propensities", "must lie in (0, 1]", advice)
-    return propensities
-
-
-def _checked_episodes(value: ArrayLike | None, terminated: Bools) -> Ints | None:
-    if value is None:
-        return None
-    episodes = as_integers(value, "episodes")
-    check_shape(episodes, "episodes", terminated.shape, "states")
-    starts = _run_starts(episodes)
-    ids = episodes[starts]
-    first_run = np.zeros(len(ids), dtype=bool)
-    first_run[np.unique(ids, return_index=True)[1]] = True
-    if not first_run.all():
-        i = int(starts[np.flatnonzero(~first_run)[0]])
-        raise InvalidInputError(
-            f"rows of an episode must be contiguous; episodes[{i}] = {episodes[i]} reappears after another episode. "
-            "Sort the rows by episode and time, or give each episode its own number."
-        )
-    last = np.zeros(len(episodes), dtype=bool)
-    last[np.append(starts[1:], len(episodes)) - 1] = True
-    check_rows(
-        last | ~terminated,
-        episodes,
-        "episodes",
-        "must not continue after a terminated row",
-        " Start a new episode number there.",
-    )
-    return episodes
-
-
-def _run_starts(episode: Ints) -> Ints:
-    """Return the first row of each run of equal numbers (E,)."""
-    return np.flatnonzero(np.append(True, episode[1:] != episode[:-1]))
 
 
 def _check_same_kind(first: Transitions, batch: Transitions, i: int) -> None:
