@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -20,11 +18,9 @@ from capi._utils.validation import (
 )
 from capi.errors import InvalidInputError
 
-if TYPE_CHECKING:
-    pass
-
 
 def checked_allowed(value: ArrayLike | None, actions: Ints, n_actions: int) -> Bools | None:
+    """Return masks (n, A) that allow the logged actions, None as None."""
     allowed = as_allowed(value, "allowed", (len(actions), n_actions), "states")
     if allowed is not None:
         taken = np.take_along_axis(allowed, actions[:, None], axis=1)[:, 0]
@@ -44,6 +40,7 @@ def checked_next_allowed(value: ArrayLike | None, terminated: Bools, n_actions: 
 
 
 def checked_propensities(value: ArrayLike | None, n: int) -> Floats | None:
+    """Return propensities (n,) in (0, 1], None as None."""
     if value is None:
         return None
     propensities = as_floats(value, "propensities", ndim=1)
@@ -54,6 +51,7 @@ def checked_propensities(value: ArrayLike | None, n: int) -> Floats | None:
 
 
 def checked_episodes(value: ArrayLike | None, terminated: Bools) -> Ints | None:
+    """Return episode numbers (n,) whose rows are contiguous and end where the process terminates, None as None."""
     if value is None:
         return None
     episodes = as_integers(value, "episodes")

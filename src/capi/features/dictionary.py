@@ -22,11 +22,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import validate_data
 
 from capi._utils.parameters import Constraints, at_least, check_parameters, optional
 from capi._utils.validation import Floats, Ints, as_positive
-from capi.errors import DictionarySaturatedWarning, InvalidInputError
+from capi.errors import DictionarySaturatedWarning, InvalidInputError, not_fitted
 from capi.features.kernels import Gaussian, Kernel, check_kernel, likeness, own_likeness
 from capi.features.scaling import Scale, Scaling, check_scale, learned_scaling
 
@@ -120,7 +120,8 @@ class KernelDictionary(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEs
 
     def transform(self, X: ArrayLike) -> Floats:
         """Return the features z(x), whose inner products approximate the kernel; ``X`` (n, d) -> (n, m)."""
-        check_is_fitted(self)
+        if not hasattr(self, "saturated_"):
+            raise not_fitted(f"this {type(self).__name__} is not fitted yet: call fit first.")
         states = self.scaling_(_validated(self, X, reset=False))
         m = len(self.centres_)
         features = np.empty((len(states), m))
