@@ -24,14 +24,14 @@ def test_version_and_help():
 def test_an_unknown_experiment_is_one_sentence_and_exit_code_1():
     done = capi("reproduce", "nothing")
     assert done.returncode == 1
-    assert done.stderr == "error: there is no experiment 'nothing'; there are: chain, hiv, mountain-car, pole.\n"
+    assert done.stderr == "error: the experiment must be one of chain, hiv, mountain-car, pole; got 'nothing'.\n"
 
 
 def test_a_file_in_the_way_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("keep me")
     done = capi("reproduce", "chain", "--out", tmp_path / "file" / "below")
     assert done.returncode == 1
-    assert "a file is in the way" in done.stderr
+    assert "must be a folder, but it or a parent of it is a file" in done.stderr
     assert (tmp_path / "file").read_text() == "keep me"
 
 

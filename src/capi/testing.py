@@ -1,6 +1,6 @@
-"""Contract checks for people who plug in their own evaluator, policy space or domain.
+"""Contract checks for custom evaluators, policy spaces and domains.
 
-Each raises AssertionError with the rule that was broken. We run them over everything that we ship::
+Each check raises AssertionError with the rule that was broken. The library's own tests run them on everything that it ships::
 
     from capi.testing import check_policy_space
     check_policy_space(MySpace())
@@ -33,11 +33,11 @@ def check_evaluator(
     ----------
     evaluator : PolicyEvaluator
     transitions : Transitions, optional
-        The batch to evaluate on. By default random states with two features and three actions.
+        The batch to evaluate on; by default random states with two features and three actions.
     discount : float
-        The model's, for an evaluator that holds a model.
+        Discount to evaluate with; for an evaluator that holds a model, the model's.
     needs_transitions : bool
-        False for an evaluator that holds a model: it is then also called without a batch.
+        False for an evaluator that holds a model; it is then also called without a batch.
     seed : int
     """
     assert isinstance(evaluator, PolicyEvaluator), "an evaluator must have the method evaluate"
@@ -52,10 +52,10 @@ def check_evaluator(
     constant = Constant(0, n_actions)
     q = evaluate(constant)
     values = _checked_q(q, states, n_actions)
-    np.testing.assert_array_equal(evaluate(constant).values(states), values, "same rng must give the same Q")
+    np.testing.assert_array_equal(evaluate(constant).values(states), values, "the same rng must give the same Q")
     np.testing.assert_array_equal(q.values(states), values, "values must not change from call to call")
     reversed_values = q.values(states[::-1])[::-1]
-    rule = "the value of a state must not depend on others (but for rounding)"
+    rule = "the value of a state must not depend on other states (except for rounding)"
     np.testing.assert_allclose(reversed_values, values, rtol=1e-9, atol=1e-12, err_msg=rule)
     without_rng = evaluator.evaluate(constant, batch, discount=discount, states=states).values(states)
     again = evaluator.evaluate(constant, batch, discount=discount, states=states).values(states)
@@ -71,7 +71,7 @@ def check_evaluator(
 
 
 def check_policy_space(space: PolicySpace, *, n_actions: int = 3, n_features: int = 2, seed: int = 0) -> None:
-    """Check the contract of a `PolicySpace`, on random states and values."""
+    """Check the contract of a `PolicySpace` on random states and values."""
     assert isinstance(space, PolicySpace), "a policy space must have the method improve"
     rng = np.random.default_rng(seed)
     states = rng.normal(size=(60, n_features))
@@ -84,13 +84,13 @@ def check_policy_space(space: PolicySpace, *, n_actions: int = 3, n_features: in
 
     policy = improve()
     actions = check_policy(policy, states, n_actions)
-    np.testing.assert_array_equal(improve().act(states), actions, "same rng must give the same policy")
+    np.testing.assert_array_equal(improve().act(states), actions, "the same rng must give the same policy")
     one, other = (space.improve(states, q_values, q=NearestQ(states, q_values)).act(states) for _ in range(2))
     np.testing.assert_array_equal(one, other, "rng=None must mean a fixed seed")
     np.testing.assert_array_equal(improve(previous=policy).act(states).shape, (60,), "previous must be accepted")
 
     offset = rng.integers(-8, 8, size=(60, 1)).astype(np.float64)
-    eighths = np.round(q_values * 8) / 8  # sums of these are exact, so that only the rule is tested
+    eighths = np.round(q_values * 8) / 8  # sums of these are exact, so rounding cannot break the rule
     plain, shifted, doubled = (improve(v).act(states) for v in (eighths, eighths + offset, eighths * 2))
     np.testing.assert_array_equal(shifted, plain, "adding f(x) to all values of a state must not change the policy")
     np.testing.assert_array_equal(doubled, plain, "scaling the values must not change the policy")
@@ -111,16 +111,18 @@ def check_policy_space(space: PolicySpace, *, n_actions: int = 3, n_features: in
 def check_policy(policy: Policy, states: Floats, n_actions: int) -> Any:
     """Check the contract of a `Policy` on ``states`` (n, d) and return its actions (n,)."""
     assert isinstance(policy, Policy), "a policy must have n_actions, act and probabilities"
-    assert policy.n_actions == n_actions, f"n_actions must be {n_actions}, is {policy.n_actions}"
+    assert policy.n_actions == n_actions, f"n_actions must be {n_actions}; it is {policy.n_actions}"
     n, before = len(states), states.copy()
     actions, p = policy.act(states), policy.probabilities(states)
-    assert actions.shape == (n,), f"act must return shape ({n},), returned {actions.shape}"
-    assert actions.dtype.kind == "i", f"act must return integers, returned {actions.dtype}"
+    assert actions.shape == (n,), f"act must return shape ({n},); it returned {actions.shape}"
+    assert actions.dtype.kind == "i", f"act must return integers; it returned {actions.dtype}"
     assert ((actions >= 0) & (actions < n_actions)).all(), "actions must lie in 0..n_actions - 1"
-    assert p.shape == (n, n_actions), f"probabilities must have shape {(n, n_actions)}, have {p.shape}"
+    assert p.shape == (n, n_actions), f"probabilities must have shape {(n, n_actions)}; they have {p.shape}"
     assert (p >= 0).all(), "probabilities must not be negative"
     np.testing.assert_allclose(p.sum(axis=1), 1, err_msg="probabilities must sum to one in each state")
-    np.testing.assert_array_equal(p.argmax(axis=1), actions, "act must be the (lowest) most probable action")
+    np.testing.assert_array_equal(
+        p.argmax(axis=1), actions, "act must return the most probable action, the lowest in case of ties"
+    )
     np.testing.assert_array_equal(policy.act(states[::-1]), actions[::-1], "a decision must not depend on other states")
     np.testing.assert_array_equal(states, before, "act must not write to its input")
     return actions
@@ -129,30 +131,32 @@ def check_policy(policy: Policy, states: Floats, n_actions: int) -> Any:
 def check_domain(domain: Domain, *, n: int = 200, seed: int = 0) -> None:
     """Check the contract of a `Domain` on ``n`` start states and every action."""
     assert isinstance(domain, Domain), "a domain must have n_actions, feature_names, action_labels, initial and step"
-    assert len(domain.action_labels) == domain.n_actions, "there must be one label an action"
+    assert len(domain.action_labels) == domain.n_actions, "there must be one label per action"
     d = len(domain.feature_names)
     states = domain.initial(n, np.random.default_rng(seed))
-    assert states.shape == (n, d), f"initial must return shape {(n, d)}, returned {states.shape}"
-    assert states.dtype == np.float64, f"states must be float64, are {states.dtype}"
+    assert states.shape == (n, d), f"initial must return shape {(n, d)}; it returned {states.shape}"
+    assert states.dtype == np.float64, f"states must be float64; they are {states.dtype}"
     again = domain.initial(n, np.random.default_rng(seed))
-    np.testing.assert_array_equal(again, states, "same rng must give the same start states")
+    np.testing.assert_array_equal(again, states, "the same rng must give the same start states")
     for action in range(domain.n_actions):
         actions = np.full(n, action)
         first = domain.step(states.copy(), actions, np.random.default_rng(seed))
         _check_step(first, n, d)
         kept = states.copy()
         for one, other in zip(first, domain.step(kept, actions, np.random.default_rng(seed)), strict=True):
-            np.testing.assert_array_equal(one, other, "same rng must give the same step: a domain has no state")
+            np.testing.assert_array_equal(
+                one, other, "the same rng must give the same step, because a domain has no state of its own"
+            )
         np.testing.assert_array_equal(kept, states, "step must not write to its input")
     allowed = getattr(domain, "allowed", None)
     if allowed is not None:
         mask: Bools = allowed(states)
         assert mask.shape == (n, domain.n_actions), f"allowed must return shape {(n, domain.n_actions)}"
-        assert mask.any(axis=1).all(), "every state must allow an action"
+        assert mask.any(axis=1).all(), "every state must allow at least one action"
 
 
 def random_batch(seed: int = 0, *, n_episodes: int = 20, n_actions: int = 3) -> Transitions:
-    """Return a batch of random walks in the plane, episodes of up to six rows, some terminated."""
+    """Return a batch of random walks in the plane: episodes of up to six rows, some of them terminated."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(1, 7, size=n_episodes)
     n = int(lengths.sum())
@@ -172,7 +176,7 @@ def random_batch(seed: int = 0, *, n_episodes: int = 20, n_actions: int = 3) -> 
 
 
 class NearestQ:
-    """The values of the nearest known state: a `QFunction` through given points, for checks."""
+    """A `QFunction` for checks: the values of the nearest of some given states."""
 
     def __init__(self, states: Floats, q_values: Floats) -> None:
         self.states, self.q_values = states, q_values
@@ -186,15 +190,15 @@ class NearestQ:
 
 def _checked_q(q: QFunction, states: Floats, n_actions: int) -> Floats:
     assert isinstance(q, QFunction), "evaluate must return a QFunction: n_actions and values"
-    assert q.n_actions == n_actions, f"Q must have {n_actions} actions, has {q.n_actions}"
+    assert q.n_actions == n_actions, f"Q must have {n_actions} actions; it has {q.n_actions}"
     values = q.values(states)
-    assert values.shape == (len(states), n_actions), f"values must have shape (n, n_actions), have {values.shape}"
+    assert values.shape == (len(states), n_actions), f"values must have shape (n, n_actions); they have {values.shape}"
     assert np.isfinite(values).all(), "values must be finite"
     return values
 
 
 def _check_no_bootstrap_past_the_end(evaluate: Any, batch: Transitions) -> None:
-    """After a terminated row nothing follows, so its next state must not matter."""
+    """Check that the next state of a terminated row does not matter."""
     ends = (
         np.append(batch.episodes[1:] != batch.episodes[:-1], True)
         if batch.episodes is not None
@@ -208,17 +212,17 @@ def _check_no_bootstrap_past_the_end(evaluate: Any, batch: Transitions) -> None:
 
 
 def _check_it_takes_the_best_action_at_a_point(space: PolicySpace, point: Floats) -> None:
-    """Where all states are one, every space is just a choice of an action, and the weights decide it."""
+    """Check that, if all states are equal, the space chooses the best action under the weights."""
     values = np.array([[1.0, 0.0]] * 6 + [[0.0, 1.0]] * 4)
     for weights, best in ((None, 0), (np.repeat([1.0, 3.0], [6, 4]), 1)):
         mean = np.average(values, axis=0, weights=weights)
         policy = space.improve(np.repeat(point, 10, axis=0), values, q=NearestQ(point, mean[None]), weights=weights)
-        rule = "at a single point" + ("" if weights is None else ", by the weights,")
-        assert policy.act(point)[0] == best, f"the policy must take the action that loses the least {rule}"
+        rule = "at a single point" + ("" if weights is None else ", given the weights")
+        assert policy.act(point)[0] == best, f"the policy must take the action with the smallest loss {rule}"
 
 
 def _check_masks(space: PolicySpace, states: Floats, q_values: Floats) -> None:
-    """Check that a space refuses masks with an InvalidInputError, or that its policy keeps to them."""
+    """Check that a space refuses masks with an InvalidInputError, or that its policy respects them."""
     allowed = np.ones(q_values.shape, dtype=bool)
     allowed[::2, q_values.mean(axis=0).argmax()] = q_values.shape[1] == 1
     try:
@@ -228,21 +232,21 @@ def _check_masks(space: PolicySpace, states: Floats, q_values: Floats) -> None:
     taken = allowed[np.arange(len(states)), policy.act(states, allowed)]
     assert taken.all(), "a policy that was learned with masks must take allowed actions"
     assert (policy.probabilities(states, allowed)[~allowed] == 0).all(), (
-        "actions that are not allowed have no probability"
+        "actions that are not allowed must have probability zero"
     )
 
 
 def _check_step(step: tuple[Floats, Floats, Bools], n: int, d: int) -> None:
     assert len(step) == 3, "step must return next states, rewards and terminated"
     following, rewards, terminated = step
-    assert following.shape == (n, d), f"next states must have shape {(n, d)}, have {following.shape}"
-    assert rewards.shape == (n,), f"rewards must have shape {(n,)}, have {rewards.shape}"
-    assert terminated.shape == (n,), f"terminated must have shape {(n,)}, has {terminated.shape}"
-    assert terminated.dtype == np.bool_, f"terminated must be bool, is {terminated.dtype}"
+    assert following.shape == (n, d), f"next states must have shape {(n, d)}; they have {following.shape}"
+    assert rewards.shape == (n,), f"rewards must have shape {(n,)}; they have {rewards.shape}"
+    assert terminated.shape == (n,), f"terminated must have shape {(n,)}; it has {terminated.shape}"
+    assert terminated.dtype == np.bool_, f"terminated must be bool; it is {terminated.dtype}"
     assert np.isfinite(following).all(), "next states must be finite"
     assert np.isfinite(rewards).all(), "rewards must be finite"
 
 
 def _arrays_of(batch: Transitions) -> dict[str, Any]:
-    """Return copies of all columns that are there."""
+    """Return copies of all columns that the batch has."""
     return {name: getattr(batch, name).copy() for name in batch._columns()}

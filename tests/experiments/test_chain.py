@@ -161,6 +161,8 @@ def test_pieces_work_on_fewer_iterations():
 
 
 def test_unknown_names_are_refused():
-    with pytest.raises(InvalidInputError, match="no experiment 'mars'"):
+    with pytest.raises(
+        InvalidInputError, match="the experiment must be one of chain, hiv, mountain-car, pole; got 'mars'"
+    ):
         load_experiment("mars")
     assert callable(claims)

@@ -40,7 +40,7 @@ def test_what_fails_leaves_the_old_files_and_nothing_else(tmp_path, failing):
 
 def test_a_folder_in_the_way_of_a_file_is_named(tmp_path):
     (tmp_path / "b.txt").mkdir()
-    with pytest.raises(InvalidInputError, match=r"b.txt must be a file, but a folder is in the way"):
+    with pytest.raises(InvalidInputError, match=r"b.txt must be a file, but a folder of that name exists"):
         write(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["b.txt"]
 
@@ -53,7 +53,7 @@ def test_a_result_folder_is_made_with_its_parents(tmp_path):
 @pytest.mark.parametrize("place", ["file", "file/below"])
 def test_a_file_in_the_way_is_named(tmp_path, place):
     (tmp_path / "file").write_text("")
-    with pytest.raises(InvalidInputError, match=r"file.*must be a folder, but a file is in the way"):
+    with pytest.raises(InvalidInputError, match=r"file.*must be a folder, but it or a parent of it is a file"):
         result_folder(tmp_path / place)
 
 

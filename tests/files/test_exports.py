@@ -225,10 +225,12 @@ def test_masks_are_unknown_to_code(name, to):
 @pytest.mark.parametrize("name", OTHERS)
 def test_others_offer_the_tree_that_decides_most_alike(name, to):
     policy, states = policies()[name]
-    with pytest.raises(InvalidInputError, match=r"cannot be exported to .* decides alike in [\d.]+ % of 300 states"):
+    with pytest.raises(
+        InvalidInputError, match=r"cannot be exported to .* makes the same decision in [\d.]+ % of 300 states"
+    ):
         export_policy(policy, to, states=states)
     written = export_policy(policy, to, imitate=True, states=states)
-    assert "decides alike in" in written
+    assert "makes the same decision in" in written
     if to == "python":
         decide = decide_of(written)
         decided = [decide(row) for row in rows_of(names_of(policy, states), states)]
@@ -236,7 +238,7 @@ def test_others_offer_the_tree_that_decides_most_alike(name, to):
 
 
 def test_policies_that_keep_their_states_need_none():
-    with pytest.raises(InvalidInputError, match=r"decides alike in [\d.]+ % of 60 states. Pass imitate=True"):
+    with pytest.raises(InvalidInputError, match=r"makes the same decision in [\d.]+ % of 60 states. Pass imitate=True"):
         export_policy(policies()["neighbors"][0], "python")
     with pytest.raises(InvalidInputError, match="pass imitate=True and states"):
         export_policy(policies()["kernel"][0], "python")
@@ -368,7 +370,7 @@ def test_dates_in_scores_are_refused_in_sql_only():
 def test_columns_that_sql_cannot_tell_apart_are_refused():
     states, values = sample()
     policy = described(Trees(max_depth=2).improve(states, values), Schema.of(3, 3, ["Age", "age", "x"]), TRAINING)
-    with pytest.raises(InvalidInputError, match="'Age' and 'age' are the same to SQL"):
+    with pytest.raises(InvalidInputError, match="'Age' and 'age' are the same in SQL"):
         export_policy(policy, "sql")
 
 
@@ -387,7 +389,7 @@ def test_deep_trees_are_written_as_tables_and_refused_where_they_cannot_be():
     decide = decide_of(export_policy(tree, "python"))
     assert [decide(x0=float(x)) for x in range(n)] == tree.act(states).tolist()
     for to in ("sql", "text", "dot", "json"):
-        with pytest.raises(InvalidInputError, match=r"more than \d+ splits"):
+        with pytest.raises(InvalidInputError, match=r"at most \d+ splits"):
             export_policy(tree, to)
 
 
@@ -434,7 +436,7 @@ def test_states_without_an_action_left_are_refused():
     row = {"x0": None, "x1": 0.0, "x2": 0.0}
     with pytest.raises(InvalidInputError, match="must be left with an action"):
         policy.act(np.array([[np.nan, 0, 0]]))
-    with pytest.raises(ValueError, match="leave no action"):
+    with pytest.raises(ValueError, match="allow no action"):
         decide_of(export_policy(policy, "python"))(row)
     forest = Constrained(Forests(3, max_depth=2), rules).improve(np.nan_to_num(states), values)
     for each in (policy, forest):

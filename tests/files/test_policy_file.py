@@ -234,7 +234,7 @@ def linear_kernel(first, second):
 
 def test_what_would_be_code_is_refused_and_nothing_is_written(tmp_path):
     for reason, policy in refused_policies():
-        with pytest.raises(InvalidInputError, match="cannot be kept in a file"):
+        with pytest.raises(InvalidInputError, match="cannot be saved in a file"):
             save_policy(policy, tmp_path / "policy.capi")
         assert list(tmp_path.iterdir()) == [], reason
 
@@ -271,19 +271,19 @@ def test_a_path_without_a_name_is_refused(path, tmp_path, monkeypatch):
 def test_what_is_no_file_is_named(tmp_path):
     with pytest.raises(InvalidInputError, match=r"nothing.capi cannot be opened as a policy: there is no such file"):
         load_policy(tmp_path / "nothing.capi")
-    with pytest.raises(InvalidInputError, match="it is no file"):
+    with pytest.raises(InvalidInputError, match="it is not a regular file"):
         load_policy(tmp_path)
     with pytest.raises(InvalidInputError, match="there is no such file"):
         load_policy("nul\0l")
     (tmp_path / "text.capi").write_text("hello")
-    with pytest.raises(InvalidInputError, match="no whole zip file"):
+    with pytest.raises(InvalidInputError, match="not a valid zip file"):
         load_policy(tmp_path / "text.capi")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
 def test_a_pipe_does_not_keep_anybody_waiting(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InvalidInputError, match="it is no file"):
+    with pytest.raises(InvalidInputError, match="it is not a regular file"):
         load_policy(tmp_path / "pipe")
 
 
@@ -347,30 +347,30 @@ def members_of(name):
 )
 def test_names_that_do_not_belong_are_refused(name):
     place = scratch(zip_of([*members_of("threshold"), (name, b"")]))
-    with pytest.raises(InvalidInputError, match="does not belong there"):
+    with pytest.raises(InvalidInputError, match="unexpected member"):
         load_policy(place)
 
 
 def test_names_that_end_in_the_middle_are_refused():
     data = zip_of([*members_of("threshold"), ("arrays/xYz.npy", b"")]).replace(b"xYz.npy", b"x\0z.npy")
-    with pytest.raises(InvalidInputError, match=r"does not belong there|no whole zip"):
+    with pytest.raises(InvalidInputError, match=r"unexpected member|not a valid zip"):
         load_policy(scratch(data))
 
 
 def test_two_members_of_one_name_are_refused():
-    with pytest.raises(InvalidInputError, match="two members of the same name"):
+    with pytest.raises(InvalidInputError, match="two members with the same name"):
         load_policy(scratch(zip_of([*members_of("threshold"), members_of("threshold")[0]])))
 
 
 def test_arrays_that_belong_to_nothing_are_refused():
     extra = next(data for name, data in members_of("threshold") if name.endswith("npy"))
-    with pytest.raises(InvalidInputError, match="belongs to nothing"):
+    with pytest.raises(InvalidInputError, match="is not part of the policy"):
         load_policy(scratch(zip_of([*members_of("threshold"), ("arrays/more.npy", extra)])))
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_other_ways_of_packing_are_refused(method):
-    with pytest.raises(InvalidInputError, match="packed in a way"):
+    with pytest.raises(InvalidInputError, match="compressed in a way"):
         load_policy(scratch(zip_of(members_of("threshold"), method)))
 
 
@@ -385,7 +385,7 @@ def test_zip_bombs_are_refused_before_they_are_unpacked(monkeypatch):
 def test_a_bomb_that_lies_about_its_size_gives_no_more_than_it_says():
     bomb = zip_of([*members_of("threshold"), ("arrays/bomb.npy", bytes(2**25))])
     lying = bomb.replace(struct.pack("<L", 2**25), struct.pack("<L", 100))
-    with pytest.raises(InvalidInputError, match=r"whole zip|another size"):
+    with pytest.raises(InvalidInputError, match=r"not a valid zip|does not have the size"):
         load_policy(scratch(lying), max_bytes=2**20)
 
 
@@ -407,14 +407,14 @@ def test_too_many_members_are_refused(monkeypatch):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (b"{", "no JSON"),
-        (b"[" * 100_000, "no JSON"),
-        (b"\xff", "no JSON"),
-        (b"[1]", "no object"),
-        (b"{}", "does not say that it is a policy file"),
-        (b'{"a": 1, "a": 2}', "same key twice"),
-        (b'{"a": NaN}', "NaN, which is no JSON"),
-        (b'{"a": ' + b"9" * 10_000 + b"}", "no JSON"),
+        (b"{", "not valid JSON"),
+        (b"[" * 100_000, "not valid JSON"),
+        (b"\xff", "not valid JSON"),
+        (b"[1]", "not a JSON object"),
+        (b"{}", "does not identify it as a policy file"),
+        (b'{"a": 1, "a": 2}', "duplicate key"),
+        (b'{"a": NaN}', "NaN, which is not valid JSON"),
+        (b'{"a": ' + b"9" * 10_000 + b"}", "not valid JSON"),
     ],
     ids=range(8),
 )
@@ -425,13 +425,13 @@ def test_headers_that_cannot_be_read_are_refused(text, reason):
 
 def test_a_newer_version_is_refused_with_advice():
     with pytest.raises(
-        InvalidInputError, match=r"format version 2, and capi .* reads up to version 1\. Install a newer capi"
+        InvalidInputError, match=r"format version 2, but capi .* reads versions up to 1\. Install a newer capi"
     ):
         load_policy(rewritten("tree", lambda header, arrays: header.update(version=2)))
 
 
 def test_an_unknown_kind_is_refused_by_name():
-    with pytest.raises(InvalidInputError, match="has a 'oracle', which this version of capi does not know"):
+    with pytest.raises(InvalidInputError, match="contains the kind 'oracle', which this version of capi does not know"):
         load_policy(rewritten("tree", lambda header, arrays: header["policy"].update(kind="oracle")))
 
 
@@ -441,7 +441,7 @@ def test_action_values_are_no_policy():
         for name in list(arrays):
             arrays[name.removeprefix("q.")] = arrays.pop(name)
 
-    with pytest.raises(InvalidInputError, match="fitted values: that is no policy"):
+    with pytest.raises(InvalidInputError, match="fitted values: this is not a policy"):
         load_policy(rewritten("fitted-values", only_q))
 
 
@@ -449,7 +449,7 @@ def test_policies_in_policies_have_an_end():
     policy = Constant(0, 2)
     for _ in range(40):
         policy = EpsilonGreedy(policy, 0.1)
-    with pytest.raises(InvalidInputError, match="without end"):
+    with pytest.raises(InvalidInputError, match="nested more than 32 levels deep"):
         save_policy(policy, scratch(b""))
 
 
@@ -548,19 +548,19 @@ def set_entry(array, place, value):
         (set_entry("left", 0, 3), "nodes must be a tree"),
         (set_entry("left", 0, 10_000), "left must lie in"),
         (set_entry("left", 0, -1), "nodes must be a tree"),
-        (set_entry("left", -1, -5), "numbered from 0 on"),
+        (set_entry("left", -1, -5), "numbered from 0"),
         (set_entry("feature", 0, 3), "feature must lie in 0..2"),
         (set_entry("feature", 0, -1), "feature must lie in 0..2"),
-        (set_entry("threshold", 0, np.nan), "threshold must be numbers"),
+        (set_entry("threshold", 0, np.nan), "threshold must not contain NaN"),
         (set_entry("threshold", 0, -np.inf), "minus infinity"),
-        (set_entry("sums", 0, np.nan), "sums must be numbers"),
+        (set_entry("sums", 0, np.nan), "sums must not contain NaN"),
         (set_entry("weights", 0, 0.0), "weights must be above zero"),
-        (set_entry("sizes", 0, 4), "one leaf more than splits"),
+        (set_entry("sizes", 0, 4), "one more leaf than splits"),
         (set_entry("sizes", 0, 2**31 - 1), "left must be int32 of shape"),
         (lambda header, arrays: header["policy"]["settings"].update(n_actions=2), "sums must be float64 of shape"),
         (lambda header, arrays: header["policy"]["settings"].update(n_features=2), "feature must lie in|shape 2"),
         (lambda header, arrays: header["policy"]["settings"].update(more=2), "'more' is unknown"),
-        (lambda header, arrays: header["policy"]["arrays"].remove("left"), "belongs to nothing"),
+        (lambda header, arrays: header["policy"]["arrays"].remove("left"), "is not part of the policy"),
         (lambda header, arrays: arrays.pop("left"), "the array left is missing"),
     ],
 )
@@ -596,7 +596,7 @@ def test_arrays_are_matched_and_never_evaluated():
         "{'descr': '<f8', 'fortran_order': False, 'shape': (-6,), }\n",
     ):
         members = [(n, with_header(text) if n.endswith("ranking.npy") else d) for n, d in members_of("threshold")]
-        with pytest.raises(InvalidInputError, match=r"no array of numbers|another size"):
+        with pytest.raises(InvalidInputError, match=r"not an array in the format|does not have the size"):
             load_policy(scratch(zip_of(members)))
 
 

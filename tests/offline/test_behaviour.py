@@ -1,4 +1,4 @@
-"""The probabilities of what was done: given, or estimated on other episodes."""
+"""The probabilities of the logged actions: given, or estimated on other episodes."""
 
 import numpy as np
 import pytest
@@ -58,7 +58,7 @@ def test_given_probabilities_are_taken_as_they_are():
     np.testing.assert_array_equal(found.probability, batch.propensities)
     assert found.given
     assert not found.is_miscalibrated
-    assert str(found) == "behaviour probabilities: as the log gives them"
+    assert str(found) == "behaviour probabilities: from the log"
 
 
 def test_whoever_estimates_a_row_has_not_seen_its_episode():

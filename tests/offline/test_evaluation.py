@@ -71,7 +71,7 @@ def test_just_bearable_weights_are_counted():
     found = told(Constant(1, 2), long_walk(10, 400, 0.5, actions=1))  # e^277, all the same
     assert found.effective_episodes == pytest.approx(10)
     assert found.unreliable
-    assert warned_of(found, "should be 1 in the mean, and are 2.00")
+    assert warned_of(found, "should average 1 but average 2.00")
     for method in ("weighted", "weighted-per-decision", "weighted-doubly-robust"):
         assert np.isfinite(found.estimates[method].value)
         assert np.isfinite(found.estimates[method].standard_error)
@@ -113,7 +113,7 @@ def test_at_discount_zero_only_first_decisions_have_weight():
 
 def test_too_little_overlap_is_told_and_makes_fitted_q_the_headline():
     found = told(Constant(1, 2), long_walk(100, 8))
-    assert warned_of(found, r"overlap too little: 100 episodes are worth \d+\.\d of the policy's own")
+    assert warned_of(found, r"overlap too little: 100 logged episodes are worth \d+\.\d of the policy's own")
     assert found.unreliable
     assert found.method == "fitted-q"
     assert hushed(Constant(1, 2), long_walk(100, 8), methods="doubly-robust").method == "doubly-robust"
@@ -127,7 +127,7 @@ def test_wrong_given_probabilities_are_told():
     batch = bandit(300)
     halved = remade(batch, propensities=batch.propensities / 2)
     found = told(EpsilonGreedy(Constant(1, 2), 0.4), halved, discount=0.0)
-    assert warned_of(found, r"should be 1 in the mean, and are (1\.9|2\.0)")
+    assert warned_of(found, r"should average 1 but average (1\.9|2\.0)")
     assert found.unreliable
 
 
@@ -154,7 +154,7 @@ def test_decisions_hardly_taken_in_such_states_are_told_and_few_rows_are_no_proo
     batch = Transitions(x, actions, x[:, 0], x, np.ones(1000, dtype=bool), n_actions=2)
     found = told(Constant(1, 2), batch, discount=0.0)
     assert found.rarely_taken_share == pytest.approx(0.5, abs=0.05)
-    assert warned_of(found, "of the policy's decisions were hardly ever taken in such states")
+    assert warned_of(found, "of the policy's decisions were rarely or never taken in similar states")
     assert found.unreliable
     for seed in range(5):  # by chance alone a small leaf has just one of the actions
         assert told(Uniform(2), bandit(60, seed=seed), discount=0.0).rarely_taken_share == 0
@@ -165,7 +165,7 @@ def test_value_behind_the_end_of_the_log_is_told():
     batch = remade(long_walk(60, 10), rewards=np.ones(600), terminated=np.zeros(600, dtype=bool))
     found = told(Uniform(2), batch, discount=0.99)
     assert found.extrapolated_share == pytest.approx(0.99**10, abs=1e-3)
-    assert warned_of(found, "about 90 % of the value lies behind the end of the recorded episodes")
+    assert warned_of(found, "about 90 % of the value lies beyond the end of the recorded episodes")
     for estimate in (*found.estimates.values(), found.behaviour):
         assert estimate.value == pytest.approx(100, rel=1e-6)
     assert told(Uniform(2), long_walk(60, 10)).extrapolated_share == 0
@@ -200,10 +200,10 @@ def test_few_episodes_are_told(n, unreliable):
 
 def test_a_single_episode_is_refused():
     batch = walks(1, longest=5)
-    with pytest.raises(InvalidInputError, match="at least two episodes that count"):
+    with pytest.raises(InvalidInputError, match="at least two episodes with positive weight"):
         quick(Uniform(2), batch)
     two = walks(2, longest=3)
-    with pytest.raises(InvalidInputError, match="at least two episodes that count"):
+    with pytest.raises(InvalidInputError, match="at least two episodes with positive weight"):
         quick(Uniform(2), remade(two, weights=(two.episodes == 0).astype(float)))
 
 
@@ -367,7 +367,7 @@ def test_policies_that_could_change_but_do_not_are_not():
 def test_other_words_are_refused():
     batch = remade(bandit(40), feature_names=["age"])
     policy = Constant(1, 2, schema=Schema(("weight",), (0, 1)))
-    with pytest.raises(InvalidInputError, match=r"other columns or actions than this batch.*schema=policy\.schema"):
+    with pytest.raises(InvalidInputError, match=r"same columns and actions as this batch.*schema=policy\.schema"):
         quick(policy, batch, discount=0.0)
     assert np.isfinite(hushed(Constant(1, 2, schema=batch.schema), batch, discount=0.0).estimate)
 
@@ -507,7 +507,7 @@ def test_one_episode_that_decides_is_told():
     rewards = batch.rewards.copy()
     rewards[np.flatnonzero(batch.actions == 1)[0]] = 1e6
     found = told(Constant(1, 2), remade(batch, rewards=rewards), discount=0.0)
-    assert warned_of(found, "a single episode decides the estimate")
+    assert warned_of(found, "a single episode dominates the estimate")
     assert found.unreliable
     assert not warned_of(told(Constant(1, 2), batch, discount=0.0), "a single episode")
 
@@ -521,9 +521,9 @@ def test_given_probabilities_that_do_not_fit_some_states_are_told():
     right = np.where(actions == 1, likely, 1 - likely)
     plain = {"terminated": np.ones(600, dtype=bool), "n_actions": 2}
     batch = Transitions(x, actions, rng.random(600), x, propensities=right, **plain)
-    assert not warned_of(told(Uniform(2), batch, discount=0.0), "do not fit what it did")
+    assert not warned_of(told(Uniform(2), batch, discount=0.0), "do not match its actions")
     wrong = Transitions(x, actions, batch.rewards, x, propensities=np.full(600, 0.5), **plain)
-    assert warned_of(told(Uniform(2), wrong, discount=0.0), "do not fit what it did")
+    assert warned_of(told(Uniform(2), wrong, discount=0.0), "do not match its actions")
 
 
 def test_discount_zero_and_long_episodes_are_told_together():
@@ -531,7 +531,9 @@ def test_discount_zero_and_long_episodes_are_told_together():
 
 
 def test_a_score_is_for_policies_of_the_batch():
-    with pytest.raises(InvalidInputError, match="policy has 3 actions, the batch 2"):
+    with pytest.raises(
+        InvalidInputError, match="policy must have as many actions as the batch: it has 3 actions, the batch 2"
+    ):
         fitted_value(Constant(0, 3), bandit(20), discount=0.0)
     with pytest.raises(InvalidInputError, match="must be a Policy"):
         fitted_value("always", bandit(20), discount=0.0)

@@ -70,7 +70,7 @@ def made(value, behaviour=0.0, unreliable=False, spread=1.0):
 def test_the_summary_has_a_row_for_each_number(evidence):
     table = evidence.summary()
     policies = [("second", method) for method in METHODS]
-    assert list(table.index) == [*policies, ("what was done", "mean return"), ("difference", evidence.method)]
+    assert list(table.index) == [*policies, ("the logged behaviour", "mean return"), ("difference", evidence.method)]
     for method, number in evidence.estimates.items():
         row = table.loc[("second", method)]
         assert row["estimate"] == number.value
@@ -84,7 +84,14 @@ def test_the_summary_has_a_row_for_each_number(evidence):
 
 def test_the_comparison_has_a_row_for_each_policy_and_each_pair(found):
     table = found.summary()
-    names = ["second", "first", "what was done", "second - what was done", "first - what was done", "second - first"]
+    names = [
+        "second",
+        "first",
+        "the logged behaviour",
+        "second - the logged behaviour",
+        "first - the logged behaviour",
+        "second - first",
+    ]
     assert [policy for policy, _ in table.index] == names
     row = table.loc[("second - first", found.method)]
     assert row["estimate"] == found.difference("second", "first").value
@@ -101,7 +108,7 @@ def test_everything_is_plain(found, without):
     assert record["behaviour_model"] == {
         "given": True,
         "calibration_error": None,
-        "text": "behaviour probabilities: as the log gives them",
+        "text": "behaviour probabilities: from the log",
     }
     both = plain(found.to_dict())
     assert set(both["policies"]) == {"second", "first"}
@@ -120,13 +127,13 @@ def test_a_missing_number_is_missing_everywhere(without):
 @pytest.mark.parametrize(
     ("value", "sentence"),
     [
-        (2.0, "mine is better than what was done, by 2 (95 % interval 1.04 to 2.96)."),
-        (-2.0, "mine is worse than what was done, by 2 (95 % interval -2.96 to -1.04 of the difference)."),
+        (2.0, "mine is better than the logged behaviour, by 2 (95 % interval 1.04 to 2.96)."),
+        (-2.0, "mine is worse than the logged behaviour, by 2 (95 % interval -2.96 to -1.04 of the difference)."),
         (
             0.5,
-            "There is no significant difference between mine and what was done: 0.5 (95 % interval -0.4596 to 1.46).",
+            "There is no significant difference between mine and the logged behaviour: 0.5 (95 % interval -0.4596 to 1.46).",
         ),
-        (math.nan, "The data do not tell mine and what was done apart: there is no estimate with an interval."),
+        (math.nan, "The data cannot distinguish mine and the logged behaviour: there is no estimate with an interval."),
     ],
 )
 def test_verdicts(value, sentence):
@@ -145,7 +152,7 @@ def test_verdicts_between_policies():
         found.difference("a", "c")
 
 
-def test_the_difference_is_to_what_was_done():
+def test_the_difference_is_to_the_logged_behaviour():
     number = made(3.0, behaviour=1.0).difference
     assert number.value == 2.0
     assert number.bootstrap == pytest.approx((2 - END, 2 + END), rel=1e-4)
@@ -168,7 +175,7 @@ def test_pictures_show_the_numbers(evidence, found, without):
     figure = evidence.plot()
     (axes,) = figure.axes
     labels = [label.get_text() for label in axes.get_yticklabels()]
-    assert labels == ["what was done, mean return", *(f"second, {method}" for method in reversed(METHODS))]
+    assert labels == ["the logged behaviour, mean return", *(f"second, {method}" for method in reversed(METHODS))]
     points = [tuple(line.get_xdata()) for line in axes.lines if len(line.get_xdata()) == 1]
     assert points[1:] == [(evidence.estimates[method].value,) for method in reversed(METHODS)]
     spans = [tuple(line.get_xdata()) for line in axes.lines if len(line.get_xdata()) == 2]

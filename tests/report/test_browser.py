@@ -68,13 +68,13 @@ def test_the_panel_decides_as_the_policy(kind, run_of, open_page, written):
 def test_an_imitated_policy_is_labelled_and_decides_as_its_tree(run_of, open_page, written):
     run, _, batch = run_of("neighbors")
     page = open_page(written(run))
-    told = read_sources(run).told
+    shown = read_sources(run).shown
     frame = states(300, 99, missing=False)
-    leaves = told.tree.leaf_of(batch.schema.encode(frame))
-    assert page.evaluate(DECIDE, rows_for(page, frame)) == [told.tree.actions[leaf][0] for leaf in leaves]
+    leaves = shown.tree.leaf_of(batch.schema.encode(frame))
+    assert page.evaluate(DECIDE, rows_for(page, frame)) == [shown.tree.actions[leaf][0] for leaf in leaves]
     assert not page.evaluate("capiReport.exact")
-    assert f"{100 * told.fidelity:.1f} %" in page.inner_text("#panel")
-    assert 0.5 < told.fidelity < 1
+    assert f"{100 * shown.fidelity:.1f} %" in page.inner_text("#panel")
+    assert 0.5 < shown.fidelity < 1
 
 
 def set_through_controls(page, record, row):
@@ -130,7 +130,7 @@ def test_sliders_keys_examples_and_the_drawn_path(run_of, open_page, written):
 
 
 def test_votes_and_scores_are_shown(run_of, open_page, written):
-    for kind, words in (("forest", "Votes of the 9 trees"), ("linear", "Scores: the largest wins")):
+    for kind, words in (("forest", "Votes of the 9 trees"), ("linear", "Scores: the highest wins")):
         page = open_page(written(run_of(kind)[0]))
         assert words in page.inner_text("#why")
         assert page.locator("#why .bars li").count() == 3
@@ -273,9 +273,9 @@ def test_points_in_time_are_compared_to_the_microsecond(odd, open_page, written)
     found = page.evaluate(
         "rows => rows.map(row => { const d = capiReport.decide(row); return d.error ? -1 : d.index; })", sent
     )
-    told = np.array(found) >= 0  # two words of 301 letters cannot be told apart
-    assert told.mean() > 0.8
-    np.testing.assert_array_equal(np.array(found)[told], expected[rows.index][told])
+    shown = np.array(found) >= 0  # two words of 301 letters cannot be told apart
+    assert shown.mean() > 0.8
+    np.testing.assert_array_equal(np.array(found)[shown], expected[rows.index][shown])
 
 
 def test_every_category_can_be_chosen_and_wrong_values_are_errors(odd, open_page, written):

@@ -18,7 +18,7 @@ from capi.policy_spaces.thresholds import Thresholds
 from capi.report import report_record, write_report
 from capi.report.columns import column_record, day_scale, histogram, rare_renamed, scale_of, without_rare_words
 from capi.report.evaluation import evaluation_record
-from capi.report.wording import told_caveat, told_cells, told_counts, told_share
+from capi.report.wording import shown_caveat, shown_cells, shown_counts, shown_share
 from capi.runs import RunSettings, evaluate_run
 from capi.runs import evaluate as run_evaluating
 from report.tables import fitted, visits, with_policy
@@ -45,31 +45,31 @@ def decided(tmp_path, frame, values, roles=ROLES):
 
 
 @pytest.mark.parametrize(
-    ("counts", "told"),
+    ("counts", "shown"),
     [
         ([9, 9], [9, 9]), ([0, 9], [0, 9]), ([3, 9], [None, None]), ([3, 9, 7], [None, 9, None]),
         ([3, 2, 9], [None, None, 9]), ([3, 0], [None, None]), ([4], [None]), ([5], [5]),
     ],
 )  # fmt: skip
-def test_one_hidden_count_hides_another(counts, told):
-    assert told_counts(counts) == told
+def test_one_hidden_count_hides_another(counts, shown):
+    assert shown_counts(counts) == shown
 
 
 def test_hidden_cells_cannot_be_computed_from_the_sums():
     cells = [[20, 3, 8], [9, 30, 7], [6, 11, 40]]
-    told = told_cells(cells)
-    assert told[0][1] is None
-    for line in [*told, *zip(*told, strict=True)]:
+    shown = shown_cells(cells)
+    assert shown[0][1] is None
+    for line in [*shown, *zip(*shown, strict=True)]:
         assert list(line).count(None) != 1
-    assert told[2][2] == 40
-    assert told_cells([[9, 8], [7, 6]]) == [[9, 8], [7, 6]]
+    assert shown[2][2] == 40
+    assert shown_cells([[9, 8], [7, 6]]) == [[9, 8], [7, 6]]
 
 
 def test_shares_of_few_are_not_told_on_either_side():
-    assert told_share(10, 40) == 0.25
-    assert told_share(0, 40) == 0.0
-    assert [told_share(k, 40) for k in (1, 4, 36, 39)] == [None] * 4
-    assert told_share(5, 40) == 0.125
+    assert shown_share(10, 40) == 0.25
+    assert shown_share(0, 40) == 0.0
+    assert [shown_share(k, 40) for k in (1, 4, 36, 39)] == [None] * 4
+    assert shown_share(5, 40) == 0.125
 
 
 def test_ends_of_scales_have_five_rows_beyond():
@@ -172,9 +172,9 @@ def test_a_reworded_warning_of_the_table_hides_the_same_counts(tmp_path, monkeyp
     page = write_report(run).read_text(encoding="utf-8")
     assert "A few rows repeat an earlier row" in page
     assert "effective sample of fewer than 5 rows" in page
-    for told in (page, json.dumps(record)):
-        assert "Achtung" not in told
-        assert "genau" not in told
+    for shown in (page, json.dumps(record)):
+        assert "Achtung" not in shown
+        assert "genau" not in shown
 
 
 def test_a_reworded_warning_of_many_rows_is_shown_in_its_words(tmp_path, monkeypatch):
@@ -202,12 +202,12 @@ def test_warnings_of_the_evaluation_hide_small_counts_in_any_words(tmp_path, mon
         "unknown-categories": 2,
     }
     record = report_record(run)
-    told = {w["kind"]: w for w in record["evaluation"]["warnings"]}
-    assert told["few-episodes"]["text"] == "There are fewer than 5 episodes: intervals from so few are too short."
-    assert told["unknown-categories"]["text"].startswith("Column who: some of the values are unknown to the policy")
-    assert told["unknown-categories"]["column"] == "who"
+    shown = {w["kind"]: w for w in record["evaluation"]["warnings"]}
+    assert shown["few-episodes"]["text"] == "There are fewer than 5 episodes: intervals from so few are too short."
+    assert shown["unknown-categories"]["text"].startswith("Column who: some of the values are unknown to the policy")
+    assert shown["unknown-categories"]["column"] == "who"
     hidden = [c for c in found.warnings if c.count]
-    assert all((told[c.kind]["count"], told[c.kind]["share"]) == (None, None) for c in hidden)
+    assert all((shown[c.kind]["count"], shown[c.kind]["share"]) == (None, None) for c in hidden)
     facts = dict(record["evaluation"]["facts"])
     assert (facts["Decisions"], facts["Episodes"], facts["Effective episodes"]) == ("<5", "<5", "<5")
     page = write_report(run).read_text(encoding="utf-8")
@@ -228,21 +228,21 @@ def test_shares_in_warnings_hide_few_rows_and_few_others():
         (39, True),
         (40, False),
     ):
-        told = told_caveat(
+        shown = shown_caveat(
             Caveat("a-kind", "the number", "note", count=count, share=count / 40, text_without_counts="some")
         )
-        assert told["text"] == ("Some." if hidden else "The number.")
-        assert (told["count"], told["share"]) == ((None, None) if hidden else (count, count / 40))
-    assert told_caveat(Caveat("a-kind", "the number", "note", count=0, share=0.0))["text"] == "The number."
-    assert told_caveat(Caveat("a-kind", "of the value", "note", share=0.01))["share"] == 0.01
-    assert told_caveat(Caveat("a-kind", "of the value", "note", count=5, share=5e-324))["count"] == 5
+        assert shown["text"] == ("Some." if hidden else "The number.")
+        assert (shown["count"], shown["share"]) == ((None, None) if hidden else (count, count / 40))
+    assert shown_caveat(Caveat("a-kind", "the number", "note", count=0, share=0.0))["text"] == "The number."
+    assert shown_caveat(Caveat("a-kind", "of the value", "note", share=0.01))["share"] == 0.01
+    assert shown_caveat(Caveat("a-kind", "of the value", "note", count=5, share=5e-324))["count"] == 5
 
 
 def test_a_small_count_without_other_words_is_not_shown():
-    told = told_caveat(Caveat("a-kind", "two rows", "severe", column="age", count=2))
-    assert "two" not in json.dumps(told)
-    assert told["text"] == "A-kind: its numbers are hidden, because they stand for fewer than 5 rows or episodes."
-    assert (told["kind"], told["severity"], told["column"], told["count"]) == ("a-kind", "severe", "age", None)
+    shown = shown_caveat(Caveat("a-kind", "two rows", "severe", column="age", count=2))
+    assert "two" not in json.dumps(shown)
+    assert shown["text"] == "A-kind: its numbers are hidden, because they are based on fewer than 5 rows or episodes."
+    assert (shown["kind"], shown["severity"], shown["column"], shown["count"]) == ("a-kind", "severe", "age", None)
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,11 @@ def test_a_small_count_without_other_words_is_not_shown():
 )
 def test_shares_of_an_evaluation_that_stand_for_few_decisions_are_hidden(n_rows, share, text):
     found = evaluation_record({"n_rows": n_rows, "overlap": {"rarely_taken_share": share}, "effective_episodes": 4.9})
-    assert dict(found["facts"]) == {"Decisions": "40", "Effective episodes": "<5", "Decisions hardly ever taken": text}
+    assert dict(found["facts"]) == {
+        "Decisions": "40",
+        "Effective episodes": "<5",
+        "Decisions rarely taken in the log": text,
+    }
 
 
 def test_warnings_do_not_name_rare_categories(tmp_path):
@@ -314,7 +318,7 @@ def test_tiny_tables_are_told_without_numbers(n, tmp_path):
     text = write_report(run).read_text(encoding="utf-8")
     assert "fewer than 20 decisions" in text
     assert "no shares or means of it" in text
-    assert "only numbers that stand for at least five" not in text
+    assert "only numbers based on at least five rows" not in text
     assert "Mean reward" not in text
     assert "of rows)" not in text
 
@@ -331,7 +335,7 @@ def test_gains_and_agreement_of_few_differences_are_not_told(tmp_path):
     assert found["differences"]["mean_gain"] is None
     assert found["leaves"][0]["differs"] is None
     assert found["leaves"][0]["at_stake"] is None
-    assert "almost always, or hardly ever" in write_report(run2).read_text(encoding="utf-8")
+    assert "almost always, or almost never;" in write_report(run2).read_text(encoding="utf-8")
 
 
 def test_what_is_at_stake_for_one_row_is_not_told(tmp_path):

@@ -139,8 +139,8 @@ def test_old_runs_say_what_they_lack(small, tmp_path):
     text = write_report(run).read_text()
     assert "kept no estimated action values" in text
     assert "Not evaluated yet" in text
-    assert "it had not settled yet" in text
-    assert "as the learner estimates it" not in text
+    assert "the policy had not converged" in text
+    assert "as estimated by the learner" not in text
 
 
 def test_the_evaluation_is_told(small, tmp_path):
@@ -150,7 +150,7 @@ def test_the_evaluation_is_told(small, tmp_path):
     assert [row["kind"] for row in found["rows"]] == ["headline", "", "behaviour"]
     assert found["rows"][1]["estimate"] is None
     assert ("Effective episodes", "11.5") in found["facts"]
-    assert ("Decisions hardly ever taken", "12.5 %") in found["facts"]
+    assert ("Decisions rarely taken in the log", "12.5 %") in found["facts"]
     text = write_report(run).read_text()
     assert "It may be better." in text
     assert "Few episodes &lt;b&gt;." in text
@@ -247,10 +247,10 @@ def test_policies_without_columns_or_with_chance(small, tmp_path):
         (lambda run: (run / "policy.capi").unlink(), "not finished"),
         (lambda run: (run / "settings.toml").write_text("nonsense = ["), "cannot be read as settings"),
         (lambda run: (run / "values.zip").write_bytes(b"no zip"), "values.zip cannot be read"),
-        (lambda run: write_archive(run / "values.zip", {"format": "capi values"}, {"values": np.zeros((3, 2))}), "must fit the table"),
+        (lambda run: write_archive(run / "values.zip", {"format": "capi values"}, {"values": np.zeros((3, 2))}), "must match the table of the run"),
         (lambda run: write_archive(run / "values.zip", {"format": "other"}, {}), "must hold action values"),
         (lambda run: (run / "evaluation.json").write_text("{"), "evaluation.json cannot be read"),
-        (lambda run: (run / "evaluation.json").write_text("{}"), "must be what capi evaluate writes"),
+        (lambda run: (run / "evaluation.json").write_text("{}"), "must be a file written by capi evaluate"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said(small, tmp_path, spoil, words):
@@ -275,17 +275,17 @@ def test_tables_that_moved_or_changed_are_named(tmp_path):
         with pytest.raises(InvalidInputError, match=words):
             report_record(run)
     table.unlink()
-    with pytest.raises(InvalidInputError, match=r"visits\.parquet, is not there"):
+    with pytest.raises(InvalidInputError, match=r"visits\.parquet, does not exist"):
         report_record(run)
 
 
 def test_bad_arguments_are_refused(small, tmp_path):
-    with pytest.raises(InvalidInputError, match="no folder"):
+    with pytest.raises(InvalidInputError, match="is not a folder"):
         write_report(tmp_path / "nothing")
     with pytest.raises(InvalidInputError, match="include_cases"):
         write_report(small, include_cases="yes")
     (tmp_path / "folder").mkdir()
-    with pytest.raises(InvalidInputError, match="folder is in the way"):
+    with pytest.raises(InvalidInputError, match=r"out must be a file; .* is a folder"):
         write_report(small, tmp_path / "folder")
 
 
@@ -352,11 +352,11 @@ def test_every_kind_that_has_words_is_a_class_that_runs_can_have():
 @pytest.mark.parametrize("kind", ["forest", "neighbors"])
 def test_report_rules_and_export_show_the_same_tree(run_of, kind):
     run, policy, batch = run_of(kind)
-    told = read_sources(run).told
-    assert not told.own
+    shown = read_sources(run).shown
+    assert not shown.own
     found = imitation(policy, batch.states)
-    assert vars(told.tree) == vars(FlatTree.of(program_of(found.tree).trees[0]))
-    assert told.fidelity == found.fidelity
+    assert vars(shown.tree) == vars(FlatTree.of(program_of(found.tree).trees[0]))
+    assert shown.fidelity == found.fidelity
     assert policy.to_dict(batch.states)["imitation"] == found.tree.to_dict()
     assert policy.rules(batch.states) == load_run(run).rules()
     assert export_policy(policy, "text", imitate=True, states=batch.states).endswith(found.tree.rules())

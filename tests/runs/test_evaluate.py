@@ -141,7 +141,7 @@ def test_the_command_line(table, tmp_path):
     done = CliRunner().invoke(app, ["evaluate", out, "--n-resamples=5"])
     assert done.exit_code == 0, done.output
     assert "doubly-robust" in done.output
-    assert "what was done" in done.output
+    assert "the logged behaviour" in done.output
     done = CliRunner().invoke(app, ["evaluate", out, "--folds=2", "--n-resamples=5", "--json", "--method=weighted"])
     assert json.loads(done.stdout)["method"] == "weighted"
 

@@ -1,4 +1,4 @@
-"""The paper's experiments: one folder a problem.
+"""The paper's experiments, one folder per problem.
 
 Each folder has three files: ``settings.py`` (data only), ``run.py`` (one setting -> one record that JSON can
 hold) and ``figure.py`` (records -> table, figures, claims; pure functions). `capi.experiments.driver` runs
@@ -23,7 +23,7 @@ else:
 
 NAMES = {
     "chain": "1D chain walk, with and without policy approximation error",
-    "hiv": "HIV treatment, Tree-CAPI against Tree-FQI",
-    "mountain-car": "Mountain-Car, policies of nearest neighbours against regularized fitted Q-iteration",
-    "pole": "pole balancing, value-based against rollout-based methods",
+    "hiv": "HIV treatment: Tree-CAPI and Tree-FQI",
+    "mountain-car": "Mountain-Car: nearest-neighbour policies and regularized fitted Q-iteration",
+    "pole": "pole balancing: value-based and rollout-based methods",
 }

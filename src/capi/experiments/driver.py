@@ -1,4 +1,4 @@
-"""Run an experiment and write what came out: records, table, claims and figures."""
+"""Runs an experiment and writes its results: records, table, claims and figures."""
 
 from __future__ import annotations
 
@@ -28,47 +28,47 @@ Size: TypeAlias = Literal["quick", "full"]
 Record: TypeAlias = dict[str, Any]
 Row: TypeAlias = dict[str, Any]
 
-JOURNAL = ".unfinished-{size}.jsonl"  # one line a finished run; gone when all are
-LOCK = ".lock"  # added to the name of the journal
+JOURNAL = ".unfinished-{size}.jsonl"  # one line per finished run; deleted when all runs are finished
+LOCK = ".lock"  # suffix added to the name of the journal
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence of the paper, in our words, and whether the numbers bear it out."""
+    """A claim of the paper, paraphrased, and whether the numbers support it."""
 
     statement: str
     where: str  # in the paper
-    holds: bool | None  # None if this size of the experiment cannot decide it
+    holds: bool | None  # None if an experiment of this size cannot decide it
     numbers: dict[str, Any]
 
 
 class Experiment(Protocol):
-    """What the three files of an experiment's folder offer together."""
+    """The interface that the three files of an experiment's folder provide together."""
 
     COLUMNS: Sequence[str]
 
     def settings(self, size: Size) -> Sequence[Mapping[str, Any]]:
-        """Return what is run: a few minutes' worth, or what the paper ran."""
+        """Return the settings to run: a few minutes of work, or everything that the paper ran."""
 
     def run(self, setting: Mapping[str, Any]) -> Record:
         """Return the record of one setting."""
 
     def table(self, records: Sequence[Record]) -> list[Row]:
-        """Return the numbers of the figures, one row a point."""
+        """Return the numbers of the figures, one row per point."""
 
     def summary(self, rows: Sequence[Row]) -> tuple[str, list[str], list[list[str]]]:
-        """Return a title, the headings and the lines of a table for a terminal."""
+        """Return the title, headings and lines of a table for the terminal."""
 
     def figures(self, rows: Sequence[Row]) -> dict[str, Figure]:
         """Return the figures by file name."""
 
     def claims(self, records: Sequence[Record]) -> dict[str, Claim]:
-        """Return the paper's sentences with what the records say about them."""
+        """Return the paper's claims with what the records say about them."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What an experiment found, and where it was written."""
+    """The results of an experiment, and where they were written."""
 
     folder: Path
     title: str
@@ -81,7 +81,7 @@ class Result:
 def load_experiment(name: str) -> Experiment:
     """Return the experiment called ``name``."""
     if name not in NAMES:
-        raise InvalidInputError(f"there is no experiment {name!r}; there are: {', '.join(NAMES)}.")
+        raise InvalidInputError(f"the experiment must be one of {', '.join(NAMES)}; got {name!r}.")
     experiment: Any = import_module(f"capi.experiments.{name.replace('-', '_')}")
     return experiment
 
@@ -94,9 +94,9 @@ def reproduce(
 ) -> Result:
     """Run all settings of experiment ``name`` and write its files to the folder ``out``.
 
-    ``track`` wraps the sequence of settings that are to be run, for a progress bar. A run that is finished is kept at
-    once: after an interruption the same call goes on with the others. Existing files of the same names are replaced, all
-    together, after all settings have run.
+    ``track`` wraps the sequence of settings to run, for example with a progress bar. Each finished run is saved
+    immediately: after an interruption the same call resumes after the last finished run. Existing files of the same names are
+    replaced, all together, after all settings have run.
     """
     check_choice(size, "size", ("quick", "full"))
     experiment = load_experiment(name)
@@ -126,12 +126,13 @@ def _with_journal(
     run: Callable[[Mapping[str, Any]], Record],
     track: Callable[[Sequence[Any]], Iterable[Any]],
 ) -> list[Record]:
-    """Return the record of each setting, from the ``journal`` if it is there, else by running it and noting it down."""
+    """Return the record of each setting, from the ``journal`` if it has one; otherwise run the setting and add its record."""
     keys = [json.dumps([setting, versions()], sort_keys=True) for setting in settings]
     finished = _finished(journal)
     missing = [i for i, key in enumerate(keys) if key not in finished]
     with _opened_alone(journal) as file:
-        file.write("\n" if journal.stat().st_size else "")  # ends a line that an earlier process may have left torn
+        # Ends a line that an earlier process may have left incomplete.
+        file.write("\n" if journal.stat().st_size else "")
         for i in track(missing):
             finished[keys[i]] = run(settings[i])
             file.write(json.dumps({"key": keys[i], "record": finished[keys[i]]}) + "\n")
@@ -142,21 +143,23 @@ def _with_journal(
 
 @contextmanager
 def _opened_alone(journal: Path) -> Iterator[TextIO]:
-    """Open the ``journal`` to append to it; two processes in one folder would undo each other's work."""
+    """Open the ``journal`` for appending under a lock, because two processes in one folder would overwrite each other's work."""
     alone = locked(
         journal.with_name(journal.name + LOCK),
-        lambda _: f"another process is at work in {journal.parent}. Wait for it, or choose another folder with --out.",
+        lambda _: (
+            f"another process is at work in {journal.parent}. Wait until it has finished, or choose another folder with --out."
+        ),
     )
     try:
         file = journal.open("a", encoding="utf-8", newline="\n")
     except OSError as error:
-        raise InvalidInputError(f"{journal} cannot be written: {error.strerror}. Choose another place.") from error
+        raise InvalidInputError(f"{journal} cannot be written: {error.strerror}. Choose another folder.") from error
     with file, alone:
         yield file
 
 
 def _plain(value: Any) -> Any:
-    """Return ``value`` with null for what JSON has no number for."""
+    """Return ``value`` with None for numbers that JSON cannot hold."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -165,7 +168,7 @@ def _plain(value: Any) -> Any:
 
 
 def _finished(journal: Path) -> dict[str, Record]:
-    """Return the records that are noted down, by key; a line that was cut off by a crash is no line."""
+    """Return the records in the journal by key; a line that a crash cut off is skipped."""
     found: dict[str, Record] = {}
     for line in journal.read_text(encoding="utf-8").splitlines() if journal.is_file() else []:
         try:

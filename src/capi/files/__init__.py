@@ -1,4 +1,4 @@
-"""Policies in files, and in the forms that other programs read."""
+"""Policy files, and exports of policies to formats that other programs read."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""One zip with a JSON header and arrays: written with the same bytes for the same content, read without running anything.
+"""Zip archives with a JSON header and arrays: the same content gives the same bytes, and reading executes nothing.
 
-Members are ``header.json`` and ``arrays/NAME.npy`` (numpy's format 1.0, no pickle). Who reads one checks first what the zip
-claims: how many members there are, what they are called and how large they will be. Array headers are matched against the one form that is
-written, never evaluated.
+Members are ``header.json`` and ``arrays/NAME.npy`` (numpy's format 1.0, no pickle). A reader first checks what the zip declares: the
+number of members, their names and their unpacked sizes. Array headers are matched against the one form that is written, and are never
+evaluated.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from numpy.typing import NDArray
 from capi.errors import InvalidInputError
 
 HEADER = "header.json"
-MOST_BYTES = 2**30  # of all members, unpacked
+MOST_BYTES = 2**30  # total of all members, unpacked
 MOST_HEADER_BYTES = 2**24
 MOST_MEMBERS = 2**16
 LONGEST_NAME = 500
-LONG_AGO = (1980, 1, 1, 0, 0, 0)  # the first moment that a zip can name: files do not say when they were written
+# The earliest time that a zip can hold, so that files do not depend on when they were written.
+LONG_AGO = (1980, 1, 1, 0, 0, 0)
 ARRAY_NAME = re.compile(r"arrays/([A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*)\.npy")
 ARRAY_HEADER = re.compile(
     rb"\{'descr': '(<f8|<f4|<i8|<i4|<i2|\|u1|\|b1)', 'fortran_order': (True|False), 'shape': \(((?:\d{1,18}, )*(?:\d{1,18},?)?)\), \} *\n"
@@ -48,11 +49,11 @@ def write_archive(
         for name in sorted(members):
             info = zipfile.ZipInfo(name, LONG_AGO)
             info.compress_type, info.create_system, info.external_attr = method, 3, 0o644 << 16
-            archive.writestr(info, members[name], compresslevel=1)  # more takes longer and saves little
+            archive.writestr(info, members[name], compresslevel=1)  # higher levels take longer and save little
 
 
 def read_archive(path: Path, max_bytes: int = MOST_BYTES) -> tuple[dict[str, Any], Arrays]:
-    """Return the header and the arrays of the zip at ``path``, or refuse it."""
+    """Return the header and the arrays of the zip at ``path``; refuse a file that is not valid."""
     _check_is_file(path)
     try:
         with zipfile.ZipFile(path) as archive:
@@ -62,8 +63,10 @@ def read_archive(path: Path, max_bytes: int = MOST_BYTES) -> tuple[dict[str, Any
         raise
     except OSError as error:
         raise InvalidInputError(f"it cannot be read: {error.strerror or error}.") from error
-    except Exception as error:  # whatever zipfile and zlib trip over
-        raise InvalidInputError(f"it is no whole zip file ({error or type(error).__name__}).") from error
+    except Exception as error:  # any error of zipfile and zlib
+        raise InvalidInputError(
+            f"it is not a valid zip file ({error or type(error).__name__}). It may be truncated."
+        ) from error
     header = _header(contents.pop(HEADER))
     return header, {_array_name(name): _array(name, data) for name, data in contents.items()}
 
@@ -74,40 +77,42 @@ def _check_is_file(path: Path) -> None:
     except (OSError, ValueError) as error:
         raise InvalidInputError("there is no such file.") from error
     if not stat.S_ISREG(mode):
-        raise InvalidInputError("it is no file.")
+        raise InvalidInputError("it is not a regular file.")
 
 
 def _members(archive: zipfile.ZipFile, max_bytes: int) -> list[zipfile.ZipInfo]:
-    """Return what is in the archive, all of it what a policy file may have."""
+    """Return the members of the archive; refuse any that a policy file cannot have."""
     members = archive.infolist()
     if len(members) > MOST_MEMBERS:
-        raise InvalidInputError(f"it has {len(members)} members; at most {MOST_MEMBERS} are read.")
+        raise InvalidInputError(f"it has {len(members)} members; at most {MOST_MEMBERS} are allowed.")
     names = [info.filename for info in members]
     for info in members:
         if info.filename != HEADER and (
             len(info.filename) > LONGEST_NAME or not ARRAY_NAME.fullmatch(info.orig_filename)
         ):
-            raise InvalidInputError(f"it has a member that does not belong there: {info.filename[:100]!r}.")
+            raise InvalidInputError(f"it has an unexpected member: {info.filename[:100]!r}.")
         if info.flag_bits & 1 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise InvalidInputError(f"{info.filename!r} is encrypted or packed in a way that policy files are not.")
+            raise InvalidInputError(
+                f"{info.filename!r} is encrypted, or compressed in a way that policy files do not use."
+            )
     if len(set(names)) < len(names):
-        raise InvalidInputError("it has two members of the same name.")
+        raise InvalidInputError("it has two members with the same name.")
     if HEADER not in names:
-        raise InvalidInputError(f"it has no {HEADER}, so it is no policy file.")
+        raise InvalidInputError(f"it has no {HEADER}, so it is not a policy file.")
     size = sum(info.file_size for info in members)
     if size > max_bytes or archive.getinfo(HEADER).file_size > MOST_HEADER_BYTES:
         raise InvalidInputError(
-            f"it would take {size} bytes unpacked; at most {max_bytes} (the header {MOST_HEADER_BYTES}) are read. "
+            f"it would take {size} bytes unpacked; at most {max_bytes} (header: {MOST_HEADER_BYTES}) are allowed. "
             "If you trust it, pass a larger max_bytes."
         )
     return members
 
 
 def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> bytes:
-    with archive.open(info) as member:  # gives no more than the size that was checked
+    with archive.open(info) as member:  # returns at most the size that was checked
         data = member.read(info.file_size + 1)
     if len(data) != info.file_size:
-        raise InvalidInputError(f"{info.filename!r} has another size than the file says.")
+        raise InvalidInputError(f"{info.filename!r} does not have the size that the zip declares.")
     return data
 
 
@@ -117,21 +122,21 @@ def _header(data: bytes) -> dict[str, Any]:
     except InvalidInputError:
         raise
     except (ValueError, RecursionError) as error:
-        raise InvalidInputError(f"its {HEADER} is no JSON ({error}).") from error
+        raise InvalidInputError(f"its {HEADER} is not valid JSON ({error}).") from error
     if not isinstance(header, dict):
-        raise InvalidInputError(f"its {HEADER} is no object.")
+        raise InvalidInputError(f"its {HEADER} is not a JSON object.")
     return header
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise InvalidInputError(f"its {HEADER} has the same key twice.")
+        raise InvalidInputError(f"its {HEADER} has a duplicate key.")
     return found
 
 
 def _no_constant(name: str) -> None:
-    raise InvalidInputError(f"its {HEADER} has {name}, which is no JSON.")
+    raise InvalidInputError(f"its {HEADER} contains {name}, which is not valid JSON.")
 
 
 def _array_name(member: str) -> str:
@@ -148,12 +153,12 @@ def _array(member: str, data: bytes) -> NDArray[Any]:
     length = int.from_bytes(data[8:10], "little")
     found = ARRAY_HEADER.fullmatch(data, 10, 10 + length) if data[:8] == MAGIC else None
     if found is None or len(data) < 10 + length:
-        raise InvalidInputError(f"{member!r} is no array of numbers as policy files have them.")
+        raise InvalidInputError(f"{member!r} is not an array in the format of policy files.")
     dtype = np.dtype(found[1].decode())
     shape = tuple(int(part) for part in found[3].decode().replace(" ", "").split(",") if part)
     if prod(shape) * dtype.itemsize != len(data) - 10 - length or len(shape) > 4:
-        raise InvalidInputError(f"{member!r} has another size than its shape {shape} says.")
+        raise InvalidInputError(f"{member!r} does not have the size that its shape {shape} requires.")
     if dtype == np.bool_ and (np.frombuffer(data, np.uint8, offset=10 + length) > 1).any():
-        raise InvalidInputError(f"{member!r} must be booleans.")
+        raise InvalidInputError(f"{member!r} must contain only booleans.")
     array: NDArray[Any] = np.frombuffer(data, dtype, offset=10 + length).copy()
     return array.reshape(shape, order="F" if found[2] == b"True" else "C")

@@ -1,4 +1,4 @@
-"""Files appear whole or not at all: they are written beside their place, then renamed."""
+"""Atomic writing: files are written under a temporary name in their folder, then renamed."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from capi.errors import InvalidInputError
 
 
 def result_folder(path: str | Path) -> Path:
-    """Return ``path`` as a folder that exists and can be written to, or say why not."""
+    """Return ``path`` as a folder that exists and is writable, or raise an error that says why it is not."""
     if not str(path):
-        raise InvalidInputError("the folder for the results must have a name; got an empty one.")
+        raise InvalidInputError("the folder for the results must have a name; got an empty one. Pass a path.")
     folder = Path(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
         raise InvalidInputError(
-            f"{folder} must be a folder, but a file is in the way. Choose another place."
+            f"{folder} must be a folder, but it or a parent of it is a file. Choose another path."
         ) from error
     except OSError as error:
         raise InvalidInputError(
-            f"the folder {folder} cannot be made: {error.strerror}. Choose another place."
+            f"the folder {folder} cannot be created: {error.strerror}. Choose another path."
         ) from error
     if not os.access(folder, os.W_OK):
-        raise InvalidInputError(f"the folder {folder} cannot be written to. Choose another place or change its rights.")
+        raise InvalidInputError(f"the folder {folder} is not writable. Choose another path, or change its permissions.")
     return folder
 
 
 @contextmanager
 def written_together(folder: Path, names: Sequence[str]) -> Iterator[dict[str, Path]]:
-    """Give a place beside each of ``names`` in ``folder`` to write to.
+    """Yield a temporary path in ``folder`` for each of ``names``.
 
-    When all are written they take their names one right after the other; if anything fails before, all of them
-    go, and what was there stays.
+    When all files are written, they are renamed one right after the other; if anything fails before that, all of
+    them are deleted and existing files stay.
     """
     places = {name: folder / f".{name}.{os.getpid()}.part" for name in names}
     try:
@@ -46,7 +46,7 @@ def written_together(folder: Path, names: Sequence[str]) -> Iterator[dict[str, P
         for name in names:
             if (folder / name).is_dir():
                 raise InvalidInputError(
-                    f"{folder / name} must be a file, but a folder is in the way. Choose another place."
+                    f"{folder / name} must be a file, but a folder of that name exists. Choose another path."
                 )
         for name, place in places.items():
             place.replace(folder / name)
@@ -59,18 +59,18 @@ def written_together(folder: Path, names: Sequence[str]) -> Iterator[dict[str, P
 
 @contextmanager
 def written_whole(path: str | Path) -> Iterator[Path]:
-    """Give a place to write the file ``path`` to, which takes its name when it is complete; its folder is made if need be."""
+    """Yield a temporary path for the file ``path``, which is renamed when it is complete; its folder is created if needed."""
     target = Path(path)
     with written_together(result_folder(target.parent), [target.name]) as places:
         yield places[target.name]
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write ``text`` to the file ``path``: UTF-8 with the same line ends on each system."""
+    """Write ``text`` to the file ``path`` as UTF-8, with the same line endings on all systems."""
     with written_whole(path) as place:
         encode_text(place, text)
 
 
 def encode_text(place: Path, text: str) -> None:
-    """Write ``text`` to a place that `written_together` gave."""
+    """Write ``text`` to a temporary path of `written_together`."""
     place.write_text(text, encoding="utf-8", newline="\n")

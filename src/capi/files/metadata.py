@@ -1,4 +1,4 @@
-"""The words of a table and the origin of a policy, as JSON."""
+"""The names and labels of a table, and the training summary of a policy, as JSON."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, Type
 
 
 def schema_to_json(schema: Schema | None) -> dict[str, Any] | None:
-    """Return the words as JSON."""
-    return None if schema is None else json_value(schema.to_dict(), "the words of the table")
+    """Return the names and labels of a table as JSON."""
+    return None if schema is None else json_value(schema.to_dict(), "the names and labels of the table")
 
 
 def schema_from_json(value: Any) -> Schema | None:
-    """Return the words again, checked."""
+    """Return the names and labels of a table from JSON, checked."""
     try:
         return None if value is None else Schema.from_dict(value)
     except UNREADABLE as error:
-        raise InvalidInputError(f"its words of the table cannot be read: {error}") from error
+        raise InvalidInputError(f"its names and labels of the table cannot be read: {error}") from error
 
 
 def training_to_json(training: Training | None) -> dict[str, Any] | None:
-    """Return the origin as JSON."""
+    """Return the training summary as JSON."""
     if training is None:
         return None
     record = {f.name: json_value(getattr(training, f.name), f"training.{f.name}") for f in fields(training)}
@@ -38,11 +38,11 @@ def training_to_json(training: Training | None) -> dict[str, Any] | None:
 
 
 def training_from_json(value: Any) -> Training | None:
-    """Return the origin again, checked."""
+    """Return the training summary from JSON, checked."""
     if value is None:
         return None
     if not isinstance(value, dict) or not set(value) <= {f.name for f in fields(Training)}:
-        raise InvalidInputError("its training summary has parts that this version does not know.")
+        raise InvalidInputError("its training summary has entries that this version of capi does not know.")
     try:
         training = Training(**{**value, "episodes": tuple(value.get("episodes", ()))})
         as_discount(training.discount)
@@ -52,7 +52,9 @@ def training_from_json(value: Any) -> Training | None:
     except UNREADABLE as error:
         raise InvalidInputError(f"its training summary cannot be read: {error}") from error
     if not all(isinstance(text, str) and HASH.fullmatch(text) for text in training.episodes):
-        raise InvalidInputError("its sketch of the learning episodes must be numbers of 16 hexadecimal digits.")
+        raise InvalidInputError(
+            "its sketch of the training episodes must consist of numbers with 16 hexadecimal digits."
+        )
     if not isinstance(training.versions, dict) or not all(isinstance(v, str) for v in training.versions.values()):
-        raise InvalidInputError("its training summary must have the versions of the libraries.")
+        raise InvalidInputError("its training summary must contain the versions of the libraries.")
     return training

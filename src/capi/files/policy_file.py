@@ -1,8 +1,8 @@
-"""Policy files: one zip with JSON and arrays, which opens anywhere and runs nothing.
+"""Policy files: one zip with JSON and arrays, which can be read anywhere and contains no code.
 
 ``header.json`` has the format and its version, the versions of the libraries that wrote it, free settings, and the policy: its kind,
-its settings, its words of the table and its origin, the names of its arrays, and the same for what it is made of. Golden files of each version
-are in the tests, and open for ever.
+its settings, the names and labels of its table, its training summary, the names of its arrays, and the same for each of its parts. Golden
+files of each version are in the tests and must always open.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ KEYS = {"format", "version", "libraries", "settings", "policy"}
 
 @registry.save_policy.fill
 def save_policy(policy: Policy, path: str | Path, *, settings: Mapping[str, Any] | None = None) -> None:
-    """Write a policy to a file, which appears whole or not at all.
+    """Write a policy to a file; the file is written completely or not at all.
 
-    The same policy gives the same bytes. What is a function or somebody's own object is refused: files hold no code. Of the data
-    that a policy was learned from only what it decides by is kept: the sample of `Neighbors` and `LocalAverages`, nothing else.
+    The same policy gives the same bytes. Functions and objects of other libraries are refused, because files hold no code. Of the data
+    that a policy was learned from, the file holds only what the policy needs to decide: the sample of `Neighbors` and `LocalAverages`.
 
     Parameters
     ----------
     policy : Policy
-        One of the library's; `capi.files.codecs` lists them.
+        One of the library's policies; `capi.files.codecs` lists them.
     path : str or Path
-        Where to write; by custom ``NAME.capi``. What is there is replaced.
+        The file to write, by convention ``NAME.capi``. An existing file is replaced.
     settings : mapping, optional
-        What its readers should know besides, as JSON; `read_header` returns it.
+        Additional information for readers, as JSON values; `read_header` returns it.
 
     Examples
     --------
@@ -52,37 +52,37 @@ def save_policy(policy: Policy, path: str | Path, *, settings: Mapping[str, Any]
     """
     target = Path(path)
     if not str(path) or not target.name:
-        raise InvalidInputError(f"path must name a file; got {str(path)!r}.")
+        raise InvalidInputError(f"path must name a file, such as policy.capi; got {str(path)!r}.")
     shown, arrays = to_arrays(policy).flat()
     notes = json_value({} if settings is None else dict(settings), "settings")
     header = {"format": FORMAT, "version": VERSION, "libraries": versions(), "settings": notes, "policy": shown}
     with written_whole(target) as place:
         write_archive(place, header, arrays)
         size = sum(array.nbytes for array in arrays.values())
-        _loaded(place, max(MOST_BYTES, 2 * size))  # what cannot be opened is not worth a name
+        _loaded(place, max(MOST_BYTES, 2 * size))  # a file that cannot be opened is not kept
 
 
 def load_policy(path: str | Path, *, max_bytes: int = MOST_BYTES) -> Policy:
-    """Open a policy file: every part of it is checked, and nothing in it is run.
+    """Load a policy from a file; every part of the file is checked, and nothing in it is executed.
 
     Parameters
     ----------
     path : str or Path
-        A file of `save_policy`, by this version of the library or an older one.
+        A file written by `save_policy` of this version of the library or an older one.
     max_bytes : int
-        What its parts may take together, unpacked.
+        Largest total size of its parts, unpacked.
 
     Returns
     -------
     Policy
-        It decides as the one that was saved, bit for bit.
+        Its decisions are bit for bit those of the saved policy.
     """
     policy: Policy = _named(path, lambda file: _loaded(file, max_bytes))
     return policy
 
 
 def read_header(path: str | Path, *, max_bytes: int = MOST_BYTES) -> dict[str, Any]:
-    """Return what a policy file says of itself: format, libraries, settings, and the policy but for its arrays."""
+    """Return the header of a policy file: format, libraries, settings, and the policy without its arrays."""
     header: dict[str, Any] = _named(path, lambda file: _checked(read_archive(file, max_bytes)[0]))
     return header
 
@@ -98,19 +98,19 @@ def _loaded(path: Path, max_bytes: int) -> Any:
     header, arrays = read_archive(path, max_bytes)
     packed = Packed.from_flat(_checked(header)["policy"], arrays)
     if arrays:
-        raise InvalidInputError(f"the array {min(arrays)[:100]} belongs to nothing.")
+        raise InvalidInputError(f"the array {min(arrays)[:100]} is not part of the policy.")
     return from_arrays(packed)
 
 
 def _checked(header: dict[str, Any]) -> dict[str, Any]:
-    """Return the header if this version of the library can read the rest."""
+    """Return the header if this version of the library can read the file; otherwise refuse it."""
     version = header.get("version")
     if header.get("format") != FORMAT or type(version) is not int or version < 1:
-        raise InvalidInputError("it does not say that it is a policy file.")
+        raise InvalidInputError("its header does not identify it as a policy file.")
     if version > VERSION:
         raise InvalidInputError(
-            f"it has format version {version}, and capi {__version__} reads up to version {VERSION}. Install a newer capi."
+            f"it has format version {version}, but capi {__version__} reads versions up to {VERSION}. Install a newer capi."
         )
     if set(header) != KEYS or not isinstance(header["libraries"], dict) or not isinstance(header["settings"], dict):
-        raise InvalidInputError(f"its header must have {', '.join(sorted(KEYS))}.")
+        raise InvalidInputError(f"its header must contain exactly {', '.join(sorted(KEYS))}.")
     return header

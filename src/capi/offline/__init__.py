@@ -1,4 +1,4 @@
-"""What a policy is worth, from logged data alone: estimates with intervals, beside what was done, and with what speaks against trusting them."""
+"""Off-policy evaluation: the value of a policy estimated from logged data alone, with intervals, caveats and a comparison to the logged behaviour."""
 
 from __future__ import annotations
 

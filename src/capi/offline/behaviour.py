@@ -1,4 +1,4 @@
-"""With which probability the log did what it did: as it says itself, or estimated without looking at the episode in question."""
+"""Behaviour-policy probabilities: logged, or cross-fitted on other episodes."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from capi.trees.forest import Growth, grow
 from capi.trees.ranks import encode
 
 N_TREES = 60
-LEAF_SIZES = (5, 15, 50, 150, 500)  # rows; the one with the best likelihood on episodes that were left out is taken
-FEW_TREES, MANY_ROWS = 15, 200_000  # so few trees do for more rows
-ENOUGH_ROWS = 50_000  # to find the leaf size
-MIXED_IN = 0.01  # of the uniform distribution, so that nothing has the probability zero
+LEAF_SIZES = (5, 15, 50, 150, 500)  # rows; the size with the best likelihood on held-out episodes is used
+FEW_TREES, MANY_ROWS = 15, 200_000  # fewer trees are enough for more rows
+ENOUGH_ROWS = 50_000  # rows that are enough to choose the leaf size
+MIXED_IN = 0.01  # share of the uniform distribution, which keeps all probabilities positive
 RARE = 0.01
 N_BINS = 10
-MISCALIBRATED = 0.03  # mean difference of predicted and observed shares from which on it is said
+MISCALIBRATED = 0.03  # mean difference between predicted and observed shares above which there may be a warning
 
 
 @dataclass(frozen=True, eq=False)
 class Behaviour:
-    """The probability of each logged action, and how far it can be trusted."""
+    """The probability of each logged action, and how well calibrated it is."""
 
-    probability: Floats  # (n,) of the action that was taken
-    given: bool  # by the log, else estimated
-    calibration_error: float  # mean difference of predicted and observed shares of actions; NaN if given
-    expected_error: float  # what chance alone would make of it
+    probability: Floats  # (n,) of the logged action
+    given: bool  # whether the log gives them; otherwise they are estimated
+    calibration_error: float  # mean difference between predicted and observed shares of actions; NaN if given
+    expected_error: float  # calibration error expected by chance alone
     rare: float  # share of rows whose action had a probability below `RARE`
 
     @property
@@ -44,20 +44,20 @@ class Behaviour:
 
     def __str__(self) -> str:
         if self.given:
-            return "behaviour probabilities: as the log gives them"
+            return "behaviour probabilities: from the log"
         return (
             "behaviour probabilities: estimated on other episodes; predicted and observed shares of actions differ by "
-            f"{100 * self.calibration_error:.1f} % in the mean (chance alone: {100 * self.expected_error:.1f} %)"
+            f"{100 * self.calibration_error:.1f} % on average (chance alone: {100 * self.expected_error:.1f} %)"
         )
 
 
 def behaviour_of(
     batch: Transitions, fold_of_row: Ints, classifier: Any, rng: np.random.Generator, n_jobs: int | None
 ) -> Behaviour:
-    """Return the probabilities of what was done; estimated ones of a row come from the folds that do not hold it.
+    """Return the probabilities of the logged actions; estimates for a row come from the folds that do not contain it.
 
-    ``fold_of_row`` (n,) numbers the folds from 0. ``classifier`` is one of scikit-learn's, or None for our trees and the log's own probabilities
-    where it has them.
+    ``fold_of_row`` (n,) numbers the folds from 0. ``classifier`` is a scikit-learn classifier, or None to use the log's own probabilities if it
+    has them, and trees otherwise.
     """
     if batch.propensities is not None and classifier is None:
         rare = float((batch.propensities < RARE).mean())
@@ -78,24 +78,23 @@ def behaviour_of(
 
 
 def calibration(predicted: Floats, actions: Ints) -> tuple[float, float]:
-    """Return the mean difference of predicted (n, A) and observed shares in bins of equal size, and what chance alone makes of it."""
+    """Return the mean difference between predicted (n, A) and observed shares in bins of equal size, and its expectation under chance alone."""
     n, n_actions = predicted.shape
     found = chance = 0.0
     for p, taken in zip(predicted.T, one_hot(actions, n_actions).T, strict=True):
-        edges = np.unique(np.sort(p)[np.arange(1, N_BINS) * n // N_BINS])  # equal predictions are in the same bin
+        edges = np.unique(np.sort(p)[np.arange(1, N_BINS) * n // N_BINS])  # equal predictions go into the same bin
         bins = np.searchsorted(edges, p, side="right")
         sizes = np.bincount(bins)
         sums, observed = np.bincount(bins, weights=p), np.bincount(bins, weights=taken)
         found += float(np.abs(sums - observed).sum()) / n
-        spread = np.sqrt(
-            2 / np.pi * sums * np.maximum(1 - sums / np.maximum(sizes, 1), 0.0)
-        )  # the mean of a normal's size
+        # mean absolute value of a normal variable
+        spread = np.sqrt(2 / np.pi * sums * np.maximum(1 - sums / np.maximum(sizes, 1), 0.0))
         chance += float(spread.sum()) / n
     return found / n_actions, chance / n_actions
 
 
 def _leaf_size(batch: Transitions, rest: Ints, fold: Ints, rng: np.random.Generator, n_jobs: int) -> int:
-    """Return the leaf size whose trees, grown on ``rest``, find the actions of ``fold`` most likely; of very many rows some do."""
+    """Return the leaf size whose trees, grown on ``rest``, give the actions of ``fold`` the highest likelihood; large logs are subsampled."""
     rest, fold = (rows[:: 1 + len(rows) // ENOUGH_ROWS] for rows in (rest, fold))
     sizes = [size for size in LEAF_SIZES if size == LEAF_SIZES[0] or 4 * size <= len(rest)]
     likelihoods = []
@@ -130,7 +129,7 @@ def _by_classifier(classifier: Any, batch: Transitions, rest: Ints, fold: Ints, 
         )
     predicted = np.zeros((len(fold), batch.n_actions))
     known = np.unique(batch.actions[rest])
-    if len(known) == 1:  # many classifiers refuse to learn that
+    if len(known) == 1:  # many classifiers refuse a single class
         predicted[:, known] = 1.0
         return predicted
     model = clone(classifier)
@@ -140,14 +139,14 @@ def _by_classifier(classifier: Any, batch: Transitions, rest: Ints, fold: Ints, 
     found = np.asarray(model.predict_proba(batch.states[fold]), dtype=np.float64)
     if found.shape != (len(fold), len(model.classes_)) or not (np.isfinite(found).all() and (found >= 0).all()):
         raise InvalidInputError(
-            f"behaviour must predict a probability for each action it has seen, none negative; {classifier!r} does not."
+            f"behaviour must predict a non-negative probability for each action it has seen; {classifier!r} does not."
         )
     predicted[:, np.asarray(model.classes_, dtype=np.int64)] = found
     return predicted
 
 
 def _mixed(predicted: Floats, allowed: Bools | None) -> Floats:
-    """Return distributions over what is allowed, with a little of the uniform one in them."""
+    """Return distributions over the allowed actions, mixed with a little of the uniform one."""
     open_to = np.ones_like(predicted) if allowed is None else allowed.astype(np.float64)
     inside = predicted * open_to
     sums = inside.sum(axis=1, keepdims=True)

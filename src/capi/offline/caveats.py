@@ -1,4 +1,4 @@
-"""What speaks against trusting the estimates of a policy."""
+"""Caveats about the estimates of a policy."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from capi.offline.log import Log
 from capi.offline.nuisances import Quantities
 from capi.types import Policy
 
-ENOUGH = 20  # effective episodes that a doubly robust number needs, or half of all
-FEW_EPISODES, TOO_FEW_EPISODES = 30, 10  # below which intervals are too short, and below which they say nothing
-RARELY = 0.01  # share of an action among the decisions in such states, below which nothing is known about it
-MOST = 0.5  # of the value beyond the log, with which nothing can be said
-MUCH = 0.1  # of the decisions rarely taken, or of the value beyond the log, of which one should know
-APART = 4.0  # standard errors between two estimates beyond which chance is no reason
-DECIDES = 0.5  # share of the squared influence by which one episode decides
-FEWEST_TAKEN = 20  # decisions by which given probabilities are judged
-TINY = 1e-9  # probabilities below it are as good as none
-NOT_ONE = 0.1  # how far the mean ratio may be from one
+ENOUGH = 20  # effective episodes that a doubly robust estimate needs, or half of all episodes if that is fewer
+FEW_EPISODES, TOO_FEW_EPISODES = 30, 10  # with fewer, intervals are too short, and meaningless
+RARELY = 0.01  # share of an action among the decisions in similar states below which nothing is known about it
+MOST = 0.5  # share of the value beyond the log's end above which the estimate is unreliable
+MUCH = 0.1  # share of rarely taken decisions, or of the value beyond the log's end, above which there is a warning
+APART = 4.0  # standard errors between two estimates above which chance does not explain the difference
+DECIDES = 0.5  # share of the squared influence above which one episode dominates
+FEWEST_TAKEN = 20  # fewest decisions by which given probabilities are checked
+TINY = 1e-9  # smaller probabilities count as zero
+NOT_ONE = 0.1  # tolerated distance of the mean ratio from one
 
 
 def headline(parts: Iterable[Quantities], log: Log) -> str:
-    """Return the method that stands for a policy: doubly robust if there is overlap enough, else fitted Q, else the first."""
+    """Return the method of the headline estimate: doubly robust if there is enough overlap, otherwise fitted Q, otherwise the first."""
     enough = min(ENOUGH, len(log.episodes) / 2)
     overlap = all(q.weights.effective_episodes >= enough for q in parts)
     for method in ("doubly-robust", "fitted-q") if overlap else ("fitted-q", "doubly-robust"):
@@ -37,7 +37,7 @@ def headline(parts: Iterable[Quantities], log: Log) -> str:
 
 
 def caveats_of(policies: list[Policy], q: Quantities, log: Log) -> list[Caveat]:
-    """Return what speaks against trusting the estimates of a policy."""
+    """Return the caveats about the estimates of a policy."""
     return [
         *_about_learning(policies, log),
         *_about_actions(q, log),
@@ -54,8 +54,8 @@ def _about_learning(policies: list[Policy], log: Log) -> Iterator[Caveat]:
     seen = _seen(policies, log)
     if seen > 0:
         rest = (
-            "of these episodes are among those that the policy was learned from, so that its value here flatters it. "
-            "Evaluate it on other episodes, or the learner with cross_evaluate."
+            "of these episodes are among those that the policy was learned from, so its estimated value is too optimistic. "
+            "Evaluate it on other episodes, or evaluate the learner with cross_evaluate."
         )
         yield Caveat(
             "seen-episodes",
@@ -73,7 +73,7 @@ def _about_actions(q: Quantities, log: Log) -> Iterator[Caveat]:
     if never:
         shares = ", ".join(f"{labels[a]!r} ({_percent(share)} of its decisions)" for a, share in never.items())
         names = ", ".join(f"{labels[a]!r}" for a in never)
-        rest = "nothing says what that is worth. Forbid it, or collect such decisions."
+        rest = "its value is unknown. Forbid the action, or collect decisions that take it."
         told = _most_telling(never.values())
         yield Caveat(
             "unlogged-actions",
@@ -84,7 +84,7 @@ def _about_actions(q: Quantities, log: Log) -> Iterator[Caveat]:
             text_without_counts=f"the log never took {names}: {rest}",
         )
     if rare > MUCH:
-        rest = "of the policy's decisions were hardly ever taken in such states: there every estimate rests on guesses."
+        rest = "of the policy's decisions were rarely or never taken in similar states: estimates there are extrapolations."
         yield Caveat(
             "rarely-taken",
             f"{_percent(rare)} {rest}",
@@ -100,27 +100,27 @@ def _about_weights(q: Quantities, log: Log) -> Iterator[Caveat]:
     if w.overflows:
         yield Caveat(
             "weights-overflow",
-            f"importance weights overflow (the largest is e^{w.largest_log:.0f}): there are no weighted and no doubly robust estimates. "
-            "The probabilities of the logged actions are tiny; check them, or shorten the episodes.",
+            f"importance weights overflow (the largest is e^{w.largest_log:.0f}), so there are no weighted or doubly robust estimates. "
+            "The probabilities of the logged actions are tiny: check them, or shorten the episodes.",
             "severe",
         )
     elif w.lost_after is not None:
         yield Caveat(
             "no-agreement",
             f"from step {w.lost_after + 1} on no logged episode agrees with the policy: there are no importance-sampling estimates, "
-            "and the doubly robust ones rest on the fitted values alone from there on.",
+            "and the doubly robust ones rely on the fitted values alone after that step.",
             "severe",
             count=0,
         )
     elif w.effective_episodes < min(ENOUGH, len(e) / 2):
-        rest = "Weighted and doubly robust estimates should not be trusted."
+        rest = "Do not trust the weighted and doubly robust estimates."
         yield Caveat(
             "little-overlap",
-            f"the policy and the log overlap too little: {len(e)} episodes are worth {w.effective_episodes:.1f} of the policy's own "
+            f"the policy and the log overlap too little: {len(e)} logged episodes are worth {w.effective_episodes:.1f} of the policy's own "
             f"(the heaviest has {_percent(w.largest_share)} of the weight). {rest}",
             "severe",
             count=float(w.effective_episodes),
-            text_without_counts=f"the policy and the log overlap too little: the episodes are worth fewer than {LEAST_SHOWN} of the policy's own. {rest}",
+            text_without_counts=f"the policy and the log overlap too little: the logged episodes are worth fewer than {LEAST_SHOWN} of the policy's own. {rest}",
         )
 
 
@@ -128,7 +128,7 @@ def _about_discount(log: Log) -> Iterator[Caveat]:
     if log.episodes.discount == 0 and log.episodes.lengths.max() > 1:
         yield Caveat(
             "discount-zero",
-            "at discount 0 only the first decision of each episode counts. If each decision stands for itself, leave the episode column out.",
+            "at discount 0 only the first decision of each episode counts. If the decisions are independent, leave out the episode column.",
             "note",
         )
 
@@ -138,8 +138,8 @@ def _about_ratios(q: Quantities, log: Log) -> Iterator[Caveat]:
     if mean is not None:
         yield Caveat(
             "mean-ratio",
-            f"the ratios of the policy's and the log's probabilities should be 1 in the mean, and are {mean:.2f}: "
-            "either the log's probabilities are wrong, or the policy does what the log never does.",
+            f"the ratios of the policy's to the log's probabilities should average 1 but average {mean:.2f}: "
+            "either the log's probabilities are wrong, or the policy takes actions that the log never takes.",
             "severe",
         )
 
@@ -157,7 +157,7 @@ def _about_size(log: Log) -> Iterator[Caveat]:
 
 
 def _seen(policies: list[Policy], log: Log) -> float:
-    """Return the share of the episodes that the policy which decides in them was learned from."""
+    """Return the share of the episodes that were among the training episodes of their fold's policy."""
     trained = [getattr(policy, "training", None) for policy in policies]
     if not any(training is not None and training.episodes for training in trained):
         return 0.0
@@ -174,13 +174,13 @@ def _about_behaviour(b: Behaviour) -> Iterator[Caveat]:
     if b.is_miscalibrated:
         yield Caveat(
             "miscalibrated-probabilities",
-            f"the estimated behaviour probabilities are off by {_percent(b.calibration_error)} in the mean "
-            f"(chance alone: {_percent(b.expected_error)}): weighted estimates inherit that. Give the true ones, or another classifier.",
+            f"the estimated behaviour probabilities are off by {_percent(b.calibration_error)} on average "
+            f"(chance alone: {_percent(b.expected_error)}): weighted estimates inherit this error. Pass the true probabilities, or another classifier.",
             "warning",
             share=float(b.calibration_error),
         )
     if b.rare > 0.001:
-        rest = "of the logged decisions had a probability below 1 %: a few of them may decide the weighted estimates."
+        rest = "of the logged decisions had a probability below 1 %: a few of them may dominate the weighted estimates."
         yield Caveat(
             "improbable-decisions",
             f"{_percent(b.rare)} {rest}",
@@ -192,9 +192,9 @@ def _about_behaviour(b: Behaviour) -> Iterator[Caveat]:
 
 
 def _about_given(log: Log) -> Iterator[Caveat]:
-    """Yield a caveat if the probabilities that the log gives do not fit what it did, in some kind of states.
+    """Yield a caveat if the probabilities in the log do not match the logged actions in some group of states.
 
-    Whatever the policy, the mean of 1 / p over the rows that took an action, zero for those that did not, is 1 in every kind of states.
+    Whatever the policy, the mean over the rows of a group of 1 / p where an action was taken, and 0 where it was not, should be 1.
     """
     b, t = log.behaviour, log.batch
     if not b.given:
@@ -211,38 +211,38 @@ def _about_given(log: Log) -> Iterator[Caveat]:
             if abs(off) > max(NOT_ONE, 5 * error):
                 yield Caveat(
                     "wrong-probabilities",
-                    f"the log's probabilities do not fit what it did: in some states {t.schema.action_labels[a]!r} was taken {1 + off:.2f} times as often as "
-                    "they say. Are they those of the actions taken, given the state? Weighted and doubly robust estimates inherit the error.",
+                    f"the log's probabilities do not match its actions: in some states {t.schema.action_labels[a]!r} was taken {1 + off:.2f} times as often as "
+                    "they say. Are they the probabilities of the actions taken, given the state? Weighted and doubly robust estimates inherit the error.",
                     "warning",
                 )
                 return
 
 
 def dominance(estimate: Estimate, behaviour: Estimate) -> Caveat | None:
-    """Return a caveat if a single episode decides an estimate, and moves it by more than chance moves what was done."""
+    """Return a caveat if a single episode dominates an estimate and moves it by more than the standard error of the logged behaviour's value."""
     sizes = np.abs(estimate.influence)
     largest = float(sizes.max())
-    if not largest / len(sizes) > behaviour.standard_error:  # NaN is not either
+    if not largest / len(sizes) > behaviour.standard_error:  # false for NaN too
         return None
     share = 1 / float(np.square(sizes / largest).sum())
     if share <= DECIDES:
         return None
     return Caveat(
         "dominant-episode",
-        f"a single episode decides the estimate: it has {_percent(share)} of the squared influence. Look at it; "
-        "without it the number would be another.",
+        f"a single episode dominates the estimate: it has {_percent(share)} of the squared influence. Inspect it; "
+        "without it the estimate would be different.",
         "severe",
         count=1,
-        text_without_counts=f"fewer than {LEAST_SHOWN} episodes decide the estimate. Look at them; without them the number would be another.",
+        text_without_counts=f"fewer than {LEAST_SHOWN} episodes dominate the estimate. Inspect them; without them the estimate would be different.",
     )
 
 
 def _mean_ratio(q: Quantities, log: Log) -> float | None:
-    """Return the mean ratio of the policy's and the log's probabilities if it differs from 1 by more than chance explains."""
+    """Return the mean ratio of the policy's to the log's probabilities if it differs from 1 by more than chance explains, otherwise None."""
     e = log.episodes
-    if q.weights.overflows:  # which has its own warning
+    if q.weights.overflows:  # covered by another warning
         return None
-    with np.errstate(over="ignore", invalid="ignore"):  # a single ratio beyond all bounds is all noise
+    with np.errstate(over="ignore", invalid="ignore"):  # an infinite ratio makes the noise infinite
         sums, rows = e.weights * e.summed(q.weights.ratios), e.weights * e.lengths
         mean = float(sums.sum() / rows.sum())
         noise = float(np.linalg.norm(sums - mean * rows) / rows.sum())
@@ -250,10 +250,10 @@ def _mean_ratio(q: Quantities, log: Log) -> float | None:
 
 
 def rarely_taken(q: Quantities, log: Log) -> tuple[float, dict[int, float]]:
-    """Return the share of the policy's decisions that were rarely taken in such states, and the share of each action never taken at all."""
+    """Return the share of the policy's decisions that were rarely taken in similar states, and the share of each action that was never taken."""
     leaves, counts = log.by_leaf
-    rows = counts * (len(log.batch) / counts.sum())  # weights have any scale
-    shares = (rows + 1) / (rows + 1).sum(axis=1, keepdims=True)  # by Laplace's rule, for few rows show nothing
+    rows = counts * (len(log.batch) / counts.sum())  # the scale of weights is arbitrary
+    shares = (rows + 1) / (rows + 1).sum(axis=1, keepdims=True)  # by Laplace's rule, because a few rows prove nothing
     never = counts.sum(axis=0) == 0
     rare = (shares[leaves] < RARELY) | never
     counted = log.episodes.weights[log.episodes.of_row]
@@ -263,7 +263,7 @@ def rarely_taken(q: Quantities, log: Log) -> tuple[float, dict[int, float]]:
 
 
 def extrapolated_share(q: Quantities, log: Log) -> float:
-    """Return the share of the value that lies behind the log's end, by the fitted values."""
+    """Return the share of the value that lies beyond the end of the log, according to the fitted values."""
     e = log.episodes
     if not e.truncated.any():
         return 0.0
@@ -274,12 +274,12 @@ def extrapolated_share(q: Quantities, log: Log) -> float:
 
 
 def much_extrapolated(share: float) -> Caveat | None:
-    """Return a caveat if a large share of the value lies behind the log's end."""
+    """Return a caveat if a large share of the value lies beyond the end of the log."""
     if share <= MUCH:
         return None
     return Caveat(
         "beyond-log",
-        f"about {_percent(share)} of the value lies behind the end of the recorded episodes, where only the fitted values know of it; "
+        f"about {_percent(share)} of the value lies beyond the end of the recorded episodes, where it comes from the fitted values alone; "
         "no interval covers their error there.",
         "severe" if share > MOST else "warning",
         share=share,
@@ -291,25 +291,25 @@ def _percent(share: float) -> str:
 
 
 def _count(share: float, of: int) -> float:
-    return round(share * of, 6)  # weighted shares stand for no whole numbers
+    return round(share * of, 6)  # weighted shares do not correspond to integers
 
 
 def _most_telling(shares: Iterable[float]) -> float:
-    """Return the share that leaves the fewest on one of its sides, though not none."""
+    """Return the share for which the smaller of the share and its complement is smallest, but not zero."""
     return min(shares, key=lambda share: min(share, round(1 - share, 9) or share))
 
 
 def disagreement(estimates: Mapping[str, Estimate], method: str) -> Caveat | None:
-    """Return a caveat if the doubly robust estimate corrects that of fitted Q by more than chance explains; ``method`` is the headline."""
+    """Return a caveat if the doubly robust and fitted Q estimates differ by more than chance explains; ``method`` is the headline."""
     if not {"doubly-robust", "fitted-q"} <= set(estimates):
         return None
     robust, fitted = estimates["doubly-robust"], estimates["fitted-q"]
     apart = robust - fitted
-    if not abs(apart.value) > max(APART * apart.standard_error, 1e-9 * abs(fitted.value)):  # NaN is not either
+    if not abs(apart.value) > max(APART * apart.standard_error, 1e-9 * abs(fitted.value)):  # false for NaN too
         return None
     return Caveat(
         "estimates-disagree",
         f"fitted Q ({fitted.value:.4g}) and doubly robust ({robust.value:.4g}) estimates differ by more than chance explains: the fitted values are "
-        "biased, or the probabilities are wrong. Perhaps the state's columns do not tell enough, such as the time that is left.",
+        "biased, or the probabilities are wrong. Perhaps the state lacks information, such as the remaining time.",
         "severe" if method == "fitted-q" else "warning",
     )

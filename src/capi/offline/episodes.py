@@ -1,4 +1,4 @@
-"""A batch as episodes: which row is where in which of them, and how they end."""
+"""Episode structure of a batch: the position of each row, and how each episode ends."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from capi.errors import InvalidInputError
 
 @dataclass(frozen=True, eq=False)
 class Episodes:
-    """The episodes of a batch, in the batch's order, with what a reward of each of their steps is worth at their start."""
+    """The episodes of a batch, in the batch's order, with the discount factor of each step."""
 
     batch: Transitions
     discount: float
 
     @classmethod
     def counted(cls, batch: Transitions, discount: float) -> Episodes:
-        """Return the episodes of ``batch`` that have weight: what does not count is not there."""
+        """Return the episodes of ``batch`` with positive weight; the others are dropped."""
         episodes = cls(batch, discount)
         kept = episodes.weights > 0
         return episodes if kept.all() else cls(batch.subset(kept[episodes.of_row]), discount)
@@ -31,55 +31,55 @@ class Episodes:
 
     @cached_property
     def starts(self) -> Ints:
-        """First row of each episode (E,)."""
+        """Index of the first row of each episode (E,)."""
         return self.batch.episode_starts
 
     @cached_property
     def lengths(self) -> Ints:
-        """Rows of each episode (E,)."""
+        """Number of rows of each episode (E,)."""
         return self.batch.episode_lengths
 
     @cached_property
     def last(self) -> Ints:
-        """Last row of each episode (E,)."""
+        """Index of the last row of each episode (E,)."""
         return self.starts + self.lengths - 1
 
     @cached_property
     def of_row(self) -> Ints:
-        """The episode of each row, from 0 (n,)."""
+        """The episode of each row, counted from 0 (n,)."""
         return np.repeat(np.arange(len(self)), self.lengths)
 
     @cached_property
     def time(self) -> Ints:
-        """Steps of each row from the start of its episode (n,)."""
+        """Number of steps from the start of the episode to each row (n,)."""
         return np.arange(len(self.batch)) - np.repeat(self.starts, self.lengths)
 
     @cached_property
     def worth(self) -> Floats:
-        """What a reward of each row is worth at the start of its episode (n,)."""
+        """Discount factor of each row's reward, counted from the start of its episode (n,)."""
         return np.power(self.discount, self.time)
 
     @cached_property
     def truncated(self) -> Bools:
-        """Which episodes stopped only in the log (E,): the process went on, and what came is worth something."""
+        """Which episodes were cut off by the log (E,): the process continued, and later rewards have a positive discount factor."""
         if self.discount == 0:
             return np.zeros(len(self), dtype=bool)
         return ~self.batch.terminated[self.last]
 
     @cached_property
     def weights(self) -> Floats:
-        """How much each episode counts, in the mean 1 (E,); all of them are positive after `counted`."""
+        """Weight of each episode, with mean 1 (E,); all weights are positive after `counted`."""
         w = self.batch.weights
         if w is None:
             return np.ones(len(self))
         of_episode = w[self.starts]
         if not w.any():
-            raise InvalidInputError("weight must be positive in some episode; it is zero in all.")
+            raise InvalidInputError("weight must be positive in at least one episode; it is zero in all.")
         if not np.array_equal(w, of_episode[self.of_row]):
             row = int(np.flatnonzero(w != of_episode[self.of_row])[0])
             raise InvalidInputError(
                 f"weight must be the same in all rows of an episode to evaluate a policy; row {row} has {w[row]}, the first row of "
-                f"its episode {of_episode[self.of_row[row]]}. An episode counts as a whole."
+                f"its episode {of_episode[self.of_row[row]]}. Use one weight per episode."
             )
         return of_episode / of_episode.mean()
 

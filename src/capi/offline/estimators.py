@@ -1,8 +1,8 @@
-r"""Estimates as functions of how much each episode counts.
+r"""Estimators as functions of the counts of the episodes.
 
-Every estimate here is a function v(c) of the counts c (E,) of the episodes. So it can be resampled, by drawing c, and it has an influence
-function, its derivative in c: :math:`v(c) \approx v(c_0) + \sum_i (c_i - c_{0,i})\, \phi_i / \sum_i c_{0,i}`, from whose spread the
-asymptotic interval comes. ``docs/evidence.md`` derives each of them.
+Every estimate here is a function v(c) of the counts c (E,) of the episodes. It can be resampled by drawing c, and it has an influence
+function, its derivative in c: :math:`v(c) \approx v(c_0) + \sum_i (c_i - c_{0,i})\, \phi_i / \sum_i c_{0,i}`. The spread of the influence
+gives the asymptotic interval. ``docs/evidence.md`` derives each estimator.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from scipy import sparse
 from capi._utils.validation import Floats
 from capi.offline.importance_weights import Weights
 
-MOST_SUMS = 1_000_000  # steps x countings that are held at once
+MOST_SUMS = 1_000_000  # steps x count vectors held in memory at once
 
 
 class Estimator(Protocol):
-    """An estimate that knows how it depends on the episodes."""
+    """An estimate as a function of the counts of the episodes."""
 
     def values(self, counts: Floats) -> Floats:
-        """Return the estimate for each of several countings of the episodes; ``counts`` (B, E) -> (B,)."""
+        """Return the estimate for each of several count vectors; ``counts`` (B, E) -> (B,)."""
 
     def influence(self, counts: Floats) -> Floats:
-        """Return the derivative in each episode's count, times the sum of the counts (E,)."""
+        """Return the derivative with respect to each episode's count, times the sum of the counts (E,)."""
 
 
 @dataclass(frozen=True, eq=False)
 class MeanOfEpisodes:
-    """The mean of a number an episode: per-decision importance sampling, doubly robust estimation, the mean return."""
+    """The mean of one number per episode: per-decision importance sampling, doubly robust estimation, the mean return."""
 
     numbers: Floats  # (E,)
 
@@ -40,7 +40,7 @@ class MeanOfEpisodes:
         return counts @ self.numbers / counts.sum(axis=1)
 
     def influence(self, counts: Floats) -> Floats:
-        """Return how far each episode's number is from the mean (E,)."""
+        """Return the deviation of each episode's number from the mean (E,)."""
         return self.numbers - float(np.average(self.numbers, weights=counts))
 
 
@@ -48,9 +48,9 @@ class MeanOfEpisodes:
 class SumOfRatios:
     r"""A mean of episodes plus, step by step, weighted means: :math:`\bar z + \sum_t \sum_i c_i w_{it} u_{it} / \sum_i c_i w_{it}`.
 
-    With the rewards as u, discounted, this is weighted per-decision importance sampling; with one step, the whole return, weighted importance
-    sampling; with temporal differences, weighted doubly robust estimation. Episodes that are over count with their last weight below the
-    line, and with zero above it.
+    With discounted rewards as u, this is weighted per-decision importance sampling; with a single step, the whole return, weighted importance
+    sampling; with temporal differences, weighted doubly robust estimation. Episodes that have ended contribute their last weight to the
+    denominator and zero to the numerator.
     """
 
     means: Floats  # (E,) z
@@ -61,7 +61,7 @@ class SumOfRatios:
 
     @classmethod
     def by_step(cls, weights: Weights, numbers: Floats, means: Floats | None = None) -> SumOfRatios:
-        """Return the estimate of ``numbers`` (n,), a discounted one each row, which correct ``means`` (E,) if there are any."""
+        """Return the estimate of ``numbers`` (n,), one discounted number per row, which correct ``means`` (E,) if given."""
         w = weights.of_rows
         base = np.zeros(len(weights.episodes)) if means is None else means
         above, below, ended = weights.by_time(w * numbers), weights.by_time(w), weights.ended(weights.of_episodes)
@@ -69,7 +69,7 @@ class SumOfRatios:
 
     @classmethod
     def of_whole(cls, weights: Weights, numbers: Floats) -> SumOfRatios:
-        """Return the weighted mean of ``numbers`` (E,), one a whole episode."""
+        """Return the weighted mean of ``numbers`` (E,), one per whole episode."""
         w = weights.of_episodes
         nothing = sparse.csr_matrix((len(w), 1))
         return cls(np.zeros(len(w)), sparse.csr_matrix((w * numbers)[:, None]), sparse.csr_matrix(w[:, None]), nothing)
@@ -77,7 +77,7 @@ class SumOfRatios:
     def values(self, counts: Floats) -> Floats:
         """Return the estimates (B,).
 
-        A step at which no episode has weight adds nothing to a `corrected` estimate; without such a model there is none, and it is NaN.
+        A step at which no episode has weight adds nothing to a `corrected` estimate; without a model to correct, the estimate is NaN.
         """
         at_once = max(1, MOST_SUMS // self.above.shape[1])
         ratios = [self._ratios(counts[i : i + at_once]) for i in range(0, len(counts), at_once)]
@@ -88,7 +88,7 @@ class SumOfRatios:
         above, below = (sums[0] for sums in self._sums(counts[None]))
         inverse = np.divide(1.0, below, out=np.zeros_like(below), where=below > 0)
         slope = above * inverse * inverse
-        later = np.cumsum(slope[::-1])[::-1]  # an episode that is over counts at all later steps
+        later = np.cumsum(slope[::-1])[::-1]  # an episode that has ended counts at all later steps
         of_ratios = self.above @ inverse - self.below @ slope - self.ended @ later
         mean = float(np.average(self.means, weights=counts))
         return self.means - mean + counts.sum() * of_ratios

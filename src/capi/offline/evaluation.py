@@ -1,4 +1,4 @@
-"""Evaluate policies on the episodes of a log: the parts in their order, and what to warn of."""
+"""Evaluation of policies on logged episodes: runs the steps in order and issues the warnings."""
 
 from __future__ import annotations
 
@@ -54,43 +54,43 @@ def evaluate(
     n_jobs: int | None = None,
     name: str = "the policy",
 ) -> Evidence:
-    """Estimate what a policy is worth from logged episodes, with intervals and with what speaks against trusting them.
+    """Estimate the value of a policy from logged episodes, with intervals and caveats.
 
     Parameters
     ----------
     policy : Policy
     batch : Transitions
-        Episodes that the policy was not learned from; otherwise a warning says so. Truncated episodes are closed by the fitted value of
-        the state in which the log stops.
+        Episodes that the policy was not learned from; otherwise there is a warning. A truncated episode is completed with the fitted
+        value of the state in which the log stops.
     discount : float in [0, 1), optional
-        By default the one that the policy was learned with.
+        By default the discount that the policy was learned with.
     method : str
-        Whose number is the `Evidence.estimate`: one of ``methods``, or "auto": doubly robust, or fitted Q where the policy and the log overlap too
-        little for any weighting.
+        The estimator that gives `Evidence.estimate`: one of ``methods``, or "auto", which is doubly robust, or fitted Q if the policy and the
+        log overlap too little for any weighting.
     methods : sequence of str, optional
-        Which estimators to compute, of "doubly-robust", "weighted-doubly-robust", "fitted-q", "weighted", "per-decision" and
+        The estimators to compute, out of "doubly-robust", "weighted-doubly-robust", "fitted-q", "weighted", "per-decision" and
         "weighted-per-decision"; by default all. ``docs/evidence.md`` derives them.
     behaviour : scikit-learn classifier, optional
-        Estimates the probabilities of what was done, always on other episodes. By default they are taken from the batch or, if it has none, estimated
-        with our trees.
+        Estimates the probabilities of the logged actions, always from other episodes. By default the probabilities in the batch are used or,
+        if it has none, they are estimated with trees.
     evaluator : PolicyEvaluator, optional
-        Gives the action values inside the doubly robust estimators and those that close truncated episodes; by default fitted Q evaluation
-        on extremely randomised trees.
+        Gives the action values inside the doubly robust estimators and the values that complete truncated episodes; by default fitted Q
+        evaluation on extremely randomised trees.
     n_folds : int
-        Parts of the episodes; what is fitted for a part does not see it.
+        Number of folds of episodes for cross-fitting: models used on a fold are fitted without it.
     n_resamples : int
-        Of the bootstrap over episodes.
+        Number of bootstrap resamples of episodes.
     level : float in (0, 1)
-        Of the intervals.
+        Confidence level of the intervals.
     random_state : int, Generator or None
     n_jobs : int, optional
-        Threads; -1 is all cores. The result does not depend on it.
+        Number of threads; -1 uses all cores. The result does not depend on it.
     name : str
-        What to call the policy.
+        Name of the policy in the result.
 
     Examples
     --------
-    A log of a coin that chose between two arms, the second of which gives one more:
+    A log in which a coin chose between two arms; the second arm gives one more:
 
     >>> import numpy as np
     >>> from capi.policies import Constant
@@ -102,7 +102,7 @@ def evaluate(
     >>> print(f"{found.estimate:.2f}")
     1.49
     >>> print(found.verdict)
-    the policy is better than what was done, by 0.43... (95 % interval 0.3... to 0.4...).
+    the policy is better than the logged behaviour, by 0.43... (95 % interval 0.3... to 0.4...).
     """
     settings = _settings(
         discount if discount is not None else _own_discount([policy]),
@@ -155,20 +155,20 @@ def cross_evaluate(
     shown: Callable[[Sequence[Any]], Iterable[Any]] = iter,
     **settings: Any,
 ) -> Evidence | Comparison:
-    """Evaluate how a learner does on episodes that it has not seen: it is fitted anew without each part of the log, and evaluated on that part.
+    """Evaluate a learner on episodes that it has not seen: refit it without each fold of the log, and evaluate it on that fold.
 
-    The number is the mean value of the fold's policies, each learned from all other folds; the interval is that of their evaluation, given
-    those policies.
+    The estimate is the mean value of the folds' policies, each learned from all other folds; the interval covers the error of their evaluation,
+    given those policies.
 
     Parameters
     ----------
     learners : Learner or Policy, or mapping from names to them
-        Several are compared on the same folds. A policy is evaluated as it is.
+        Several are compared on the same folds. A policy is evaluated as it is, without refitting.
     batch : Transitions
     shown : callable
-        Wraps the folds, for a progress bar.
+        Wraps the iteration over folds, for example with a progress bar.
     settings : further keywords
-        As in `evaluate`. The discount is by default the learners'.
+        As in `evaluate`. The default discount is that of the learners.
 
     Examples
     --------
@@ -188,7 +188,7 @@ def cross_evaluate(
     """
     named: dict[str, Any] = dict(learners) if isinstance(learners, Mapping) else {"the learner": learners}
     if not named:
-        raise InvalidInputError("learners must have at least one learner; got none.")
+        raise InvalidInputError("learners must contain at least one learner; got none.")
     for name, learner in named.items():
         if not isinstance(learner, Learner | Policy) or isinstance(learner, type):
             raise InvalidInputError(f"learners must be learners or policies; {name!r} is {learner!r}.")
@@ -211,7 +211,9 @@ def cross_evaluate(
 
 def _settings(discount: float | None, method: str = "auto", methods: Any = None, *rest: Any, **named: Any) -> Settings:
     if discount is None:
-        raise InvalidInputError("discount must be given: the policy does not know the one that it was learned with.")
+        raise InvalidInputError(
+            "discount must be given, because the policy does not record the one that it was learned with. Pass discount."
+        )
     asked = check_methods(methods)
     if method != "auto":
         check_choice(method, "method", ("auto", *METHODS))
@@ -231,7 +233,7 @@ def _settings(discount: float | None, method: str = "auto", methods: Any = None,
 
 
 def _own_discount(learners: Sequence[Any]) -> float | None:
-    """Return the discount that all of the learners or policies know of, if they agree; those that know of none do not count."""
+    """Return the discount that the learners or policies record, if they agree; those that record none are ignored."""
     known = set()
     for learner in learners:
         training = getattr(learner, "training", None)
@@ -240,7 +242,7 @@ def _own_discount(learners: Sequence[Any]) -> float | None:
             known.add(float(value))
     if len(known) > 1:
         raise InvalidInputError(
-            f"discount must be given: the policies were learned with different ones, {', '.join(map(str, sorted(known)))}."
+            f"discount must be given, because the policies were learned with different ones: {', '.join(map(str, sorted(known)))}. Pass discount."
         )
     return known.pop() if known else None
 
@@ -273,7 +275,7 @@ def _evidence(policies: Mapping[str, list[Policy]], log: Log, kind: str) -> Comp
     for name, q in parts.items():
         mine = {m: estimates[name, m] for m in log.settings.methods}
         extrapolated = extrapolated_share(q, log)
-        apart = disagreement(mine, method) if kind == "table" else None  # a fold alone is small
+        apart = disagreement(mine, method) if kind == "table" else None  # a single fold is too small
         more = (much_extrapolated(extrapolated), apart, dominance(mine[method], estimates["", "behaviour"]))
         caveats = (*warned[name], *(caveat for caveat in more if caveat is not None))
         found[name] = Evidence(
@@ -299,26 +301,27 @@ def _evidence(policies: Mapping[str, list[Policy]], log: Log, kind: str) -> Comp
 
 
 def check_is_evaluable(name: str, policy: Policy, batch: Transitions) -> None:
-    """Refuse what is no policy for the decisions of ``batch``, or changes with time."""
+    """Refuse an object that is not a policy for the actions of ``batch``, and policies that change with time."""
     if isinstance(policy, type) or not isinstance(policy, Policy):
         hint = " Pass its policy_, or use cross_evaluate." if isinstance(policy, Learner) else ""
         raise InvalidInputError(f"{name} must be a Policy (act, probabilities, n_actions); got {policy!r}.{hint}")
     if policy.n_actions != batch.n_actions:
         raise InvalidInputError(
-            f"{name} has {policy.n_actions} actions, the batch {batch.n_actions}. Say how many there are (n_actions or action_labels)."
+            f"{name} must have as many actions as the batch: it has {policy.n_actions} actions, the batch {batch.n_actions}. "
+            "Pass n_actions or action_labels to the batch."
         )
     if _changes_with_time(policy):
-        raise InvalidInputError(f"{name} changes with time; only policies that do not can be evaluated from a log.")
+        raise InvalidInputError(f"{name} changes with time; only stationary policies can be evaluated from a log.")
     schema = getattr(policy, "schema", None)
     if schema is not None and schema != batch.schema:
         raise InvalidInputError(
-            f"{name} was learned from a table with other columns or actions than this batch: {schema} and {batch.schema}. "
+            f"{name} must have been learned from a table with the same columns and actions as this batch; got {schema} and {batch.schema}. "
             "Read the table with schema=policy.schema."
         )
 
 
 def _changes_with_time(policy: Any) -> bool:
-    if isinstance(policy, EpsilonGreedy | Mixture):  # which change if a member does
+    if isinstance(policy, EpsilonGreedy | Mixture):  # these change if a member does
         members = policy.policies if isinstance(policy, Mixture) else [policy.policy]
         return any(map(_changes_with_time, members))
     return hasattr(policy, "at") and policy.at(0) is not policy

@@ -1,4 +1,4 @@
-"""What an evaluation found: estimates with their intervals, beside what was done, and what speaks against trusting them."""
+"""Results of an evaluation: estimates with intervals, the value of the logged behaviour, and caveats."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ METHODS = (
     "per-decision",
     "weighted-per-decision",
 )
-MOST_LOST = 0.1  # share of resamples without an estimate beyond which there is no bootstrap interval
-LOGGED = "what was done"
+MOST_LOST = 0.1  # largest share of resamples without an estimate for which there is a bootstrap interval
+LOGGED = "the logged behaviour"
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,13 +40,13 @@ class Estimate:
     Parameters
     ----------
     value : float
-        NaN where the data allow none.
+        NaN if the data allow no estimate.
     draws : array of shape (B,)
         The same estimate on resampled episodes.
     influence : array of shape (E,)
-        By how much each episode moves it.
+        How much each episode moves the estimate.
     level : float
-        Of the intervals.
+        Confidence level of the intervals.
     """
 
     value: float
@@ -56,20 +56,20 @@ class Estimate:
 
     @property
     def standard_error(self) -> float:
-        """Of the estimate, by its influence function; NaN for a single episode."""
+        """The standard error, from the influence function; NaN for a single episode."""
         n = len(self.influence)
         return float(np.std(self.influence, ddof=1) / math.sqrt(n)) if n > 1 else math.nan
 
     @property
     def asymptotic(self) -> tuple[float, float]:
-        """The interval by asymptotic theory."""
+        """The interval from asymptotic theory."""
         n = len(self.influence)
         half = float(stats.t.ppf((1 + self.level) / 2, n - 1)) * self.standard_error if n > 1 else math.nan
         return self.value - half, self.value + half
 
     @property
     def bootstrap(self) -> tuple[float, float]:
-        """The interval between quantiles of the resampled estimates, wider by what a t interval of as many episodes is than a normal one."""
+        """The interval between quantiles of the resampled estimates, widened by the ratio of a t to a normal interval for as many episodes."""
         known = self.draws[np.isfinite(self.draws)]
         if not math.isfinite(self.value) or len(known) < max((1 - MOST_LOST) * len(self.draws), 2):
             return math.nan, math.nan
@@ -80,13 +80,13 @@ class Estimate:
         return float(low), float(high)
 
     def __sub__(self, other: Estimate) -> Estimate:
-        """Return the paired difference: both on the same episodes, and on the same resamples."""
+        """Return the paired difference: both estimates use the same episodes and the same resamples."""
         return Estimate(
             self.value - other.value, self.draws - other.draws, self.influence - other.influence, self.level
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return its numbers; None where there is none."""
+        """Return the numbers as plain values, with None for those that are not finite."""
         (low, high), (low_asymptotic, high_asymptotic) = self.bootstrap, self.asymptotic
         numbers = {
             "estimate": self.value,
@@ -102,34 +102,34 @@ class Estimate:
 @renamed(doubtful="unreliable", hardly_taken="rarely_taken_share", beyond="extrapolated_share")
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What a policy is worth, by the episodes of a log: the mean discounted sum of rewards from an episode's first state on.
+    """Estimated value of a policy from logged episodes: the mean discounted sum of rewards from an episode's first state on.
 
     Parameters
     ----------
     name : str
-        What the policy is called.
+        Name of the policy.
     method : str
-        The estimator whose number is `estimate`.
-    estimates : mapping
-        By estimator.
+        The estimator that gives `estimate`.
+    estimates : mapping from method to Estimate
+        One per estimator.
     behaviour : Estimate
-        What was done, from the same first states.
+        Value of the logged behaviour, from the same first states.
     behaviour_model : Behaviour
         The probabilities of the logged actions, and how far they can be trusted.
     effective_episodes : float
-        How many episodes of the policy's own the weighted ones are worth (Kish), in the mean over steps, weighted by the discount.
+        Kish's effective number of episodes after weighting, averaged over steps with the discount as weight.
     rarely_taken_share : float
-        The share of the policy's decisions that were rarely taken in such states.
+        Share of the policy's decisions that were rarely taken in similar states.
     extrapolated_share : float
-        The share of the estimate that lies behind the recorded end of truncated episodes, where only the fitted model knows.
+        Share of the estimate that lies beyond the recorded end of truncated episodes, where it comes from the fitted model alone.
     warnings : tuple of Caveat
-        What speaks against trusting the numbers.
+        Reasons not to trust the numbers.
     n_rows, n_episodes : int
     discount, level : float
     source : str
-        The table.
+        Name of the table.
     kind : "table" or "cross"
-        One policy on the whole log, or one a fold, learned without it.
+        One policy on the whole log, or one policy per fold, learned without that fold.
     """
 
     name: str
@@ -150,7 +150,7 @@ class Evidence:
 
     @property
     def unreliable(self) -> bool:
-        """Whether any of the warnings says that the number should not be trusted: is severe."""
+        """Whether any warning is severe, so that the estimate should not be trusted."""
         return any(caveat.severity == "severe" for caveat in self.warnings)
 
     @property
@@ -160,35 +160,35 @@ class Evidence:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Its bootstrap interval."""
+        """The bootstrap interval of `estimate`."""
         return self.estimates[self.method].bootstrap
 
     @property
     def difference(self) -> Estimate:
-        """By how much it is better than what was done."""
+        """The value of the policy minus that of the logged behaviour."""
         return self.estimates[self.method] - self.behaviour
 
     @property
     def verdict(self) -> str:
-        """What the numbers say about the policy against what was done, in a sentence."""
-        said = _verdict(f"{self.name} and {LOGGED}", self.name, LOGGED, self.difference)
-        return f"{said} Do not rely on it: see the warnings." if self.unreliable else said
+        """One sentence that compares the policy with the logged behaviour."""
+        sentence = _verdict(f"{self.name} and {LOGGED}", self.name, LOGGED, self.difference)
+        return f"{sentence} Do not rely on it: see the warnings." if self.unreliable else sentence
 
     def summary(self) -> pd.DataFrame:
-        """Return all estimates, what was done, and the difference, a row each."""
+        """Return all estimates, the value of the logged behaviour, and the difference, one per row."""
         return pd.DataFrame(self._lines()).set_index(["policy", "method"]).astype(float)
 
     def plot(self) -> Figure:
-        """Return a picture of all estimates with their intervals, beside what was done."""
+        """Return a figure of all estimates with their intervals, and of the logged behaviour."""
         title = f"{self.name}, by {self.method} on {self.n_episodes} episodes"
         return _drawn([*self._lines()[:-1]], self.level, title, self.method)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values that JSON has."""
+        """Return everything as plain values that JSON can hold."""
         low, high = self.interval
         return {
             "format": "capi evaluation",
-            "version": 2,  # of 1, warnings were plain strings
+            "version": 2,  # in version 1, warnings were plain strings
             "source": self.source,
             "kind": self.kind,
             "n_rows": self.n_rows,
@@ -256,31 +256,31 @@ class Comparison:
 
     @property
     def method(self) -> str:
-        """The estimator that is compared, the same for all."""
+        """The estimator that is compared, the same for all policies."""
         return next(iter(self.evidence.values())).method
 
     def difference(self, name: str, other: str) -> Estimate:
-        """Return by how much one policy is better than another, on the same episodes and resamples."""
+        """Return the value of one policy minus that of another, on the same episodes and resamples."""
         one, two = self[name], self[other]
         return one.estimates[self.method] - two.estimates[self.method]
 
     def verdict(self, name: str, other: str) -> str:
-        """Return in a sentence whether one policy is better than another."""
-        said = _verdict(f"{name} and {other}", name, other, self.difference(name, other))
+        """Return one sentence that says whether one policy is better than another."""
+        sentence = _verdict(f"{name} and {other}", name, other, self.difference(name, other))
         unreliable = self[name].unreliable or self[other].unreliable
-        return f"{said} Do not rely on it: see the warnings." if unreliable else said
+        return f"{sentence} Do not rely on it: see the warnings." if unreliable else sentence
 
     def summary(self) -> pd.DataFrame:
-        """Return each policy, what was done, and all paired differences, a row each."""
+        """Return each policy, the logged behaviour, and all paired differences, one per row."""
         return pd.DataFrame(self._lines()).set_index(["policy", "method"]).astype(float)
 
     def plot(self) -> Figure:
-        """Return a picture of the policies with their intervals, beside what was done."""
+        """Return a figure of the policies with their intervals, and of the logged behaviour."""
         first = next(iter(self.evidence.values()))
         return _drawn(self._policies(), first.level, f"{self.method}, {first.n_episodes} episodes")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain values that JSON has."""
+        """Return everything as plain values that JSON can hold."""
         return {"policies": {n: e.to_dict() for n, e in self.evidence.items()}, "differences": self._differences()}
 
     def __str__(self) -> str:
@@ -313,7 +313,7 @@ class Comparison:
 
 
 def check_methods(methods: Any) -> tuple[str, ...]:
-    """Return the estimators that are asked for, checked."""
+    """Return the requested estimators, checked."""
     asked = METHODS if methods is None else (methods,) if isinstance(methods, str) else tuple(methods)
     if not asked:
         raise InvalidInputError(f"methods must name at least one of {', '.join(METHODS)}; got none.")
@@ -326,7 +326,7 @@ def _verdict(both: str, name: str, other: str, difference: Estimate) -> str:
     low, high = difference.bootstrap
     level = f"{100 * difference.level:g} % interval {_range((low, high))}"
     if not math.isfinite(low):
-        return f"The data do not tell {both} apart: there is no estimate with an interval."
+        return f"The data cannot distinguish {both}: there is no estimate with an interval."
     if low > 0:
         return f"{name} is better than {other}, by {_number(difference.value)} ({level})."
     if high < 0:
@@ -364,7 +364,7 @@ def _table(lines: list[dict[str, Any]]) -> list[str]:
 
 
 def _drawn(lines: list[dict[str, Any]], level: float, title: str, headline: str | None = None) -> Figure:
-    """Return a picture of estimates and their intervals, a line each; the others are pale if there is a ``headline``."""
+    """Return a figure of estimates and their intervals, one line each; those of other methods are pale if there is a ``headline``."""
     figure, (axes,) = new_figure(6.5, 0.9 + 0.38 * len(lines))
     for place, line in enumerate(reversed(lines)):
         pale = headline is not None and line["method"] != headline

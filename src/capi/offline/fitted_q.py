@@ -1,15 +1,15 @@
-r"""Fitted Q evaluation to its fixed point, on trees that are kept, and what it depends on.
+r"""Fitted Q evaluation solved to its fixed point on fixed trees, with derivatives in the episode counts.
 
-Forests, one an action, are grown on Bellman targets. On their leaves fitted Q evaluation is a linear system: with :math:`\Phi` the leaves of
+Forests, one per action, are grown on Bellman targets. On their leaves fitted Q evaluation is a linear system: with :math:`\Phi` the leaves of
 the logged decisions and :math:`\Psi` those of the next states under the policy (each row the mean over the trees), counts C of the rows and
 :math:`D = \Phi^\top C 1` the counts of the leaves,
 
 .. math:: \theta = D^{-1} \Phi^\top C\,(r + \gamma \Psi \theta).
 
-It is solved, not swept: in the values :math:`u = \Psi\theta` of the next states by a Krylov method, whose products are two looks at the leaves. Then trees are
-grown again on the targets :math:`r + \gamma u`, and so on, `STRUCTURES` times: the first trees know only of rewards, later ones of values. On the
-last ones, episodes can be counted differently without growing anything, and the adjoint of the same system gives the derivative of the
-estimate in each episode's count.
+It is solved by a Krylov method, not by sweeps. The unknowns are the values :math:`u = \Psi\theta` of the next states, and each product takes two lookups
+in the leaves. Then trees are grown again on the targets :math:`r + \gamma u`, and so on, `STRUCTURES` times: the first trees see only rewards,
+later ones see values. On the last trees, episodes can be reweighted without growing new trees, and the adjoint of the same system gives the
+derivative of the estimate with respect to each episode's count.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from capi.trees.ranks import encode
 from capi.types import Policy
 
 STRUCTURES = 4
-ROWS_A_LEAF, MANY_ROWS = 50_000, 200_000  # a leaf has a row for each so many; fewer trees do beyond so many
-FEWEST = 2  # rows of an action; with fewer it is judged by all rows
-EXACT, CLOSE = 1e-10, 1e-4  # how well the system is solved: the estimate itself, and what moves it
+ROWS_A_LEAF, MANY_ROWS = 50_000, 200_000  # rows per row of leaf size; rows above which fewer trees are used
+FEWEST = 2  # rows of an action; with fewer, its forest is grown on all rows
+EXACT, CLOSE = 1e-10, 1e-4  # tolerances of the solver: for the estimate itself, and for resamples
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ class Regression:
     Parameters
     ----------
     n_trees : int, optional
-        By default 30, or 10 for very many rows.
+        By default 30, or 10 for very large logs.
     min_samples_leaf : int, optional
-        By default 2, or more for very many rows: small leaves have little bias, and of very many rows hardly any.
+        By default 2, or more for very large logs: small leaves have little bias, and almost none with very many rows.
     n_jobs : int
-        Threads; the result does not depend on it.
+        Number of threads; the result does not depend on it.
     """
 
     n_trees: int | None = None
@@ -57,7 +57,7 @@ class Regression:
     n_jobs: int = 1
 
     def growth(self, n_rows: int, n_features: int) -> Growth:
-        """Return how trees grow on so many rows."""
+        """Return the growth settings for a number of rows and features."""
         leaf = max(2, n_rows // ROWS_A_LEAF) if self.min_samples_leaf is None else self.min_samples_leaf
         trees = (10 if n_rows > MANY_ROWS else 30) if self.n_trees is None else self.n_trees
         return Growth(n_trees=trees, n_candidates=n_features, min_samples_split=2 * leaf, min_samples_leaf=leaf)
@@ -65,7 +65,7 @@ class Regression:
 
 @dataclass(frozen=True, eq=False)
 class SettledValues:
-    """A Q-function: the mean over the trees of the solution in each state's leaf, a forest an action."""
+    """A Q-function: the mean over the trees of the solution in each state's leaf, with one forest per action."""
 
     forests: list[Forest]
     n_jobs: int = 1
@@ -82,22 +82,22 @@ class SettledValues:
 
 @dataclass(frozen=True, eq=False)
 class LeafSystem:
-    """Fitted Q evaluation on kept trees, as a linear system in the values of their leaves."""
+    """Fitted Q evaluation on fixed trees, as a linear system in the values of their leaves."""
 
     episodes: Episodes
     forests: list[Forest]
-    taken: sparse.csr_matrix  # (n, L) the leaves of the logged decisions, a one each
+    taken: sparse.csr_matrix  # (n, L) a one for each leaf of the logged decisions
     following: sparse.csr_matrix  # (n, L) the policy's mean in the next states; empty rows where the process ended
     initial: sparse.csr_matrix  # (E, L) the policy's mean in the first states
 
     @cached_property
     def solution(self) -> tuple[Floats, Floats]:
-        """The values of the next states (n,) and of the leaves (L,), each episode counted by its weight."""
+        """The values of the next states (n,) and of the leaves (L,), with each episode counted by its weight."""
         return self._solved(self.episodes.weights, None, EXACT)
 
     @property
     def next_values(self) -> Floats:
-        """The policy's values in the next states (n,)."""
+        """The policy's value in each next state (n,)."""
         return self.solution[0]
 
     def q(self, n_jobs: int) -> SettledValues:
@@ -110,12 +110,12 @@ class LeafSystem:
         return SettledValues(settled, n_jobs)
 
     def value(self, counts: Floats) -> float:
-        """Return the mean value of the first states when the episodes are counted as ``counts`` (E,) say; no tree is grown."""
+        """Return the mean value of the first states for the episode counts ``counts`` (E,); no tree is grown."""
         theta = self._solved(counts, self.solution, CLOSE)[1]
         return float(np.average(self.initial @ theta, weights=counts))
 
     def influence(self) -> Floats:
-        """Return the derivative of the estimate in each episode's count, times the sum of the counts (E,)."""
+        """Return the derivative of the estimate with respect to each episode's count, times the sum of the counts (E,)."""
         counts, of_starts = self.episodes.weights, self.initial @ self.solution[1]
         mean = float(np.average(of_starts, weights=counts))
         return of_starts - mean + self._response(np.asarray(self.initial.T @ counts).ravel())
@@ -123,14 +123,14 @@ class LeafSystem:
     def response(self, states: Floats, probabilities: Floats, amounts: Floats) -> Floats:
         """Return how the values of other states depend on the episodes of this log.
 
-        The derivative, in each episode's count (E,), of the sum of ``amounts`` (m,) of the values of ``states`` (m, d), in which a policy has the
-        ``probabilities`` (m, A).
+        This is the derivative, with respect to each episode's count (E,), of the values of ``states`` (m, d) summed with the weights ``amounts`` (m,);
+        in those states the policy has the ``probabilities`` (m, A).
         """
         wanted = _under(self.forests, states, probabilities, 1).T @ amounts
         return self._response(np.asarray(wanted).ravel())
 
     def _response(self, wanted: Floats) -> Floats:
-        """Return the derivative, in each episode's count (E,), of ``wanted @ theta``; ``wanted`` (L,)."""
+        """Return the derivative, with respect to each episode's count (E,), of ``wanted @ theta``; ``wanted`` (L,)."""
         e, (u, theta) = self.episodes, self.solution
         rows = e.weights[e.of_row]
         inverse = _inverse(self._from_rows @ rows)
@@ -140,23 +140,23 @@ class LeafSystem:
 
         first = rows * (self.taken @ (inverse * wanted))
         y = _solve(lambda v: v - e.discount * adjoint(v), first, None, EXACT)
-        # the derivative in the leaves' equations: what theta moves directly, and through the next states
+        # the derivative with respect to the leaves' equations: direct, and through the next states
         moved = self._left_out * inverse * (wanted + e.discount * (self._from_next @ y))  # (L,)
         targets = e.batch.rewards + e.discount * u
         return e.summed((self.taken @ moved) * targets - self.taken @ (moved * theta))
 
     @cached_property
     def _left_out(self) -> Floats:
-        """How much farther a target is from the mean of its leaf without it than from that with it (L,).
+        """Ratio of a target's distance from the mean of its leaf without it to the distance from the mean with it (L,).
 
-        A mean of m numbers is nearer to each of them than to the next one, by (m - 1) / m: what is said about its error would be too little.
+        A mean of m numbers is closer to each of them than to a new one, by the factor (m - 1) / m, so its error would be underestimated.
         """
         sizes = np.asarray(self._from_rows @ np.ones(len(self.episodes.batch))).ravel()
         return sizes / np.maximum(sizes - 1, 1.0)
 
     @cached_property
     def _from_rows(self) -> Any:
-        return self.taken.T  # made once: each product with it would make it anew
+        return self.taken.T  # computed once: otherwise each product would transpose again
 
     @cached_property
     def _from_next(self) -> Any:
@@ -165,8 +165,8 @@ class LeafSystem:
     def _solved(self, counts: Floats, start: tuple[Floats, Floats] | None, tolerance: float) -> tuple[Floats, Floats]:
         """Return next values (n,) and leaf values (L,).
 
-        If there is a ``start``, the solution for the episodes' own weights, leaves without rows keep its values, and what the counts do to a
-        leaf's mean is taken as large as it is for a target that is not in the mean itself.
+        If there is a ``start``, the solution for the episodes' own weights, leaves without rows keep its values, and the effect of the counts on
+        a leaf's mean is scaled to that of a target that is not part of the mean.
         """
         e = self.episodes
         rows = counts[e.of_row]
@@ -188,21 +188,21 @@ class LeafSystem:
 
 @dataclass(frozen=True, eq=False)
 class FittedStart:
-    """The estimate of fitted Q evaluation: the mean of the first states' values, part by part if policies differ between parts."""
+    """The estimate of fitted Q evaluation: the mean value of the first states, part by part if policies differ between parts."""
 
     parts: Sequence[tuple[Ints, LeafSystem]]  # the episodes of each part, and its system
-    weights: Floats  # (E,) how much each episode counts
+    weights: Floats  # (E,) weights of the episodes
     n_jobs: int = 1
-    linear: bool = False  # resamples by the derivative instead of the system: for logs too large to be solved often
+    linear: bool = False  # resample through the derivative instead of the system, for logs too large to solve often
 
     def values(self, counts: Floats) -> Floats:
-        """Return the estimate for each counting of the episodes; ``counts`` (B, E) -> (B,)."""
+        """Return the estimate for each count vector; ``counts`` (B, E) -> (B,)."""
         if self.linear:
             return self._value(self.weights) + counts @ self._influence / counts.sum(axis=1)
         return np.array(in_threads(self._value, list(counts), self.n_jobs))
 
     def influence(self, counts: Floats) -> Floats:  # noqa: ARG002  trees were grown with the episodes' own weights
-        """Return the derivative in each episode's count (E,), where they count by their weights."""
+        """Return the derivative with respect to each episode's count (E,), at the episodes' own weights."""
         return self._influence
 
     @cached_property
@@ -221,7 +221,7 @@ class FittedStart:
 
 
 def leaf_system(policy: Policy, episodes: Episodes, regression: Regression, rng: np.random.Generator) -> LeafSystem:
-    """Return fitted Q evaluation of ``policy``, on trees grown on its own targets; all ``episodes`` must have weight."""
+    """Return fitted Q evaluation of ``policy`` on trees grown on its own targets; all ``episodes`` must have positive weight."""
     t, discount = episodes.batch, episodes.discount
     following = policy.probabilities(t.next_states, t.next_masks()) * ~t.terminated[:, None]
     allowed = None if t.allowed is None else t.allowed[episodes.starts]
@@ -256,13 +256,13 @@ def leaf_system(policy: Policy, episodes: Episodes, regression: Regression, rng:
 
 
 def _groups(t: Transitions) -> list[Ints]:
-    """Return the rows that each action's forest learns from: its own, or all if it has hardly any."""
+    """Return the rows that each action's forest is grown on: its own, or all rows if it has too few."""
     own = [np.flatnonzero(t.actions == a) for a in range(t.n_actions)]
     return [rows if len(rows) >= FEWEST else np.arange(len(t)) for rows in own]
 
 
 def _taken(forests: list[Forest], groups: list[Ints], n: int) -> sparse.csr_matrix:
-    """Return the leaves of the rows that the forests learned from, a one each (n, L)."""
+    """Return a one for each leaf of the rows that the forests were grown on (n, L)."""
     starts = np.cumsum([0, *(forest.leaf_starts[-1] for forest in forests)])
     blocks = []
     for forest, rows, start in zip(forests, groups, starts[:-1], strict=True):
@@ -284,7 +284,7 @@ def _under(forests: list[Forest], states: Floats, probabilities: Floats, n_jobs:
 
 
 def _matrix(blocks: list[tuple[Ints, Any, Floats]], shape: tuple[int, int]) -> sparse.csr_matrix:
-    """Return a matrix whose rows (m,) have the same value (m,) in several columns (T, m), block by block; written in place, for it is large."""
+    """Return a matrix whose rows (m,) have the same value (m,) in several columns (T, m), block by block; filled in place, because it is large."""
     widths = np.zeros(shape[0], dtype=np.int64)
     for rows, columns, _ in blocks:
         widths[rows] += len(columns)
@@ -299,16 +299,16 @@ def _matrix(blocks: list[tuple[Ints, Any, Floats]], shape: tuple[int, int]) -> s
 
 
 def _inverse(counts: Any) -> Floats:
-    """Return one over each count, zero where there is none."""
+    """Return the inverse of each count, or zero where the count is zero."""
     counts = np.asarray(counts).ravel()
     return np.divide(1.0, counts, out=np.zeros_like(counts), where=counts > 0)
 
 
 def _solve(operator: Any, right: Floats, start: Floats | None, tolerance: float) -> Floats:
-    """Return the solution of ``operator(v) = right``, where the operator is one minus a contraction.
+    """Return the solution of ``operator(v) = right``, where the operator is the identity minus a contraction.
 
-    The error is at most ``tolerance`` times as large as ``right`` or, from ``start`` on, as what it leaves to do: so resamples differ by what
-    differs in them, however large all values are.
+    The error is at most ``tolerance`` relative to ``right`` or, with a ``start``, relative to its residual: differences between resamples are
+    accurate however large the values are.
     """
     if start is not None:
         change = right - operator(start)
@@ -321,11 +321,11 @@ def _solve(operator: Any, right: Floats, start: Floats | None, tolerance: float)
     product = LinearOperator((n, n), matvec=operator, dtype=np.float64)
     with np.errstate(all="ignore"):
         found, failed = bicgstab(product, right, rtol=tolerance, atol=0.0, maxiter=500)
-        if failed or not np.isfinite(found).all():  # it may break down, which this cannot
+        if failed or not np.isfinite(found).all():  # bicgstab may break down, gmres cannot
             found, failed = gmres(product, right, rtol=tolerance, atol=0.0, restart=40, maxiter=50)
     if failed or not np.isfinite(found).all():
         raise InvalidInputError(
-            "fitted Q evaluation did not settle: rewards or weights are too large or too unlike each other."
+            "fitted Q evaluation did not converge: rewards or weights are too large, or differ too much in scale. Rescale them."
         )
     solution: Floats = found
     return solution

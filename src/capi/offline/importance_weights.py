@@ -1,8 +1,8 @@
-r"""Importance weights: how much more often a policy would have done what was done.
+r"""Importance weights: how much more likely the logged actions are under a policy than under the behaviour policy.
 
-The ratio of a decision is :math:`\rho = \pi(a|x) / b(a|x)`, and the weight of an episode's first t+1 decisions their product
-:math:`w_t = \rho_0 \cdots \rho_t`. Where an episode ended by itself nothing is decided any more, so its weight stays what it was:
-:math:`E[w_t] = 1` at every t only if the episodes that are over go on to count.
+The ratio of a decision is :math:`\rho = \pi(a|x) / b(a|x)`, and the weight of an episode's first t+1 decisions is their product
+:math:`w_t = \rho_0 \cdots \rho_t`. After an episode has ended there are no more decisions, so its weight stays constant:
+:math:`E[w_t] = 1` at every t only if episodes that have ended still count.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from scipy import sparse
 from capi._utils.validation import Floats
 from capi.offline.episodes import Episodes
 
-LARGEST_LOG = 300.0  # of a weight: the squares of larger ones leave what float64 can hold
+LARGEST_LOG = 300.0  # of a weight: the squares of larger weights overflow float64
 
 
 @dataclass(frozen=True, eq=False)
 class Weights:
-    """The weights of a policy in all rows of a log."""
+    """The importance weights of a policy in all rows of a log."""
 
     episodes: Episodes
     ratios: Floats  # (n,)
@@ -34,12 +34,12 @@ class Weights:
 
     @property
     def overflows(self) -> bool:
-        """Whether the weights are too large to be computed with."""
+        """Whether the weights are too large for float64 arithmetic."""
         return self.largest_log > LARGEST_LOG
 
     @cached_property
     def of_rows(self) -> Floats:
-        """The product of the ratios up to each row, in its episode (n,); zero where it is too small to be divided by."""
+        """The product of the ratios up to each row of its episode (n,); zero where it is too small to divide by."""
         with np.errstate(over="ignore"):
             return np.where(self._logs >= -LARGEST_LOG, np.exp(self._logs), 0.0)
 
@@ -49,13 +49,13 @@ class Weights:
         return self.of_rows[self.episodes.last]
 
     def by_time(self, values: Floats) -> sparse.csr_matrix:
-        """Return ``values`` (n,) as a matrix: an episode a row, a step a column (E, H)."""
+        """Return ``values`` (n,) as a matrix with one row per episode and one column per step (E, H)."""
         e = self.episodes
         shape = (len(e), int(e.lengths.max()))
         return sparse.csr_matrix((values, e.time, np.append(e.starts, len(values))), shape=shape)
 
     def ended(self, values: Floats) -> sparse.csr_matrix:
-        """Return ``values`` (E,) in the column of the first step after each episode's end (E, H); their sums to the right go on."""
+        """Return ``values`` (E,) in the column of the first step after each episode's end (E, H), for cumulative sums over later steps."""
         e = self.episodes
         n_steps = int(e.lengths.max())
         there = np.flatnonzero(e.lengths < n_steps)
@@ -63,7 +63,7 @@ class Weights:
 
     @cached_property
     def effective_episodes(self) -> float:
-        r"""Kish's effective number of episodes, :math:`(\sum w)^2 / \sum w^2` at each step, in the mean over steps weighted by the discount."""
+        r"""Kish's effective number of episodes, :math:`(\sum w)^2 / \sum w^2` at each step, averaged over steps with the discount as weight."""
         if self.overflows:
             return 0.0
         e = self.episodes
@@ -74,7 +74,7 @@ class Weights:
 
     @cached_property
     def lost_after(self) -> int | None:
-        """The first step at which no episode has any weight left, from 0; None if there is none."""
+        """The first step, counted from 0, at which no episode has any weight left; None if there is no such step."""
         sums = self._totals(self.episodes.weights, self.of_rows, self.of_episodes)
         gone = np.flatnonzero(sums == 0)
         return int(gone[0]) if len(gone) else None
@@ -91,7 +91,7 @@ class Weights:
 
     @cached_property
     def _logs(self) -> Floats:
-        """Logarithms of the weights (n,), of which those of decisions that are worth nothing at the start (discount 0) are no part."""
+        """Logarithms of the weights (n,); decisions with discount factor zero (discount 0) do not contribute."""
         e = self.episodes
         ratios = np.where(e.worth > 0, self.ratios, 1.0)
         lost = ratios == 0
@@ -103,5 +103,5 @@ class Weights:
 def _running(values: np.ndarray[tuple[int, ...], Any], episodes: Episodes) -> Any:
     """Return the sums of ``values`` (n,) from the start of each row's episode to the row (n,)."""
     steps, starts = values.copy(), episodes.starts
-    steps[starts[1:]] -= np.add.reduceat(values, starts)[:-1]  # so that sums stay small, whatever the log's length
+    steps[starts[1:]] -= np.add.reduceat(values, starts)[:-1]  # keeps sums small, however long the log is
     return np.cumsum(steps)

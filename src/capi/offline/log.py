@@ -1,4 +1,4 @@
-"""The log as evaluation sees it: its episodes, their folds, and with which probabilities they were decided."""
+"""The log for evaluation: its episodes, their folds, and the behaviour probabilities."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from capi.offline.evidence import METHODS
 from capi.offline.fitted_q import Regression
 from capi.types import PolicyEvaluator
 
-FOLDS, BEHAVIOUR, VALUES, LOGGED_VALUES, FITTED, RESAMPLES = range(6)  # streams of random numbers
+FOLDS, BEHAVIOUR, VALUES, LOGGED_VALUES, FITTED, RESAMPLES = range(6)  # random-number streams
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How to evaluate; `evaluate` explains each."""
+    """Settings of an evaluation; `evaluate` documents each of them."""
 
     discount: float
     method: str = "auto"
@@ -64,7 +64,7 @@ class Settings:
 
 @dataclass(frozen=True, eq=False)
 class Log:
-    """The episodes, their folds, and what they were decided with."""
+    """The episodes, their folds, and the settings of the evaluation."""
 
     episodes: Episodes
     settings: Settings
@@ -73,44 +73,44 @@ class Log:
 
     @property
     def batch(self) -> Transitions:
-        """The decisions."""
+        """The transitions of the log."""
         return self.episodes.batch
 
     @property
     def n_folds(self) -> int:
-        """Number of parts."""
+        """Number of folds."""
         return int(self.fold_of_episode.max()) + 1
 
     @cached_property
     def fold_of_row(self) -> Ints:
-        """The part of each row (n,)."""
+        """The fold of each row (n,)."""
         return self.fold_of_episode[self.episodes.of_row]
 
     @cached_property
     def behaviour(self) -> Behaviour:
-        """The probabilities of what was done."""
+        """The probabilities of the logged actions."""
         s = self.settings
         return behaviour_of(self.batch, self.fold_of_row, s.behaviour, self.rng(BEHAVIOUR), s.n_jobs)
 
     @cached_property
     def by_leaf(self) -> tuple[Ints, Floats]:
-        """The kind of state of each row (n,), and how often each action was taken in each kind."""
+        """The group of similar states of each row (n,), and how often each action was taken in each group."""
         return counts_by_leaf(self.batch)
 
     def rng(self, *numbers: int) -> np.random.Generator:
-        """Return the generator of a stream and of the parts that ``numbers`` address."""
+        """Return the random generator of the stream and substreams given by ``numbers``."""
         return numbered_rng(self.seeds, *numbers)
 
 
 def log_of(batch: Transitions, settings: Settings) -> Log:
-    """Return the log of a batch, its episodes dealt to folds at random; those without weight are left out."""
+    """Return the log of a batch, with its episodes assigned to folds at random; episodes without weight are dropped."""
     if not isinstance(batch, Transitions):
         raise InvalidInputError(f"batch must be a Transitions; got {type(batch).__name__}.")
     episodes, seeds = Episodes.counted(batch, settings.discount), seed_sequence(settings.random_state)
     n_episodes = len(episodes)
     if n_episodes < 2:
         raise InvalidInputError(
-            "evaluation needs at least two episodes that count; this batch has one. Name the episode column, or collect more."
+            "evaluation needs at least two episodes with positive weight; this batch has one. Name the episode column, or collect more episodes."
         )
     fold = np.empty(n_episodes, dtype=np.int64)
     order = numbered_rng(seeds, FOLDS).permutation(n_episodes)

@@ -1,4 +1,4 @@
-"""What the estimators of a policy are made of: its weights, and values that were fitted on other episodes."""
+"""Ingredients of the estimators of a policy: importance weights, and values fitted on other episodes."""
 
 from __future__ import annotations
 
@@ -20,26 +20,24 @@ from capi.policies import Constant
 from capi.types import Policy
 
 NEEDS_MODEL = {"doubly-robust", "weighted-doubly-robust"}
-MANY_PRODUCTS = 3e9  # entries of the systems x resamples; beyond, fitted Q is resampled by its derivative
-SUMS_TO_ONE = 1e-5  # how closely a policy's probabilities must, which may be in single precision
+MANY_PRODUCTS = 3e9  # entries of the systems x resamples; above this, fitted Q is resampled through its derivative
+SUMS_TO_ONE = 1e-5  # tolerance for a policy's probabilities, which may be in single precision
 
 
 @dataclass(frozen=True, eq=False)
 class Quantities:
-    """What the estimators of one policy are made of."""
+    """Ingredients of the estimators of one policy."""
 
     weights: Weights
     probabilities: Floats  # (n, A) of the policy in the logged states
     start_values: Floats  # (E,)
     taken_values: Floats  # (n,)
     next_values: Floats  # (n,) zero where the process ended
-    closing: Floats | None = (
-        None  # (E,) by how much each episode moves an estimate through the values that close others
-    )
+    closing: Floats | None = None  # (E,) influence of each episode through the values that complete truncated episodes
 
 
 def _decisions(policy: Policy, states: Floats, allowed: Bools | None) -> Floats:
-    """Return a policy's probabilities (n, A), or say what is wrong with them."""
+    """Return a policy's probabilities (n, A), or raise an error that says what is wrong with them."""
     p = as_floats(policy.probabilities(states, allowed), "probabilities of the policy", ndim=2)
     check_shape(p, "probabilities of the policy", (len(states), policy.n_actions))
     right = (p >= 0).all(axis=1) & (np.abs(p.sum(axis=1) - 1) <= SUMS_TO_ONE)
@@ -51,7 +49,7 @@ def _decisions(policy: Policy, states: Floats, allowed: Bools | None) -> Floats:
 
 
 def quantities_of(policies: list[Policy], log: Log) -> Quantities:
-    """Return what the estimators are made of; ``policies`` has one a fold, values are fitted without the fold."""
+    """Return the ingredients of the estimators; ``policies`` has one policy per fold, values are fitted without the fold."""
     t, e = log.batch, log.episodes
     probabilities = np.empty((len(t), t.n_actions))
     start, taken, following = np.zeros(len(e)), np.zeros(len(t)), np.zeros(len(t))
@@ -77,7 +75,7 @@ def quantities_of(policies: list[Policy], log: Log) -> Quantities:
             if len(on):
                 of_next[on] = _decisions(policy, t.next_states[on], _rows_of(next_masks, on))
                 following[on] = _expected(of_next[on], values(t.next_states[on]))
-    with np.errstate(over="ignore"):  # weights tell
+    with np.errstate(over="ignore"):  # the weights report it
         ratios = chosen_entries(probabilities, t.actions) / log.behaviour.probability
     weights = Weights(e, ratios)
     closing = None if weights.overflows else _closing(systems, of_next, weights.of_episodes, log)
@@ -87,7 +85,7 @@ def quantities_of(policies: list[Policy], log: Log) -> Quantities:
 def _values_of(
     policy: Policy, rest: Transitions, log: Log, rng: np.random.Generator
 ) -> tuple[Callable[[Floats], Floats], LeafSystem | None]:
-    """Return the action values of a policy, fitted on other episodes: a function from states (n, d) to (n, A); and the system behind it, if any."""
+    """Return the action values of a policy, fitted on other episodes, as a function from states (n, d) to (n, A), and its linear system, if any."""
     s = log.settings
     if s.evaluator is None:
         system = leaf_system(policy, Episodes(rest, s.discount), s.regression, rng)
@@ -97,9 +95,9 @@ def _values_of(
 
 
 def _closing(systems: Sequence[LeafSystem | None], probabilities: Floats, amounts: Floats, log: Log) -> Floats:
-    """Return by how much each episode moves the mean of ``amounts`` (E,) of the values that close truncated episodes of other folds (E,).
+    """Return how much each episode moves the mean of ``amounts`` (E,) of the values that complete truncated episodes of other folds (E,).
 
-    They add up to zero: the estimate stays what it is, and its spread gets what the error of these values adds to it.
+    The results sum to zero: the estimate does not change, and its spread includes the error of these values.
     """
     t, e = log.batch, log.episodes
     out = np.zeros(len(e))
@@ -108,16 +106,16 @@ def _closing(systems: Sequence[LeafSystem | None], probabilities: Floats, amount
         if system is not None and len(closed):
             ends, others = e.last[closed], log.fold_of_episode != k
             worth = e.weights[closed] * amounts[closed] * e.worth[ends] * e.discount
-            scale = float(worth.max()) or 1.0  # of weights that may be huge
+            scale = float(worth.max()) or 1.0  # weights may be huge
             moved = system.response(t.next_states[ends], probabilities[ends], worth / scale)
             out[others] += scale * moved / e.weights[others].mean()
     return out
 
 
 def behaviour_value(log: Log) -> MeanOfEpisodes:
-    """Return what was done: the mean return, truncated episodes closed by the value of the log's own way to decide.
+    """Return the value of the logged behaviour: the mean return, with truncated episodes completed by the behaviour's own value.
 
-    Whatever it decides by, its value is a function of the state alone, whose fitted evaluation needs no actions.
+    However the log was decided, its value is a function of the state alone, and fitting it needs no actions.
     """
     t, e = log.batch, log.episodes
     values = np.zeros(len(t))
@@ -146,7 +144,7 @@ def behaviour_value(log: Log) -> MeanOfEpisodes:
 
 
 def _closed_rewards(log: Log, next_values: Floats) -> Floats:
-    """Return discounted rewards (n,), the last of truncated episodes with what the state that follows is worth."""
+    """Return discounted rewards (n,); the last one of a truncated episode includes the value of the next state."""
     t, e = log.batch, log.episodes
     rewards = t.rewards.copy()
     ends = e.last[e.truncated]
@@ -155,13 +153,13 @@ def _closed_rewards(log: Log, next_values: Floats) -> Floats:
 
 
 def fitted_start(policies: list[Policy], log: Log, kind: str) -> FittedStart:
-    """Return fitted Q evaluation: of one policy on the whole log, or of a policy a fold on that fold."""
+    """Return fitted Q evaluation of one policy on the whole log, or of one policy per fold on its fold."""
     s, e = log.settings, log.episodes
     if kind == "table":
         parts = [(np.arange(len(e)), leaf_system(policies[0], e, s.regression, log.rng(FITTED)))]
     else:
         parts = []
-        for k, policy in enumerate(policies):  # on the fold alone: the rest is what the policy was learned from
+        for k, policy in enumerate(policies):  # on the fold alone: the policy was learned from the rest
             fold = Episodes(log.batch.subset(log.fold_of_row == k), s.discount)
             system = leaf_system(policy, fold, s.regression, log.rng(FITTED, k))
             parts.append((np.flatnonzero(log.fold_of_episode == k), system))
@@ -170,13 +168,13 @@ def fitted_start(policies: list[Policy], log: Log, kind: str) -> FittedStart:
 
 
 def estimators_of(q: Quantities, fitted: FittedStart | None, log: Log) -> dict[str, Estimator]:
-    """Return the estimators that are asked for; one that the data do not allow is NaN."""
+    """Return the requested estimators; an estimator that the data do not allow is NaN."""
     t, e, w = log.batch, log.episodes, q.weights
     rewards = _closed_rewards(log, q.next_values)
     differences = e.worth * (t.rewards + e.discount * q.next_values - q.taken_values)
     closing = np.zeros(len(e)) if q.closing is None else q.closing
     total = 0.0 if w.overflows else float(np.average(w.of_episodes, weights=e.weights))
-    shared = closing / total if total > 0 else closing  # of weights that are divided by their mean
+    shared = closing / total if total > 0 else closing  # for weights that are divided by their mean
     makers: dict[str, Callable[[], Estimator]] = {
         "doubly-robust": lambda: MeanOfEpisodes(q.start_values + e.summed(w.of_rows * differences) + closing),
         "weighted-doubly-robust": lambda: SumOfRatios.by_step(w, differences, q.start_values + shared),
@@ -197,7 +195,7 @@ def estimators_of(q: Quantities, fitted: FittedStart | None, log: Log) -> dict[s
 
 
 def _expected(probabilities: Floats, values: Floats) -> Floats:
-    """Return the mean of each row's values that have a probability (n,)."""
+    """Return the expected value of each row under its probabilities (n,); values with probability 0 are ignored."""
     return np.einsum("ij,ij->i", probabilities, np.where(probabilities > 0, values, 0.0))
 
 

@@ -1,4 +1,4 @@
-"""The bootstrap over episodes: whole episodes are drawn, because what happens within one hangs together."""
+"""Bootstrap over episodes: whole episodes are drawn, because rows within an episode are dependent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from capi._utils.validation import Floats, Ints
 from capi.offline.estimators import Estimator
 from capi.offline.fitted_q import FittedStart
 
-MOST_COUNTS = 10_000_000  # that are held at once
+MOST_COUNTS = 10_000_000  # held in memory at once
 
 
 def resampled(
@@ -23,9 +23,9 @@ def resampled(
     stream: int,
     n_jobs: int,
 ) -> list[Floats]:
-    """Return each estimate on the same resampled episodes (B,); resample b has a seed of its own.
+    """Return each estimate on the same resampled episodes (B,); each resample has its own seed.
 
-    ``weights`` (E,), which are positive, are how much each episode counts.
+    ``weights`` (E,) are the positive weights of the episodes.
     """
     n = len(weights)
     at_once = max(1, MOST_COUNTS // n)
@@ -42,7 +42,7 @@ def resampled(
     def of_block(numbers: Ints) -> None:
         counts = counts_of(numbers)
         for values, estimator in zip(out, estimators, strict=True):
-            if not isinstance(estimator, FittedStart):  # which has threads of its own
+            if not isinstance(estimator, FittedStart):  # which uses its own threads
                 values[numbers] = estimator.values(counts)
 
     in_threads(of_block, blocks, n_jobs)

@@ -1,4 +1,4 @@
-"""A quick score for many policies on one batch."""
+"""A quick score for comparing many policies on one batch."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def fitted_value(
     random_state: RandomState = 0,
     n_jobs: int | None = None,
 ) -> float:
-    """Return what a policy is worth from the first states of the episodes, by fitted Q evaluation alone.
+    """Return the value of a policy from the first states of the episodes, by fitted Q evaluation alone.
 
-    Iterates of small policy spaces take turns between good and bad. With ``keep=lambda round: fitted_value(round.policy, batch,
-    discount=0.98)`` `capi.CAPI` keeps the best of them. It is a score and no evidence: for that there is `evaluate`.
+    The iterates of small policy spaces can oscillate between good and bad. With ``keep=lambda round: fitted_value(round.policy, batch,
+    discount=0.98)``, `capi.CAPI` keeps the best of them. This is a score without evidence of its accuracy: for that use `evaluate`.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ def fitted_value(
     discount : float in [0, 1)
     random_state : int, Generator or None
     n_jobs : int, optional
-        Threads; -1 is all cores. The result does not depend on it.
+        Number of threads; -1 uses all cores. The result does not depend on it.
 
     Examples
     --------

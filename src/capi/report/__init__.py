@@ -1,8 +1,8 @@
-"""A finished run as one page for people who do not write Python.
+"""Reports on finished runs: one HTML page for people who do not write Python.
 
-run folder -> record (plain values: `report_record`) -> page (HTML with its style, pictures and script inside: `write_report`)
+run folder -> record (plain values: `report_record`) -> page (HTML with embedded style, pictures and script: `write_report`)
 
-The page asks no network for anything. Unless cases are asked for, it holds aggregates only, and none of fewer than five rows.
+The page makes no network requests. Unless cases are requested, it holds aggregates only, none of them over fewer than five rows.
 """
 
 from __future__ import annotations

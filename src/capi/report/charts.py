@@ -1,4 +1,4 @@
-"""Charts: histograms, lines over iterations, estimates with their intervals."""
+"""Charts: histograms, lines over iterations, and estimates with intervals."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from capi.report.svg import LETTER, SMALL, SMALLEST, dot, line, mark_below, mark
 from capi.report.wording import MINUS, number_text, percent_text, short
 
 MOST_DOTS = 60
-LARGEST = 1e150  # pictures leave out what is larger
-CONSTANT = 1e-9  # of the size: a smaller range is none
-LONGEST_LABEL = 40  # letters
+LARGEST = 1e150  # larger numbers are left out of pictures
+CONSTANT = 1e-9  # relative to the size: a smaller range counts as constant
+LONGEST_LABEL = 40  # characters
 
 
 def histogram_picture(record: dict[str, Any], width: float = 260, height: float = 84) -> Markup:
-    """Return the bars of a column's histogram, with the ends of its range below."""
+    """Return the histogram of a column, with the ends of its range below."""
     edges, shares = record["edges"], record["shares"]
     marks = [log10(e) for e in edges] if record.get("log") else edges
     places = [(mark - marks[0]) / (marks[-1] - marks[0] or 1.0) * width for mark in marks]
@@ -41,7 +41,7 @@ def histogram_picture(record: dict[str, Any], width: float = 260, height: float 
 
 
 def gap_picture(stakes: dict[str, Any], width: float = 620, height: float = 210) -> Markup:
-    """Return the histogram of the action gap, with the limit below which it hardly matters."""
+    """Return the histogram of the action gap, with the limit up to which the choice matters little."""
     edges, shares = stakes["edges"], stakes["shares"]
     left, right, top, bottom = 52.0, width - 10, 26.0, height - 38
     span = edges[-1] - edges[0] or 1.0
@@ -57,7 +57,7 @@ def gap_picture(stakes: dict[str, Any], width: float = 620, height: float = 210)
 
     parts = [m for t in ticks(0, most, 3) for m in mark_left(left, right, y(t), percent_text(t))]
     for i, share in enumerate(shares):
-        kind = "bar hardly" if edges[i + 1] <= stakes["limit"] else "bar"
+        kind = "bar minor" if edges[i + 1] <= stakes["limit"] else "bar"
         title = f"gap {number_text(edges[i])} to {number_text(edges[i + 1])}: {percent_text(share)} of decisions"
         wide = max(x(edges[i + 1]) - x(edges[i]) - 1, 0.5)
         parts.append(rect(x(edges[i]), y(tall[i]), wide, bottom - y(tall[i]), kind, title))
@@ -65,9 +65,12 @@ def gap_picture(stakes: dict[str, Any], width: float = 620, height: float = 210)
     parts += [m for t in ticks(edges[0], edges[-1]) for m in mark_below(x(t), bottom, number_text(t))]
     if stakes["limit"] < edges[-1]:
         at = x(stakes["limit"])
-        parts += [line(at, 4, at, bottom, "limit"), text_at(at + 6, 13, "to the left it hardly matters", "tick")]
+        parts += [
+            line(at, 4, at, bottom, "limit"),
+            text_at(at + 6, 13, "left of this line the choice matters little", "tick"),
+        ]
     parts.append(
-        text_at((left + right) / 2, height - 4, "action gap (the last bar holds what lies beyond)", "tick", "middle")
+        text_at((left + right) / 2, height - 4, "action gap (the last bar includes all larger gaps)", "tick", "middle")
     )
     return svg(width, height, "Distribution of the action gap over the logged decisions", parts, "gaps")
 
@@ -82,7 +85,7 @@ def line_picture(
     width: float = 320,
     height: float = 170,
 ) -> Markup:
-    """Return a line over iterations; places without a number are left out, and the iteration that was kept is marked."""
+    """Return a line over iterations; iterations without a number are left out, and the one that was kept is marked."""
     known = [(x, y) for x, y in zip(xs, ys, strict=True) if x is not None and y is not None and isfinite(y)]
     points = [(x, y) for x, y in known if abs(y) < LARGEST]
     if not points:
@@ -123,9 +126,9 @@ def _whole_percent(share: float) -> str:
 
 
 def interval_picture(rows: Sequence[dict[str, Any]], *, zero: bool = False) -> Markup:
-    """Return estimates as dots with their intervals as whiskers, one below the other.
+    """Return estimates as dots with intervals as whiskers, one row per estimate.
 
-    ``rows`` have ``label``, ``estimate``, ``low``, ``high`` and ``kind``, a class; with ``zero`` there is a line there.
+    ``rows`` have ``label``, ``estimate``, ``low``, ``high`` and ``kind``, a class; with ``zero`` there is a line at zero.
     """
     rows = [_drawn(row) for row in rows if row["estimate"] is not None and abs(row["estimate"]) < LARGEST]
     numbers = [v for row in rows for v in (row["estimate"], row["low"], row["high"]) if v is not None]
@@ -162,5 +165,5 @@ def interval_picture(rows: Sequence[dict[str, Any]], *, zero: bool = False) -> M
 
 
 def _drawn(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row without ends that are too large to be drawn."""
+    """Return a row without interval ends that are too large to draw."""
     return {**row, **{end: None for end in ("low", "high") if row[end] is not None and abs(row[end]) >= LARGEST}}

@@ -1,6 +1,6 @@
-"""The columns of the table on the page: their ranges, typical values and histograms.
+"""Table columns as the page shows them: ranges, typical values and histograms.
 
-Ends of ranges have at least `FEW` rows beyond them and are rounded, as typical values are, so that they are nobody's own.
+Range ends have at least `FEW` rows beyond them. Range ends and typical values are rounded, so they identify no single row.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from numpy.typing import NDArray
 from capi._utils.validation import Floats, Ints
 from capi.data.columns import DAY, Column
 from capi.report.svg import SMALLEST
-from capi.report.wording import FEW, LONGEST_WORD, TINY, few_hidden, numbered, short, told_share
+from capi.report.wording import FEW, LONGEST_WORD, TINY, few_hidden, numbered, short, shown_share
 
 N_BINS = 24
-N_STEPS = 200  # of a slider
-N_COARSE = 10  # steps to which ends are rounded
-WIDE = 1000.0  # ratio of large to small values from which a scale is logarithmic
-LARGEST = 1e300  # end of a scale: differences of larger numbers overflow
-MOST_WORDS = 12  # categories with a bar of their own
+N_STEPS = 200  # steps of a slider
+N_COARSE = 10  # number of steps to which range ends are rounded
+WIDE = 1000.0  # scales with at least this ratio of large to small values are logarithmic
+LARGEST = 1e300  # largest end of a scale: differences between larger numbers overflow
+MOST_WORDS = 12  # categories with their own bar
 ENOUGH = 50_000  # rows for a median
-DIGITS = 3  # of typical values on a logarithmic scale
-MOST_WHOLE = 2.0**50  # whole numbers that have halves between them
-MONTHS, YEARS = 150, 3650  # days from which a range of dates is told in months, and in years
+DIGITS = 3  # significant digits of typical values on a logarithmic scale
+MOST_WHOLE = 2.0**50  # up to here float64 has halves between whole numbers
+MONTHS, YEARS = 150, 3650  # ranges of at least so many days are rounded to months, and to years
 
 
 def column_record(column: Column, features: Floats, start: int) -> dict[str, Any]:
-    """Return a column for the panel: how to set it, and what is typical; ``features`` (n, width) begin at ``start``."""
+    """Return a column of the panel: how to set it, and its typical value; ``features`` (n, width) begin at ``start``."""
     known = features[~np.isnan(features[:, 0])]
     record: dict[str, Any] = {
         "name": column.name,
@@ -51,7 +51,7 @@ def column_record(column: Column, features: Floats, start: int) -> dict[str, Any
 
 
 def listed_values(column: Column) -> list[list[Any]]:
-    """Return the place and the word of each category, and what to show instead where the word cannot be seen."""
+    """Return the index and the name of each category, and a text to show instead if the name is blank."""
     plain = [_plain(value) for value in column.values]
     words = numbered([short(str(word), LONGEST_WORD) for word in plain])
     listed: list[list[Any]] = []
@@ -62,7 +62,7 @@ def listed_values(column: Column) -> list[list[Any]]:
 
 
 def without_rare_words(column: Column, features: Floats) -> Column:
-    """Return a column whose categories of fewer than `FEW` rows are called by their numbers."""
+    """Return a column with the categories of fewer than `FEW` rows replaced by numbered names."""
     if not column.values:
         return column
     counts = category_counts(column, features[~np.isnan(features[:, 0])])
@@ -70,7 +70,7 @@ def without_rare_words(column: Column, features: Floats) -> Column:
 
 
 def rare_renamed(words: tuple[Any, ...], rare: NDArray[np.bool_], what: str) -> tuple[Any, ...]:
-    """Return words of which the rare ones are called by their numbers, in a way that none of the others is."""
+    """Return names with the rare ones replaced by numbered names that none of the others has."""
     others = {str(word) for word, is_rare in zip(words, rare, strict=True) if not is_rare}
     found = []
     for i, word in enumerate(words):
@@ -82,7 +82,7 @@ def rare_renamed(words: tuple[Any, ...], rare: NDArray[np.bool_], what: str) -> 
 
 
 def typical(column: Column, features: Floats, record: dict[str, Any]) -> Any:
-    """Return the rounded median or the most frequent value of rows, as the page's controls hold it: None is missing."""
+    """Return the rounded median or the most frequent value of rows, as the page's controls hold it; None means missing."""
     known = features[~np.isnan(features[:, 0])]
     if 2 * len(known) < len(features) or len(known) < FEW:
         return None
@@ -100,21 +100,23 @@ def typical(column: Column, features: Floats, record: dict[str, Any]) -> Any:
 
 
 def median(x: Floats) -> float:
-    """Return the median, also of numbers whose sums overflow."""
+    """Return the median, even of numbers whose sums overflow."""
     n = len(x)
     ends = np.partition(x, [(n - 1) // 2, n // 2])
     return float(ends[(n - 1) // 2] / 2 + ends[n // 2] / 2)
 
 
 def thinned(rows: NDArray[Any]) -> NDArray[Any]:
-    """Return enough of the rows for a median or a quantile that is rounded anyway."""
+    """Return a random sample that is large enough for a rounded median or quantile."""
     if len(rows) <= ENOUGH:
         return rows
-    return rows[np.random.default_rng(0).integers(0, len(rows), ENOUGH)]  # by chance: every k-th row may be of one kind
+    return rows[
+        np.random.default_rng(0).integers(0, len(rows), ENOUGH)
+    ]  # at random: every k-th row may be of the same kind
 
 
 def rounded(x: float, record: dict[str, Any]) -> float:
-    """Return a number in the steps of its column's scale."""
+    """Return a number rounded to the steps of its column's scale."""
     if not isfinite(x) or abs(x) < SMALLEST:
         return 0.0
     x = min(max(x, -LARGEST), LARGEST)
@@ -124,7 +126,7 @@ def rounded(x: float, record: dict[str, Any]) -> float:
 
 
 def _day_number(column: Column, days: float) -> int:
-    """Return the day, counted from 1970, that lies ``days`` behind the origin of a date column."""
+    """Return the day, counted from 1970, that is ``days`` after the origin of a date column."""
     return (column.origin_microseconds + floor(days) * DAY) // DAY
 
 
@@ -133,12 +135,12 @@ def _day_name(day: int) -> str:
 
 
 def day_text(column: Column, days: float) -> str:
-    """Return the day that lies ``days`` behind the origin of a date column."""
+    """Return the date that is ``days`` after the origin of a date column."""
     return _day_name(_day_number(column, days))
 
 
 def _on_grain(day: int, grain: str | int, up: bool = False) -> int:
-    """Return the first day of the month or the year, or a multiple of some days: the last one, or the next one."""
+    """Return a day rounded down, or ``up``, to the first of a month or a year, or to a multiple of some days."""
     if isinstance(grain, int):
         return -(-day // grain) * grain if up else day // grain * grain
     unit = np.datetime64(day, "D").astype(f"datetime64[{grain}]")
@@ -147,7 +149,7 @@ def _on_grain(day: int, grain: str | int, up: bool = False) -> int:
 
 
 def day_scale(column: Column, x: Floats, share: float = 0.0) -> dict[str, Any]:
-    """Return the ends of an axis of days (those of the column), with their texts and the grain to which they are rounded."""
+    """Return the ends of an axis of days (counted as in the column), with their texts and the grain to which they are rounded."""
     low, high = _ends(x, share)
     first, last = (0, 0) if len(x) < FEW else (_day_number(column, low), _day_number(column, high))
     span = YEARS if len(x) < TINY else last - first
@@ -160,13 +162,13 @@ def day_scale(column: Column, x: Floats, share: float = 0.0) -> dict[str, Any]:
 
 
 def histogram(column: Column, features: Floats) -> dict[str, Any]:
-    """Return how the known values of a column are spread, in bins of at least `FEW` rows.
+    """Return the histogram of the known values of a column, in bins of at least `FEW` rows.
 
-    Numbers: ``edges`` (b + 1), ``shares`` (b); the first and the last bin hold what lies beyond. Others: ``words`` and ``shares``.
+    Numbers: ``edges`` (b + 1), ``shares`` (b); the first and last bins include all values beyond. Others: ``words`` and ``shares``.
     """
     missing = np.isnan(features[:, 0])
     known = features[~missing]
-    gaps = told_share(int(missing.sum()), len(missing))
+    gaps = shown_share(int(missing.sum()), len(missing))
     n_known = len(known) if gaps is not None else None
     record = {"name": column.name, "kind": column.kind, "share_missing": gaps, "n_known": n_known}
     if len(known) < TINY:
@@ -180,7 +182,7 @@ def histogram(column: Column, features: Floats) -> dict[str, Any]:
         counts = np.array([len(known) - n_true, n_true])
     order = [int(i) for i in np.argsort(-counts, kind="stable") if counts[i] >= FEW][:MOST_WORDS]
     rest = len(known) - int(counts[order].sum())
-    while few_hidden(rest) is None:  # what is left would tell how many they are
+    while few_hidden(rest) is None:  # the remainder would reveal how many they are
         rest += int(counts[order.pop()])
     others = [(f"others ({len(words) - len(order)})", rest)] if rest else []
     shown = [*((words[i], int(counts[i])) for i in order), *others]
@@ -195,7 +197,7 @@ def _binned(column: Column, x: Floats) -> dict[str, Any]:
     if _all_whole(x) and not scale["log"] and max(-low, high) < MOST_WHOLE:
         wide = ceil((high - low + 1) / N_BINS)
         edges = low - 0.5 + wide * np.arange(ceil((high - low + 1) / wide) + 1)
-    if not bool(np.all(np.diff(edges) > 0)):  # so close together that there is nothing between
+    if not bool(np.all(np.diff(edges) > 0)):  # too close together for numbers in between
         edges = np.array([low, high])
     inside = np.clip(x, edges[0], edges[-1])
     counts, kept = _merged(np.histogram(inside, edges)[0], edges)
@@ -207,7 +209,7 @@ def _binned(column: Column, x: Floats) -> dict[str, Any]:
 
 
 def _since_1970(column: Column, days: list[float]) -> list[float]:
-    """Return days counted from a day that tells nothing of the table."""
+    """Return days counted from 1970, which reveals nothing about the table."""
     return [day + column.origin_microseconds / DAY for day in days]
 
 
@@ -218,7 +220,7 @@ def merged_histogram(x: Floats, edges: Floats) -> tuple[list[float], list[float]
 
 
 def _merged(counts: Ints, edges: Floats) -> tuple[list[int], list[float]]:
-    """Return the histogram with small bins joined to their neighbours; empty ones stay, they tell of nobody."""
+    """Return the histogram with small bins merged into their neighbours; empty bins stay, because they identify no row."""
     bins: list[int] = []
     ends = [float(edges[0])]
     for count, end in zip(counts, edges[1:], strict=True):
@@ -235,7 +237,7 @@ def _merged(counts: Ints, edges: Floats) -> tuple[list[int], list[float]]:
 
 
 def _ends(x: Floats, share: float = 0.0) -> tuple[float, float]:
-    """Return a low and a high number that have at least `FEW` rows, and a share of them, beyond each; of too few rows, the median."""
+    """Return a low and a high number with at least `FEW` rows, and at least a share of the rows, beyond each; for too few rows, the median."""
     if len(x) < FEW:
         return 0.0, 0.0
     if len(x) < TINY:
@@ -257,12 +259,12 @@ def scale_of(x: Floats, share: float = 0.0) -> dict[str, Any]:
     if len(x) < FEW:
         return {"low": 0.0, "high": 1.0, "step": 0.01, "log": False}
     low, high = (min(max(end, -LARGEST), LARGEST) for end in _ends(x, share))
-    if len(x) < TINY:  # the power of ten of their median is all that is told
+    if len(x) < TINY:  # only the power of ten of the median is shown
         size = 1.0 if abs(low) < SMALLEST else 10.0 ** ceil(log10(abs(low)) + 1e-9)
         low, high = (-size, 0.0) if low < 0 else (0.0, size)
     if low > 0 and high / low >= WIDE:
         return {"low": _on_digit(max(low, 1 / LARGEST), floor), "high": _on_digit(high, ceil), "step": 0.0, "log": True}
-    # below some units in the last place there are no further numbers
+    # steps below a few units in the last place do not exist
     least = max(4 * float(np.spacing(max(abs(low), abs(high)))), SMALLEST)
     span = high - low if high > low else max(abs(low) / N_COARSE, 1.0 if abs(low) < SMALLEST else 0.0)
     step = nice(max(span / N_STEPS, least))
@@ -303,7 +305,7 @@ def category_counts(column: Column, known: Floats) -> Ints:
 
 
 def _plain(value: Any) -> Any:
-    """Return a category as JSON has it; numbers that JavaScript cannot hold as text."""
+    """Return a category as a JSON value; numbers that JavaScript cannot hold exactly become text."""
     if isinstance(value, bool | str):
         return value
     exact = abs(value) < 2**53 if isinstance(value, int) else isfinite(value)

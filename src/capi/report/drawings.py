@@ -1,4 +1,4 @@
-"""The tree that tells the policy, and the map of its decisions."""
+"""Drawings of a policy's tree and of the map of its decisions."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from markupsafe import Markup
 from capi.report.svg import BOLD, LETTER, N_COLOURS, SMALL, colour_of, line, rect, svg, text_at, ticks
 from capi.report.wording import count_text, number_text, percent_text, short
 
-PAGE = 950.0  # pixels across
-NARROWEST, WIDEST = 104.0, 150.0  # boxes of a tree
-LEAST_NUMBERED = 15.0  # pixels of a cell that has room for the number of its action
-IMITATES = "not the policy itself, but a tree that decides like it"
+PAGE = 950.0  # width in pixels
+NARROWEST, WIDEST = 104.0, 150.0  # width in pixels of the boxes of a tree
+LEAST_NUMBERED = 15.0  # pixels: smaller cells have no room for the number of their action
+IMITATES = "not the policy itself, but a tree that imitates it"
 
 
 def tree_picture(record: dict[str, Any], own: bool = True) -> Markup:
-    """Return the drawing of a small tree; nodes carry their numbers, so that the script can show a way down.
+    """Return the drawing of a small tree; nodes carry their indices, so that the script can highlight a path.
 
-    A tree that is not the policy's ``own`` says so, for drawings are copied without the text around them.
+    If the tree is not the policy's ``own``, the drawing says so, because drawings are copied without the text around them.
     """
     nodes, levels, leaves = record["nodes"], record["levels"], record["leaves"]
     box_height, gap_x, gap_y = 58.0, 10.0, 46.0
@@ -48,9 +48,9 @@ def tree_picture(record: dict[str, Any], own: bool = True) -> Markup:
                 edges.append(Markup('<path d="{}" class="edge" data-edge="{}"/>').format(path, child))
                 edges.append(text_at(cx + (-6 if cx < x else 6), cy - 7, word, "answer", "end" if cx < x else "start"))
         boxes.append(_node(node, number, x, y, box_width, box_height))
-    title = f"A decision tree with {len(leaves)} leaves; the same as text stands in the rules"
+    title = f"A decision tree with {len(leaves)} leaves; the rules below give the same as text"
     if not own:
-        title = f"A tree that decides like the policy, with {len(leaves)} leaves"
+        title = f"A tree that imitates the policy, with {len(leaves)} leaves"
         boxes.append(text_at(4, height + 14, IMITATES, "tick"))
     return svg(width, height + (0 if own else 20), title, [*edges, *boxes], "tree" if own else "tree imitates")
 
@@ -82,7 +82,7 @@ def _node(node: dict[str, Any], number: int, x: float, y: float, width: float, h
 
 
 def wrapped(text: str, most: int, lines: int) -> list[str]:
-    """Return a text in at most ``lines`` lines of ``most`` letters; words that are too long are broken, the rest is cut."""
+    """Return a text wrapped to at most ``lines`` lines of ``most`` characters; long words are broken, the rest is truncated."""
     found: list[str] = []
     rest = " ".join(text.split())
     while rest and len(found) < lines:
@@ -100,7 +100,7 @@ def wrapped(text: str, most: int, lines: int) -> list[str]:
 
 
 def map_picture(record: dict[str, Any], actions: Sequence[str]) -> Markup:
-    """Return the decisions over one or two columns as coloured cells; pale where the table has hardly any rows."""
+    """Return the decisions over one or two columns as coloured cells; pale where the table has few or no rows."""
     ny, nx = record["shape"]
     axes = record["axes"]
     left = 16.0 if len(axes) < 2 else 30 + SMALL * max(len(t) for t in _axis_labels(axes[1]))
@@ -110,7 +110,7 @@ def map_picture(record: dict[str, Any], actions: Sequence[str]) -> Markup:
     for y, rows, first, n, action, backed in _blocks(record["runs"]):
         x0, y0 = left + first * width / nx, bottom - (y + rows) * height / ny
         kind = f"fill {colour_of(action)}{'' if backed else ' pale'}"
-        where = "" if backed else " (hardly any rows here)"
+        where = "" if backed else " (few or no rows here)"
         cells.append(rect(x0, y0, n * width / nx, rows * height / ny, kind, f"{actions[action]}{where}"))
         if len(actions) > N_COLOURS and min(n * width / nx, rows * height / ny) >= LEAST_NUMBERED:
             middle = x0 + n * width / nx / 2, y0 + rows * height / ny / 2 + 4
@@ -131,12 +131,13 @@ def map_picture(record: dict[str, Any], actions: Sequence[str]) -> Markup:
         )
     marks.append(text_at((left + right) / 2, bottom + 34, short(axes[0]["name"], 60), "name", "middle"))
     names = " and ".join(axis["name"] for axis in axes)
-    kind = "map outlined" if len(actions) > N_COLOURS else "map"  # else neighbours of one colour would look like one
+    # Without outlines, neighbours with the same colour would look like one.
+    kind = "map outlined" if len(actions) > N_COLOURS else "map"
     return svg(right + 14, bottom + 42, f"Decisions over {names}", [*cells, *numbers, *frame, *marks], kind)
 
 
 def _blocks(runs: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Return runs that stand on each other as one: [y, how many rows, first cell, how many, action, backed]."""
+    """Return vertically adjacent equal runs merged into blocks: [y, number of rows, first cell, number of cells, action, backed]."""
     blocks: list[list[int]] = []
     open_blocks: dict[tuple[int, ...], list[int]] = {}
     for y, *run in runs:
@@ -155,7 +156,7 @@ def _edge_anchor(place: float) -> str:
 
 
 def _axis_marks(axis: dict[str, Any]) -> list[tuple[float, str]]:
-    """Return where along an axis, from 0 to 1, which words stand."""
+    """Return the positions along an axis, from 0 to 1, and their labels."""
     if "words" in axis:
         n = len(axis["words"])
         return [((i + 0.5) / n, short(word, 14)) for i, word in enumerate(axis["words"])]

@@ -1,4 +1,4 @@
-"""What an evaluation found, as the page shows it."""
+"""The result of an evaluation as the page shows it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from capi.report.wording import (
     number_text,
     percent_text,
     sentence,
+    shown_caveat,
     stands_for_few,
-    told_caveat,
 )
 
 KINDS = {
     "table": "the table",
     "held-out": "held-out episodes",
-    "cross": "cross-fitting: learned and evaluated in turns",
+    "cross": "cross-fitting: each part evaluated by a policy learned from the others",
 }
-LOGGED = {"policy": "what was done", "method": "mean return"}
+LOGGED = {"policy": "the logged behaviour", "method": "mean return"}
 NUMBERS = ("estimate", "standard_error", "low", "high")
 LISTS = ("estimates", "interval", "warnings")
 RECORDS = ("behaviour", "difference", "behaviour_model", "overlap")
@@ -33,20 +33,20 @@ MOST_COUNTED = 1e15
 
 
 def checked_evaluation(found: Any) -> dict[str, Any]:
-    """Return what ``evaluation.json`` says, or say what it should be."""
+    """Return the content of ``evaluation.json``, or raise an error that says what it must be."""
     if not isinstance(found, dict) or found.get("format") != "capi evaluation":
-        raise InvalidInputError("must be what capi evaluate writes.")
+        raise InvalidInputError("must be a file written by capi evaluate.")
     for name, kind, what in [(name, list, "a list") for name in LISTS] + [(name, dict, "a record") for name in RECORDS]:
         if found.get(name) is not None and not isinstance(found[name], kind):
-            raise InvalidInputError(f"must be what capi evaluate writes: its {name!r} is no {what[2:]}.")
+            raise InvalidInputError(f"must be a file written by capi evaluate: its {name!r} is not {what}.")
     if found.get("interval") is not None and len(found["interval"]) != 2:
-        raise InvalidInputError("must be what capi evaluate writes: its 'interval' has not two ends.")
+        raise InvalidInputError("must be a file written by capi evaluate: its 'interval' does not have two ends.")
     if not all(isinstance(row, Mapping) for row in found.get("estimates") or ()):
-        raise InvalidInputError("must be what capi evaluate writes: its 'estimates' are no records.")
+        raise InvalidInputError("must be a file written by capi evaluate: its 'estimates' are not all records.")
     try:
         _caveats(found)
     except InvalidInputError as error:
-        raise InvalidInputError(f"must be what capi evaluate writes: {error}") from error
+        raise InvalidInputError(f"must be a file written by capi evaluate: {error}") from error
     overlap = {"overlap": _with_new_names(found["overlap"])} if found.get("overlap") else {}
     return _with_new_names(found) | overlap
 
@@ -57,7 +57,7 @@ def _with_new_names(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def evaluation_record(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an evaluation (``evaluation.json``) in rows and facts; what it does not say is left out."""
+    """Return an evaluation (``evaluation.json``) as rows and facts; missing entries are left out."""
     method = text_of(found.get("method"))
     rows = [_row(row, method) for row in found.get("estimates") or () if isinstance(row, Mapping)]
     behaviour = found.get("behaviour")
@@ -70,14 +70,14 @@ def evaluation_record(found: Mapping[str, Any]) -> dict[str, Any]:
         "rows": rows,
         "gain": _gain(found.get("difference")),
         "verdict": sentence(text_of(found.get("verdict"))),
-        "warnings": [told_caveat(caveat) for caveat in _caveats(found)],
+        "warnings": [shown_caveat(caveat) for caveat in _caveats(found)],
         "facts": list(_facts(found)),
         "behaviour_text": sentence(text_of(model.get("text"))) if isinstance(model, Mapping) else "",
     }
 
 
 def _caveats(found: Mapping[str, Any]) -> list[Caveat]:
-    """Return the warnings that have a text; those of evaluations written before are strings."""
+    """Return the warnings that have a text; evaluations of earlier versions hold them as strings."""
     records = [
         {key: text_of(value) if isinstance(value, str) else value for key, value in warning.items()}
         if isinstance(warning, Mapping)
@@ -88,23 +88,23 @@ def _caveats(found: Mapping[str, Any]) -> list[Caveat]:
 
 
 def number_or_none(value: Any) -> float | None:
-    """Return a number, None if it is none."""
+    """Return a finite number, or None if the value is not one."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     try:
         number = float(value)
-    except OverflowError:  # whole numbers of hundreds of digits
+    except OverflowError:  # integers with hundreds of digits
         return None
     return number if isfinite(number) else None
 
 
 def text_of(value: Any) -> str:
-    """Return a text that can be written in a file; what is no text at all is empty."""
+    """Return a text that can be written to a file; anything that is not a string becomes an empty text."""
     return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else ""
 
 
 def _gain(difference: Any) -> dict[str, Any] | None:
-    """Return the row of the policy less the behaviour, None if it was not told."""
+    """Return the row of the policy minus the behaviour, or None if the evaluation has none."""
     if not isinstance(difference, Mapping) or number_or_none(difference.get("estimate")) is None:
         return None
     return {**_row(difference, ""), "label": "difference", "kind": "headline"}
@@ -127,7 +127,7 @@ def _counted(found: Mapping[str, Any], key: str) -> int | None:
 
 
 def _facts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return names and texts of what belongs to the estimates."""
+    """Return the names and texts of the facts about the estimates."""
     facts = [
         ("Evaluated on", KINDS.get(text_of(found.get("kind")), text_of(found.get("kind")))),
         ("Table", text_of(found.get("source")).replace("\\", "/").rsplit("/", 1)[-1]),
@@ -144,17 +144,19 @@ def _facts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
         few = stands_for_few(effective, None)
         facts.append(("Effective episodes", f"<{FEW}" if few else number_text(effective)))
     level = number_or_none(found.get("level"))
-    facts.append(("Level of the intervals", "" if level is None or not 0 < level < 1 else f"{100 * level:g} %"))
+    facts.append(("Confidence level", "" if level is None or not 0 < level < 1 else f"{100 * level:g} %"))
     overlap, model = found.get("overlap"), found.get("behaviour_model")
     extrapolated = number_or_none(found.get("extrapolated_share"))
-    facts.append(("Share of the value beyond the log", "" if extrapolated is None else percent_text(extrapolated)))
+    facts.append(
+        ("Share of the value beyond the log's end", "" if extrapolated is None else percent_text(extrapolated))
+    )
     if isinstance(overlap, Mapping):
         rare = number_or_none(overlap.get("rarely_taken_share"))
         if rare is not None:
             few = stands_for_few(rare * (_counted(found, "n_rows") or 0), rare)
-            facts.append(("Decisions hardly ever taken", hidden_text(None) if few else percent_text(rare)))
+            facts.append(("Decisions rarely taken in the log", hidden_text(None) if few else percent_text(rare)))
     if isinstance(model, Mapping):
-        facts.append(("Behaviour's probabilities", "from the table" if model.get("given") else "estimated"))
+        facts.append(("Behaviour probabilities", "from the table" if model.get("given") else "estimated"))
         error = number_or_none(model.get("calibration_error"))
         facts.append(("Calibration error", "" if error is None else number_text(error, 3)))
     return [(name, text) for name, text in facts if text]

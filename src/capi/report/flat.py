@@ -1,4 +1,4 @@
-"""Trees of a `Program` as arrays: what pictures are drawn from, and what the page's script walks down."""
+"""Trees of a `Program` as arrays, for the drawings and for the page's script."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from capi.files.exports.program import Node, Program, Split
 
 @dataclass(frozen=True, eq=False)
 class FlatTree:
-    """Nodes in the order of their numbers, 0 the root; the right child stands behind the left one."""
+    """Nodes by index, 0 is the root; the right child follows the left one."""
 
     feature: list[int]  # -1 in a leaf
     at_most: list[float]
     missing_left: list[bool]
     left: list[int]  # -1 in a leaf
-    actions: list[tuple[int, ...]]  # of a leaf, to take in turn; empty elsewhere
+    actions: list[tuple[int, ...]]  # of a leaf, in order of preference; empty elsewhere
 
     @classmethod
     def of(cls, root: Node) -> FlatTree:
         """Return the arrays of a tree."""
         flat = cls([], [], [], [], [])
         waiting = [root]
-        for node in waiting:  # grows as it is walked: children are numbered as they come
+        for node in waiting:  # grows during the loop: children are numbered as they are found
             inner = isinstance(node, Split)
             flat.feature.append(node.feature if isinstance(node, Split) else -1)
             flat.at_most.append(node.at_most if isinstance(node, Split) else 0.0)
@@ -42,7 +42,7 @@ class FlatTree:
 
     @property
     def leaves(self) -> list[int]:
-        """The numbers of the leaves, from left to right."""
+        """The indices of the leaves, from left to right."""
         found, waiting = [], [0]
         while waiting:
             node = waiting.pop()
@@ -54,7 +54,7 @@ class FlatTree:
 
     @property
     def levels(self) -> list[int]:
-        """How many splits lie above each node."""
+        """The number of splits above each node."""
         level = [0] * len(self)
         for node, left in enumerate(self.left):
             if left >= 0:
@@ -62,7 +62,7 @@ class FlatTree:
         return level
 
     def leaf_of(self, states: Floats) -> Ints:
-        """Return the number of the leaf that each state falls into; ``states`` (n, d) -> (n,)."""
+        """Return the index of the leaf that each state falls into; ``states`` (n, d) -> (n,)."""
         reached = np.zeros(len(states), dtype=np.int64)
         rows: dict[int, Ints] = {0: np.arange(len(states))}
         for node, left in enumerate(self.left):
@@ -76,7 +76,7 @@ class FlatTree:
         return reached
 
     def path_to(self, leaf: int) -> list[tuple[int, bool]]:
-        """Return the splits on the way to a leaf, each with whether its condition holds."""
+        """Return the splits on the path to a leaf, each with whether its condition holds."""
         above = {}
         for node, left in enumerate(self.left):
             if left >= 0:
@@ -89,7 +89,7 @@ class FlatTree:
 
 
 def program_record(program: Program) -> dict[str, Any]:
-    """Return a program as plain values that JSON has; leaves name one of ``rankings``, infinite numbers are text."""
+    """Return a program as plain values that JSON can hold; leaves refer to one of ``rankings``, infinite numbers are text."""
     rankings: dict[tuple[int, ...], int] = {}
     trees = [_packed(FlatTree.of(tree), rankings) for tree in program.trees]
     record: dict[str, Any] = {
@@ -115,12 +115,12 @@ def program_record(program: Program) -> dict[str, Any]:
 
 
 def as_text_if_infinite(x: float) -> float | str:
-    """Return a number as JSON has it: infinity as the word that JavaScript reads."""
+    """Return a number as a JSON value; infinity becomes the text that JavaScript reads."""
     return float(x) if np.isfinite(x) else ("Infinity" if x > 0 else "-Infinity")
 
 
 def _packed(tree: FlatTree, rankings: dict[tuple[int, ...], int]) -> dict[str, Any]:
-    """Return a tree with short names, for there may be many nodes: ``f`` < 0 is a leaf, whose ``c`` is its ranking's place."""
+    """Return a tree with short keys, because there may be many nodes: ``f`` < 0 is a leaf, whose ``c`` is the index of its ranking."""
     child = [
         left if left >= 0 else rankings.setdefault(actions, len(rankings))
         for left, actions in zip(tree.left, tree.actions, strict=True)

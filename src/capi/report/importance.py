@@ -1,4 +1,4 @@
-"""Where decisions matter, and where the policy decides otherwise than those who were logged: shares, never rows."""
+"""Where decisions matter, and where the policy differs from the logged behaviour: shares, never rows."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from capi._utils.validation import Floats, Ints
 from capi.loss import negligible_gap, second_best_gap
 from capi.report.columns import merged_histogram, nice
 from capi.report.sources import Sources
-from capi.report.wording import FEW, conditions, few_hidden, label_texts, told_cells, told_counts, told_share
+from capi.report.wording import FEW, conditions, few_hidden, label_texts, shown_cells, shown_counts, shown_share
 
-MOST_ACTIONS = 12  # in a cross table; the others are put together
+MOST_ACTIONS = 12  # in a cross table; the others are grouped
 N_BINS = 30
 
 
 def gaps_and_limit(sources: Sources) -> tuple[Floats, float] | None:
-    """Return what the second-best action loses (n,), infinite where there is no choice, and up to where it hardly matters."""
+    """Return the loss of the second-best action (n,), infinite where there is no choice, and the largest loss that is negligible."""
     values, allowed = sources.values, sources.batch.allowed
     if values is None or values.shape[1] < 2 or sources.tiny:
         return None
@@ -29,12 +29,12 @@ def gaps_and_limit(sources: Sources) -> tuple[Floats, float] | None:
 
 
 def _share_hardly(gaps: Floats, limit: float) -> float | None:
-    """Return the share of gaps up to the limit."""
-    return told_share(int((gaps <= limit).sum()), len(gaps))
+    """Return the share of gaps up to the limit, or None if it must be hidden."""
+    return shown_share(int((gaps <= limit).sum()), len(gaps))
 
 
 def stakes_record(sources: Sources) -> dict[str, Any] | None:
-    """Return how the action gap is spread and what share of decisions hardly matters, None without action values."""
+    """Return the distribution of the action gap and the share of decisions that matter little, or None without action values."""
     found = gaps_and_limit(sources)
     if found is None:
         return None
@@ -53,34 +53,34 @@ def stakes_record(sources: Sources) -> dict[str, Any] | None:
 
 
 def leaves_record(sources: Sources) -> list[dict[str, Any]]:
-    """Return, for each leaf of the tree that tells the policy, how often it is met, what is decided and what is at stake."""
-    told = sources.told
+    """Return, for each leaf of the tree that shows the policy, how often it is reached, its decision and what is at stake."""
+    shown = sources.shown
     labels = label_texts(sources.schema.action_labels)
     differs = sources.decisions != sources.batch.actions
     gaps, limit = gaps_and_limit(sources) or (None, 0.0)
     gained = _gains(sources)
-    rows_of = [np.flatnonzero(told.leaf_of_row == leaf) for leaf in told.tree.leaves]
+    rows_of = [np.flatnonzero(shown.leaf_of_row == leaf) for leaf in shown.tree.leaves]
     counts = leaf_rows(sources)
     found = []
-    for number, (leaf, rows) in enumerate(zip(told.tree.leaves, rows_of, strict=True)):
+    for number, (leaf, rows) in enumerate(zip(shown.tree.leaves, rows_of, strict=True)):
         enough = len(rows) >= FEW and not sources.tiny
         record: dict[str, Any] = {
             "number": number + 1,
             "node": leaf,
             "where": where(sources, leaf),
-            "decision": ", else ".join(labels[a] for a in told.tree.actions[leaf]),
-            "action": told.tree.actions[leaf][0],
+            "decision": ", else ".join(labels[a] for a in shown.tree.actions[leaf]),
+            "action": shown.tree.actions[leaf][0],
             "rows": counts[leaf],
             "share": None if counts[leaf] is None else len(rows) / len(differs),
-            "differs": told_share(int(differs[rows].sum()), len(rows)) if enough else None,
+            "differs": shown_share(int(differs[rows].sum()), len(rows)) if enough else None,
         }
         free = np.zeros(0) if gaps is None else gaps[rows][np.isfinite(gaps[rows])]
         record["gap"] = float(free.mean()) if enough and len(free) >= FEW else None
         record["share_hardly"] = _share_hardly(free, limit) if enough and len(free) >= FEW else None
         record["hardly"] = record["gap"] is not None and record["gap"] <= limit
         of_those = rows[differs[rows]]
-        told_apart = gained is not None and enough and len(of_those) >= FEW
-        record["at_stake"] = float(gained[of_those].mean()) if told_apart and gained is not None else None
+        enough_differ = gained is not None and enough and len(of_those) >= FEW
+        record["at_stake"] = float(gained[of_those].mean()) if enough_differ and gained is not None else None
         found.append(record)
     _rank(found, "rank_gap", lambda leaf: leaf["gap"])
     _rank(
@@ -92,7 +92,7 @@ def leaves_record(sources: Sources) -> list[dict[str, Any]]:
 
 
 def _gains(sources: Sources) -> Floats | None:
-    """Return the estimated value of the policy's action less that of the logged one (n,)."""
+    """Return the estimated value of the policy's action minus that of the logged action (n,)."""
     values = sources.values
     if values is None:
         return None
@@ -100,15 +100,15 @@ def _gains(sources: Sources) -> Floats | None:
 
 
 def leaf_rows(sources: Sources) -> dict[int, int | None]:
-    """Return how many rows each leaf of the tree that tells the policy has, as far as that may be told."""
-    told = sources.told
-    counts = [int((told.leaf_of_row == leaf).sum()) for leaf in told.tree.leaves]
-    shown = [None] * len(counts) if sources.tiny else told_counts(counts)
-    return dict(zip(told.tree.leaves, shown, strict=True))
+    """Return the number of rows in each leaf of the tree that shows the policy, or None where it must be hidden."""
+    shown = sources.shown
+    counts = [int((shown.leaf_of_row == leaf).sum()) for leaf in shown.tree.leaves]
+    visible = [None] * len(counts) if sources.tiny else shown_counts(counts)
+    return dict(zip(shown.tree.leaves, visible, strict=True))
 
 
 def _rank(leaves: list[dict[str, Any]], name: str, size: Callable[[dict[str, Any]], float | None]) -> None:
-    """Write the place of each leaf by size, the largest first and those that are not told last."""
+    """Store the rank of each leaf by size, the largest first and hidden ones last."""
     sizes = [size(leaf) for leaf in leaves]
     order = sorted(range(len(leaves)), key=lambda i: (sizes[i] is None, -(sizes[i] or 0.0), i))
     for place, i in enumerate(order):
@@ -116,18 +116,18 @@ def _rank(leaves: list[dict[str, Any]], name: str, size: Callable[[dict[str, Any
 
 
 def where(sources: Sources, leaf: int) -> list[str]:
-    """Return the conditions under which a leaf of the tree is reached, in the words of the table."""
-    tree = sources.told.tree
+    """Return the conditions under which a leaf of the tree is reached, in the names and labels of the table."""
+    tree = sources.shown.tree
     words = []
     for node, holds in tree.path_to(leaf):
         cut = tree.feature[node], tree.at_most[node], tree.missing_left[node]
-        yes, no = conditions(sources.spoken, *cut, sources.with_missing)
+        yes, no = conditions(sources.display_schema, *cut, sources.with_missing)
         words.append(yes if holds else no)
     return words
 
 
 def differences_record(sources: Sources) -> dict[str, Any] | None:
-    """Return what was done against what the policy does: shares of the actions, agreement, and the cross table."""
+    """Return a comparison of the logged and the policy's actions: shares of the actions, agreement, and the cross table."""
     if sources.tiny:
         return None
     logged, decided = sources.batch.actions, sources.decisions
@@ -136,14 +136,14 @@ def differences_record(sources: Sources) -> dict[str, Any] | None:
     np.add.at(cells, (places[logged], places[decided]), 1)
     n, agreed = len(logged), int((logged == decided).sum())
     gained = None if few_hidden(n - agreed) is None else _gains(sources)
-    told = told_cells(cells.tolist())
+    shown = shown_cells(cells.tolist())
     return {
         "actions": names,
-        "logged": _shares(told_counts(cells.sum(axis=1).tolist()), n),
-        "decided": _shares(told_counts(cells.sum(axis=0).tolist()), n),
-        "cells": told,
-        "row_shares": [_shares(row, int(total)) for row, total in zip(told, cells.sum(axis=1), strict=True)],
-        "agreement": told_share(agreed, n),
+        "logged": _shares(shown_counts(cells.sum(axis=1).tolist()), n),
+        "decided": _shares(shown_counts(cells.sum(axis=0).tolist()), n),
+        "cells": shown,
+        "row_shares": [_shares(row, int(total)) for row, total in zip(shown, cells.sum(axis=1), strict=True)],
+        "agreement": shown_share(agreed, n),
         "mean_gain": None if gained is None else float(gained.mean()),
     }
 
@@ -153,7 +153,7 @@ def _shares(counts: list[int | None], of: int) -> list[float | None]:
 
 
 def _grouped(labels: list[str], logged: Ints, decided: Ints) -> tuple[list[str], Ints]:
-    """Return the names of a table's rows, and the row of each action: rare actions share the last one if there are many."""
+    """Return the names of a table's rows, and the row of each action; if there are many actions, rare ones share the last row."""
     n_actions = len(labels)
     if n_actions <= MOST_ACTIONS:
         return labels, np.arange(n_actions)

@@ -1,4 +1,4 @@
-"""What the policy decides over the two columns that sway it most, the others at their typical values."""
+"""Map of the policy's decisions over its two most influential columns, with all others at their typical values."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from capi.report.columns import day_scale, median, scale_of, thinned
 from capi.report.sources import Sources
 from capi.report.wording import FEW, LONGEST_WORD, short
 
-GRID = 60  # cells along a column of numbers
-LEAST_COARSE, COARSE = 2, 12  # cells in which rows are counted
+GRID = 60  # cells along a numeric column
+LEAST_COARSE, COARSE = 2, 12  # fewest and most cells per axis in which rows are counted
 
 
 def influences(sources: Sources, candidates: list[int]) -> list[tuple[int, float]]:
-    """Return how much each column sways the decisions, the largest first; see `capi.plotting.regions.influences`."""
+    """Return how much each column influences the decisions, the largest first; see `capi.plotting.regions.influences`."""
     batch, columns = sources.batch, sources.schema.columns
     return regions.influences(sources.policy.act, batch.states, columns, candidates=candidates, allowed=batch.allowed)
 
 
 def feature_slice(sources: Sources, number: int) -> slice:
-    """Return where the features of a column stand in a state."""
+    """Return the positions of a column's features in a state."""
     return regions.feature_slices(sources.schema.columns)[number]
 
 
 def map_record(sources: Sources, ranked: list[tuple[int, float]]) -> dict[str, Any] | None:
-    """Return the decisions on a grid over one or two columns as runs of equal cells, None if no column matters."""
+    """Return the decisions on a grid over one or two columns as runs of equal cells, or None if no column matters."""
     numbers = regions.columns_to_draw(ranked, sources.schema.columns)
     if not numbers or sources.masked:
         return None
@@ -51,7 +51,7 @@ def map_record(sources: Sources, ranked: list[tuple[int, float]]) -> dict[str, A
 
 
 def _axis(sources: Sources, number: int) -> dict[str, Any]:
-    """Return the cells along a column: ``features`` (cells, width), what stands at the ends, and which row lies where."""
+    """Return the cells along a column: ``features`` (cells, width), the ends of the axis, and the cell of each row."""
     column = sources.schema.columns[number]
     rows = sources.batch.states[:, feature_slice(sources, number)]
     if column.kind in ("number", "date"):
@@ -75,7 +75,7 @@ def _number_axis(column: Column, x: Floats) -> dict[str, Any]:
     cell = np.searchsorted(edges, np.where(inside, x, low), side="right") - 1
     return {
         "name": column.name,
-        "low": None if dates else low,  # with their texts they would tell the first day of the table
+        "low": None if dates else low,  # together with the texts they would reveal the first day of the table
         "high": None if dates else high,
         "log": scale["log"],
         "ends": scale["ends"] if dates else None,
@@ -85,7 +85,7 @@ def _number_axis(column: Column, x: Floats) -> dict[str, Any]:
 
 
 def _typical_state(sources: Sources) -> Floats:
-    """Return the state of medians and most frequent values (d,)."""
+    """Return the state made of medians and most frequent values (d,)."""
     state = np.empty(sources.batch.n_features)
     states = thinned(sources.batch.states)
     for number, column in enumerate(sources.schema.columns):
@@ -104,9 +104,9 @@ def _typical_state(sources: Sources) -> Floats:
 
 
 def _backed(axes: list[dict[str, Any]], shape: tuple[int, int]) -> Any:
-    """Return which cells have rows of the table around them: at least `FEW` in their part of a coarser grid."""
+    """Return which cells have rows of the table nearby: at least `FEW` in their cell of a coarser grid."""
     coarse = []
-    rows = len(axes[0]["cell_of"]) / (2 * FEW)  # so many cells have enough of them if they are spread evenly
+    rows = len(axes[0]["cell_of"]) / (2 * FEW)  # number of cells with enough rows if rows are spread evenly
     for axis, size in zip(axes, shape[::-1], strict=False):
         most = min(max(int(rows if len(axes) == 1 else sqrt(rows)), LEAST_COARSE), COARSE)
         by = max(1, size // most) if "words" not in axis else 1
@@ -119,7 +119,7 @@ def _backed(axes: list[dict[str, Any]], shape: tuple[int, int]) -> Any:
 
 
 def _runs(y: int, actions: Ints, backed: Any) -> list[list[int]]:
-    """Return the runs of equal cells in a row of the grid: [y, first cell, how many, action, whether rows back it]."""
+    """Return the runs of equal cells in a row of the grid: [y, first cell, number of cells, action, whether rows back it]."""
     changes = np.flatnonzero((np.diff(actions) != 0) | (np.diff(backed.astype(np.int8)) != 0)) + 1
     starts = [0, *changes.tolist(), len(actions)]
     return [[y, a, b - a, int(actions[a]), int(backed[a])] for a, b in pairwise(starts)]

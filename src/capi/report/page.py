@@ -1,4 +1,4 @@
-"""The record as one HTML page that needs nothing else."""
+"""Render a record as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from capi.runs import RunSettings
 from capi.runs.fit import CHECKPOINT, EVALUATION, HISTORY, LOCK, POLICY, SETTINGS, VALUES
 
 NAME = "report.html"
-LONGEST_NAME = 200  # bytes: while it is written it has a longer one
+LONGEST_NAME = 200  # bytes: a longer temporary name is used while the file is written
 IN_SCRIPT = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
 def write_report(run: str | Path, out: str | Path | None = None, *, include_cases: bool = False) -> Path:
-    r"""Write the report of a finished run as one HTML page, and return where it is.
+    r"""Write the report of a finished run as one HTML page and return its path.
 
-    The page holds its pictures and its script, asks no network for anything and can be sent to people who have nothing installed. The
+    The page contains its pictures and its script, makes no network requests and can be sent to people who have nothing installed. The
     same run gives the same bytes.
 
     Parameters
     ----------
     run : str or Path
-        The folder of a finished run, with the table still where the run read it. What the folder has of ``values.zip`` and
-        ``evaluation.json`` is in the report; where they are not, it says so.
+        The folder of a finished run; its table must still be where the run read it. The report includes ``values.zip`` and
+        ``evaluation.json`` if the folder has them, and says so if it does not.
     out : str or Path, optional
-        The file to write, ``report.html`` in the run's folder by default. It appears whole or not at all.
+        The file to write; ``report.html`` in the run's folder by default. It is written completely or not at all.
     include_cases : bool
-        Whether up to 2,000 rows of the table are in the page, so that a reader sees the logged cases nearest to a state. Otherwise there
-        are aggregates only, none of them of fewer than five rows.
+        Whether to include up to 2,000 rows of the table, which lets a reader see the logged cases nearest to a state. Otherwise the page
+        holds aggregates only, none of them over fewer than five rows.
 
     Returns
     -------
@@ -69,7 +69,7 @@ def write_report(run: str | Path, out: str | Path | None = None, *, include_case
 
 
 def _target(run: Path, out: str | Path | None) -> Path:
-    """Return where the page goes, or refuse a name that no file can have, and the files that the report is made from."""
+    """Return the path of the page; refuse invalid file names and the files that the report is built from."""
     target = run / NAME if out is None else Path(out)
     try:
         usable = 0 < len(fsencode(target.name)) <= LONGEST_NAME and "\0" not in str(target) and target.name != ".."
@@ -79,22 +79,22 @@ def _target(run: Path, out: str | Path | None) -> Path:
         raise InvalidInputError(f"out must be the name of a file, such as report.html; got {short(str(out))!r}.")
     try:
         return _apart(target, run)
-    except (OSError, RuntimeError) as error:  # parts of its path that no file can have, or that lead in circles
+    except (OSError, RuntimeError) as error:  # invalid parts of the path, or circular links
         raise InvalidInputError(
             f"out must be the name of a file, such as report.html: {short(str(error), 200)}."
         ) from error
 
 
 def _apart(target: Path, run: Path) -> Path:
-    """Return ``target``, or refuse it where a folder is or one of the files that the report is made from."""
+    """Return ``target``; refuse it if it is a folder or one of the files that the report is built from."""
     if target.is_dir():
-        raise InvalidInputError(f"{target} must be a file, but a folder is in the way. Choose another place.")
+        raise InvalidInputError(f"out must be a file; {target} is a folder. Choose another name.")
     kept = [run / name for name in (SETTINGS, POLICY, HISTORY, VALUES, EVALUATION, CHECKPOINT, LOCK)]
     if (run / SETTINGS).is_file():
         kept.append(Path(RunSettings.from_toml(run / SETTINGS).table))
     for path in kept:
         if target.resolve() == path.resolve() or (target.exists() and path.exists() and target.samefile(path)):
-            raise InvalidInputError(f"out must not be {path}, which the report is made from. Choose another name.")
+            raise InvalidInputError(f"out must not be {path}, which the report is built from. Choose another name.")
     return target
 
 
@@ -107,20 +107,25 @@ def page_of(record: dict[str, Any]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"count": count_text, "told": hidden_text, "percent": percent_text, "number": number_text}
+    environment.filters |= {
+        "count": count_text,
+        "or_hidden": hidden_text,
+        "percent": percent_text,
+        "number": number_text,
+    }
     environment.globals |= {"charts": charts, "drawings": drawings, "colour_of": colour_of}
     script = _template("report.js")
     return environment.get_template("report.html").render(
         record,
-        style=markupsafe.Markup(_template("report.css")),  # our own file
-        script=markupsafe.Markup(script),  # our own file
-        script_hash=f"sha256-{b64encode(sha256(script.encode()).digest()).decode()}",  # the only script that may run
-        panel_data=markupsafe.Markup(script_json({"panel": record["panel"]})),  # cannot end its element
+        style=markupsafe.Markup(_template("report.css")),  # a file of this package
+        script=markupsafe.Markup(script),  # a file of this package
+        script_hash=f"sha256-{b64encode(sha256(script.encode()).digest()).decode()}",  # the only script allowed to run
+        panel_data=markupsafe.Markup(script_json({"panel": record["panel"]})),  # cannot close its element
     )
 
 
 def script_json(value: Any) -> str:
-    """Return JSON that cannot end the script element it stands in; numbers keep all their digits."""
+    """Return JSON that cannot close the script element around it; numbers keep all their digits."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for letter, instead in IN_SCRIPT.items():
         text = text.replace(letter, instead)

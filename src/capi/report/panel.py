@@ -1,4 +1,4 @@
-"""What the page's script needs to decide: the program, the columns to set, examples and, if asked for, cases."""
+"""Data for the page's script: the program, the columns to set, examples and, if requested, cases."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from capi.report.flat import program_record
 from capi.report.sources import Sources
 from capi.report.wording import FEW, conditions, label_texts, numbered, short
 
-MOST_LETTERS = 2_400_000  # of a program: with all that follows the page stays below 5 MB
+MOST_LETTERS = 2_400_000  # of a program: with everything below, the page stays under 5 MB
 MOST_CASES = 2000
 MOST_CASE_LETTERS = 800_000
 MOST_EXAMPLES = 12
 MOST_WORD_LETTERS = 500_000
-MOST_LISTED_LETTERS = 400_000  # of all categories to choose from
-SHORT = 20  # letters of an action's name where there are very many
-MOST_SPOKEN = 4000  # nodes whose conditions are written out
+MOST_LISTED_LETTERS = 400_000  # of all listed categories
+SHORT = 20  # characters of an action's name if there are very many
+MOST_SPOKEN = 4000  # most nodes whose conditions are written out
 
 
 def panel_record(sources: Sources, *, include_cases: bool) -> dict[str, Any] | None:
-    """Return the panel, None if the policy must be told what is allowed."""
+    """Return the panel, or None if the policy needs masks of allowed actions."""
     if sources.masked:
         return None
     program, record, exact = _program(sources)
@@ -46,8 +46,8 @@ def panel_record(sources: Sources, *, include_cases: bool) -> dict[str, Any] | N
     _count_from_1970(record, days)
     return {
         "exact": exact,
-        "fidelity": 1.0 if exact else sources.told.fidelity,
-        "drawn": program is sources.told.program,
+        "fidelity": 1.0 if exact else sources.shown.fidelity,
+        "drawn": program is sources.shown.program,
         "actions": _action_names(sources),
         "n_features": sources.batch.n_features,
         "columns": columns,
@@ -59,17 +59,17 @@ def panel_record(sources: Sources, *, include_cases: bool) -> dict[str, Any] | N
 
 
 def _program(sources: Sources) -> tuple[Program, dict[str, Any], bool]:
-    """Return the program that the page holds, its record, and whether it is the policy itself."""
+    """Return the program that the page embeds, its record, and whether it is the policy itself."""
     program = sources.program
     if program is not None:
         record = program_record(program)
         if len(json.dumps(record, separators=(",", ":"))) <= MOST_LETTERS:
             return program, record, True
-    return sources.told.program, program_record(sources.told.program), False
+    return sources.shown.program, program_record(sources.shown.program), False
 
 
 def _cut_lists(columns: list[dict[str, Any]]) -> None:
-    """Shorten the longest lists of categories, from their ends, until they all fit on the page."""
+    """Drop categories from the ends of the longest lists until all lists fit on the page."""
     lists = sorted((c for c in columns if "values" in c), key=lambda c: _letters(c["values"]))
     left = MOST_LISTED_LETTERS
     for i, column in enumerate(lists):
@@ -83,21 +83,21 @@ def _cut_lists(columns: list[dict[str, Any]]) -> None:
 
 
 def _letters(value: Any) -> int:
-    """Return at most how many bytes a value takes in the page, where some signs are written as six."""
+    """Return an upper bound on the bytes that a value takes in the page, where some characters are written as six."""
     text = json.dumps(value, separators=(",", ":"))
     return len(text) + 5 * sum(text.count(sign) for sign in "<>&")
 
 
 def _action_names(sources: Sources) -> list[str]:
-    """Return the names of the actions, cut short if there are so many long ones that they would not fit on the page."""
+    """Return the names of the actions, truncated if they would not all fit on the page."""
     names = label_texts(sources.schema.action_labels)
     return names if _letters(names) <= MOST_LISTED_LETTERS else numbered([short(name, SHORT) for name in names])
 
 
 def _count_from_1970(record: dict[str, Any], days: dict[int, Column]) -> None:
-    """Let columns of dates count microseconds from 1970: their own origin is the earliest day of the table.
+    """Make date columns count microseconds from 1970, because their own origin is the earliest day of the table.
 
-    ``days`` are the columns of dates by their feature.
+    ``days`` maps features to date columns.
     """
     for tree in record["trees"]:
         tree["t"] = [
@@ -118,9 +118,9 @@ def _count_from_1970(record: dict[str, Any], days: dict[int, Column]) -> None:
 
 
 def _last_at_most(column: Column, days: float) -> int:
-    """Return the last point in time that lies at most ``days`` behind the origin, in microseconds since 1970.
+    """Return the last point in time at most ``days`` after the origin, in microseconds since 1970.
 
-    The points are tried as the policy sees them, in days with a rounded fraction.
+    Points are compared as the policy sees them: in days with a rounded fraction.
     """
     whole = floor(days)
     low, high = 0, DAY - 1
@@ -131,7 +131,7 @@ def _last_at_most(column: Column, days: float) -> int:
 
 
 def _first_at_least(column: Column, days: float) -> int:
-    """Return the first point in time that lies at least ``days`` behind the origin, in microseconds since 1970."""
+    """Return the first point in time at least ``days`` after the origin, in microseconds since 1970."""
     whole = floor(days)
     low, high = 0, DAY
     while low < high:
@@ -141,21 +141,21 @@ def _first_at_least(column: Column, days: float) -> int:
 
 
 def _words(sources: Sources, program: Program, record: dict[str, Any]) -> list[list[str]] | None:
-    """Return the words of both sides of each split of a single tree, which the page shows as the way down."""
+    """Return the conditions of both sides of each split of a single tree, which the page shows as a path."""
     if len(program.trees) != 1 or len(record["trees"][0]["f"]) > MOST_SPOKEN:
         return None
     tree = record["trees"][0]
     words = [
-        list(conditions(sources.spoken, j, float(cut), bool(missing), sources.with_missing)) if j >= 0 else []
+        list(conditions(sources.display_schema, j, float(cut), bool(missing), sources.with_missing)) if j >= 0 else []
         for j, cut, missing in zip(tree["f"], tree["t"], tree["m"], strict=True)
     ]
     return words if _letters(words) <= MOST_WORD_LETTERS else None
 
 
 def _examples(sources: Sources, columns: list[dict[str, Any]]) -> list[list[Any]]:
-    """Return rounded medians of the rows in each leaf, the fullest leaves first: states that are nobody's own."""
-    told = sources.told
-    rows_of = {leaf: np.flatnonzero(told.leaf_of_row == leaf) for leaf in told.tree.leaves}
+    """Return rounded medians of the rows in each leaf, the fullest leaves first; they identify no single row."""
+    shown = sources.shown
+    rows_of = {leaf: np.flatnonzero(shown.leaf_of_row == leaf) for leaf in shown.tree.leaves}
     full = sorted((leaf for leaf in rows_of if len(rows_of[leaf]) >= FEW), key=lambda leaf: -len(rows_of[leaf]))
     examples = []
     for leaf in full[:MOST_EXAMPLES]:
@@ -170,7 +170,7 @@ def _typical(sources: Sources, record: dict[str, Any], states: Floats) -> Any:
 
 
 def _cases(sources: Sources, columns: list[dict[str, Any]], days: dict[int, Column]) -> dict[str, Any]:
-    """Return a sample of rows: the features of the panel's columns, what was done, and the reward."""
+    """Return a sample of rows: the features of the panel's columns, the logged action, and the reward."""
     n = len(sources.batch)
     features = [j for column in columns for j in range(column["start"], column["start"] + column["width"])]
     most = max(1, MOST_CASE_LETTERS // (12 * (len(features) + 2)))

@@ -1,4 +1,4 @@
-"""Everything that the page says, as plain values."""
+"""The content of the page as plain values."""
 
 from __future__ import annotations
 
@@ -29,39 +29,39 @@ from capi.report.wording import (
     few_hidden,
     label_texts,
     percent_text,
-    told_caveat,
-    told_counts,
-    told_share,
+    shown_caveat,
+    shown_counts,
+    shown_share,
 )
 from capi.runs.settings import CANDIDATES
 
-MOST_LINES = 1500  # of rules
+MOST_LINES = 1500  # lines of rules
 MOST_RULE_LETTERS = 300_000
 MOST_ITERATIONS = 1e9
 MOST_HISTOGRAMS = 24
 KINDS = {
     "TreePolicy": "a decision tree",
-    "ForestPolicy": "a forest: many decision trees that vote",
+    "ForestPolicy": "a forest of decision trees that vote",
     "ThresholdPolicy": "one cut in one column",
-    "LinearPolicy": "a linear rule: weighted sums of the columns, the largest of which wins",
+    "LinearPolicy": "a linear rule (one weighted sum of the columns per action; the largest wins)",
     "NeighborsPolicy": "a vote of the nearest known cases",
     "Constant": "the same action everywhere",
-    "Mixture": "a draw among several policies; shown is the most probable action",
+    "Mixture": "a random mixture of several policies (its most probable action is shown)",
     "Greedy": "the action with the largest estimated value",
-    "NonStationary": "a policy that changes with time; shown is its first step",
+    "NonStationary": "a policy that changes with time (its first step is shown)",
 }
 
 
 def report_record(run: str | Path, include_cases: bool = False) -> dict[str, Any]:
-    """Return everything that the report of a run says, as plain values that JSON has.
+    """Return the content of a run's report as plain values that JSON can hold.
 
     Parameters
     ----------
     run : str or Path
         The folder of a finished run.
     include_cases : bool
-        Whether rows of the table may be in it, so that a reader sees the nearest logged cases. Otherwise there are aggregates
-        only, none of them of fewer than five rows.
+        Whether to include rows of the table, which lets a reader see the nearest logged cases. Otherwise the record holds aggregates
+        only, none of them over fewer than five rows.
     """
     check_choice(include_cases, "include_cases", (True, False))
     sources = read_sources(run)
@@ -84,8 +84,8 @@ def report_record(run: str | Path, include_cases: bool = False) -> dict[str, Any
 
 
 def _candidates(sources: Sources) -> list[int]:
-    """Return the columns that may matter: those of the program, or those of the tree that tells it first."""
-    program = sources.program or sources.told.program
+    """Return the columns that may matter: those of the program, or all, with those of the imitating tree first."""
+    program = sources.program or sources.shown.program
     used = _columns_of(sources, program.used)
     others = [] if sources.program else [i for i in range(len(sources.schema.columns)) if i not in used]
     return [*used, *others]
@@ -122,22 +122,22 @@ def _level(found: dict[str, Any]) -> float | None:
 
 
 def kind_of(sources: Sources) -> str:
-    """Return in words what kind of policy it is."""
+    """Return a description of the kind of policy."""
     policy = sources.policy
     inner = policy.policy if isinstance(policy, ConstrainedPolicy) else policy
     known = [KINDS[base.__name__] for base in type(inner).__mro__ if base.__name__ in KINDS]
-    words = known[0] if known else f"a policy of the kind {type(inner).__name__}"
-    if sources.told.own and len(sources.told.tree) > 1 and isinstance(inner, TreePolicy):
-        words += f" with {len(sources.told.tree.leaves)} leaves"
-    return words + (", under rules that it must keep" if isinstance(policy, ConstrainedPolicy) else "")
+    words = known[0] if known else f"a policy of type {type(inner).__name__}"
+    if sources.shown.own and len(sources.shown.tree) > 1 and isinstance(inner, TreePolicy):
+        words += f" with {len(sources.shown.tree.leaves)} leaves"
+    return words + (", under rules that it must follow" if isinstance(policy, ConstrainedPolicy) else "")
 
 
 def _data(sources: Sources, ranked: list[tuple[int, float]]) -> dict[str, Any]:
     batch, tiny = sources.batch, sources.tiny
     described = batch._with({"schema": sources.schema}).describe()
     most = scale_of(batch.rewards, share=0.05)
-    ends = told_counts([described.n_terminated, described.n_truncated])
-    counts = [None] * batch.n_actions if tiny else told_counts([a.rows for a in described.actions])
+    ends = shown_counts([described.n_terminated, described.n_truncated])
+    counts = [None] * batch.n_actions if tiny else shown_counts([a.rows for a in described.actions])
     order = [number for number, share in ranked if share > 0] or [number for number, _ in ranked]
     return {
         "n_rows": described.n_rows,
@@ -154,19 +154,19 @@ def _data(sources: Sources, ranked: list[tuple[int, float]]) -> dict[str, Any]:
             _action(a, label, rows, hidden=tiny)
             for a, label, rows in zip(described.actions, label_texts(sources.schema.action_labels), counts, strict=True)
         ],
-        "warnings": [] if tiny else [told_caveat(caveat) for caveat in described.warnings],
+        "warnings": [] if tiny else [shown_caveat(caveat) for caveat in described.warnings],
         "histograms": [] if tiny else [_histogram(sources, number) for number in order[:MOST_HISTOGRAMS]],
         "n_not_shown": len(sources.schema.columns) - len(order[:MOST_HISTOGRAMS]),
     }
 
 
 def _missing(name: str, rows: int, of: int) -> dict[str, Any]:
-    share = told_share(rows, of)
+    share = shown_share(rows, of)
     return {"name": name, "rows": None if share is None else rows, "share": share}
 
 
 def _action(found: Coverage, label: str, rows: int | None, *, hidden: bool) -> dict[str, Any]:
-    """Return how often an action was taken, without what stands for too few rows."""
+    """Return how often an action was taken, without numbers based on too few rows."""
     share = None if rows is None else found.share
     few = hidden or few_hidden(found.rows) is None
     own = {"effective": None, "covered": None} if few else {"effective": found.effective, "covered": found.covered}
@@ -185,11 +185,11 @@ def _features(sources: Sources, number: int) -> tuple[Column, Any]:
 
 
 def _learned(sources: Sources, ranked: list[tuple[int, float]]) -> dict[str, Any]:
-    told, policy = sources.told, sources.policy
+    shown, policy = sources.shown, sources.policy
     names = [column.name for column in sources.schema.columns]
     return {
-        "own": told.own,
-        "fidelity": told.fidelity,
+        "own": shown.own,
+        "fidelity": shown.fidelity,
         "summary": policy.summary() if isinstance(policy, ReadByImitation) else "",
         "rules": _rules(sources),
         "kept_rules": [str(rule) for rule in policy.kept_rules] if isinstance(policy, ConstrainedPolicy) else [],
@@ -202,8 +202,8 @@ def _learned(sources: Sources, ranked: list[tuple[int, float]]) -> dict[str, Any
 
 
 def tree_record(sources: Sources) -> dict[str, Any]:
-    """Return the tree that tells the policy, node by node, for the drawing."""
-    tree = sources.told.tree
+    """Return the tree that shows the policy, node by node, for the drawing."""
+    tree = sources.shown.tree
     labels = label_texts(sources.schema.action_labels)
     rows = leaf_rows(sources)
     nodes: list[dict[str, Any]] = []
@@ -216,13 +216,13 @@ def tree_record(sources: Sources) -> dict[str, Any]:
             nodes.append({"left": -1, "text": text, "action": actions[0], "rows": count, "share": share})
         else:
             cut = tree.feature[node], tree.at_most[node], tree.missing_left[node]
-            yes, no = conditions(sources.spoken, *cut, sources.with_missing)
+            yes, no = conditions(sources.display_schema, *cut, sources.with_missing)
             nodes.append({"left": left, "text": yes, "otherwise": no})
     return {"nodes": nodes, "levels": tree.levels, "leaves": tree.leaves}
 
 
 def _rules(sources: Sources) -> dict[str, Any]:
-    """Return the policy as text: its own rules where it can be read, else those of the tree that tells it."""
+    """Return the policy as text: its own rules if they are readable, otherwise those of the imitating tree."""
     policy, program = sources.policy, sources.program
     inner = policy.policy if isinstance(policy, ConstrainedPolicy) else policy
     own = True
@@ -232,7 +232,7 @@ def _rules(sources: Sources) -> dict[str, Any]:
         lines = [f"always {label_texts(sources.schema.action_labels)[policy.action]}"]
     else:
         own = program is not None and len(program.trees) == 1
-        tree = FlatTree.of(program.trees[0]) if program is not None and own else sources.told.tree
+        tree = FlatTree.of(program.trees[0]) if program is not None and own else sources.shown.tree
         lines = list(_lines(sources, tree))
     letters = np.cumsum([len(line) + 1 for line in lines])
     n = min(len(lines), MOST_LINES, int(np.searchsorted(letters, MOST_RULE_LETTERS, side="right")))
@@ -243,8 +243,8 @@ def _lines(sources: Sources, tree: FlatTree) -> Iterator[str]:
     """Yield the lines of a tree's rules, each leaf with its share of the rows."""
     labels = label_texts(sources.schema.action_labels)
     counts = np.bincount(tree.leaf_of(sources.batch.states), minlength=len(tree))[tree.leaves]
-    told = [None] * len(counts) if sources.tiny else told_counts(counts.tolist())
-    rows = dict(zip(tree.leaves, told, strict=True))
+    shown = [None] * len(counts) if sources.tiny else shown_counts(counts.tolist())
+    rows = dict(zip(tree.leaves, shown, strict=True))
     waiting: list[tuple[int, str, str]] = [(0, "", "")]
     while waiting:
         node, indent, before = waiting.pop()
@@ -258,13 +258,13 @@ def _lines(sources: Sources, tree: FlatTree) -> Iterator[str]:
             yield f"{indent}{actions}{share}"
             continue
         cut = tree.feature[node], tree.at_most[node], tree.missing_left[node]
-        yes, _ = conditions(sources.spoken, *cut, sources.with_missing)
+        yes, _ = conditions(sources.display_schema, *cut, sources.with_missing)
         yield f"{indent}if {yes}:"
         waiting += [(left + 1, indent + "  ", f"{indent}else:"), (left, indent + "  ", "")]
 
 
 def _convergence(sources: Sources) -> dict[str, Any]:
-    """Return the history by column, numbers that are none as None, and which iteration was kept: None if the last one was."""
+    """Return the history by column, with None for non-finite numbers, and the iteration that was kept: None if it was the last one."""
     history = [row for row in sources.result.history if 0 <= row.get("k", -1) < MOST_ITERATIONS]
     known = [name for name in ("k", "loss", "changed", "value", "score") if any(name in row for row in history)]
     found: dict[str, Any] = {name: [number_or_none(row.get(name)) for row in history] for name in known}
@@ -272,7 +272,7 @@ def _convergence(sources: Sources) -> dict[str, Any]:
 
 
 def _kept(sources: Sources) -> int | None:
-    """Return the iteration, counted from 1, whose policy was kept as the best, None if it was not sought."""
+    """Return the iteration, counted from 1, whose policy was kept as the best, or None if the run did not select one."""
     training = getattr(sources.policy, "training", None)
     n_iterations = len(sources.result.history)
     if sources.result.settings.keep != "best" or training is None:

@@ -1,6 +1,6 @@
-"""The parts of which pictures are made, as SVG inside the page: real text, and colours that the style sheet gives by class.
+"""Building blocks of pictures as inline SVG, with real text and colours set by the style sheet through classes.
 
-Everything from the table enters as escaped text; `Markup` joins nothing that was not.
+Everything from the table enters as escaped text; `Markup` joins only escaped parts.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from math import ceil, floor, log10
 from markupsafe import Markup
 
 N_COLOURS = 8
-SMALLEST = 1e-290  # differences below have too few digits to divide by
-LETTER = 6.6  # pixels that a letter of 12 px takes
-SMALL = 6.2  # of 11 px
-BOLD = 7.6  # of 12 px, bold
+SMALLEST = 1e-290  # smaller differences have too few digits to divide by
+LETTER = 6.6  # width in pixels of a 12 px character
+SMALL = 6.2  # of an 11 px character
+BOLD = 7.6  # of a bold 12 px character
 
 
 def svg(width: float, height: float, title: str, parts: Sequence[Markup], kind: str) -> Markup:
-    """Return a picture with its description for those who do not see it."""
+    """Return a picture with a description for screen readers."""
     return Markup(
         '<svg class="picture {}" viewBox="0 0 {:g} {:g}" width="{:g}" height="{:g}" role="img" aria-label="{}">{}</svg>'
     ).format(kind, width, height, width, height, title, Markup("").join(parts))
 
 
 def text_at(x: float, y: float, text: str, kind: str = "", anchor: str = "start") -> Markup:
-    """Return a text; ``kind`` is its class."""
+    """Return a text element; ``kind`` is its class."""
     return Markup('<text x="{:g}" y="{:g}" class="{}" text-anchor="{}">{}</text>').format(
         round(x, 2), round(y, 2), kind, anchor, text
     )
@@ -39,7 +39,7 @@ def line(x1: float, y1: float, x2: float, y2: float, kind: str = "axis") -> Mark
 
 
 def rect(x: float, y: float, width: float, height: float, kind: str, title: str = "", radius: float = 0) -> Markup:
-    """Return a rectangle, with words that show when it is pointed at."""
+    """Return a rectangle with an optional tooltip."""
     inside = Markup("<title>{}</title>").format(title) if title else Markup("")
     return Markup('<rect x="{:g}" y="{:g}" width="{:g}" height="{:g}" rx="{:g}" class="{}">{}</rect>').format(
         round(x, 2), round(y, 2), round(width, 2), round(height, 2), radius, kind, inside
@@ -52,7 +52,7 @@ def colour_of(action: int) -> str:
 
 
 def ticks(low: float, high: float, most: int = 5) -> list[float]:
-    """Return round numbers between two ends, at most ``most``."""
+    """Return round numbers between two ends, in at most ``most`` steps."""
     rough = high / most - low / most
     if not SMALLEST < rough < 1 / SMALLEST:
         return [low]
@@ -67,7 +67,7 @@ def ticks(low: float, high: float, most: int = 5) -> list[float]:
 
 
 def dot(x: float, y: float, radius: float, kind: str, title: str) -> Markup:
-    """Return a filled circle, with words that show when it is pointed at."""
+    """Return a filled circle with a tooltip."""
     return Markup('<circle cx="{:g}" cy="{:g}" r="{:g}" class="{}"><title>{}</title></circle>').format(
         round(x, 2), round(y, 2), radius, kind, title
     )
@@ -79,5 +79,5 @@ def mark_below(x: float, y: float, text: str) -> tuple[Markup, Markup]:
 
 
 def mark_left(left: float, right: float, y: float, text: str) -> tuple[Markup, Markup]:
-    """Return a line across and the number to its left."""
+    """Return a horizontal grid line and the number to its left."""
     return line(left, y, right, y, "grid"), text_at(left - 6, y + 4, text, "tick", "end")

@@ -1,4 +1,4 @@
-"""Numbers, conditions and names as the page words them."""
+"""Texts of the page: numbers, conditions and names, with small counts hidden."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from capi.data.columns import Column
 from capi.data.schema import Schema
 from capi.errors import LEAST_SHOWN, Caveat
 
-FEW = LEAST_SHOWN  # rows or episodes: what stands for fewer is not told
-TINY = 20  # rows: of a smaller table no numbers are told at all
-LONGEST = 60  # letters of a name in a picture
-LONGEST_WORD = 300  # letters of a category or an action
+FEW = LEAST_SHOWN  # rows or episodes: numbers based on fewer are hidden
+TINY = 20  # rows: for smaller tables all numbers are hidden
+LONGEST = 60  # characters of a name in a picture
+LONGEST_WORD = 300  # characters of a category or an action
 LONGEST_CONDITION = 600
 MOST_PERCENT = 1e6
 NOTHING, MINUS = "\N{EN DASH}", "\N{MINUS SIGN}"
@@ -22,7 +22,7 @@ SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def few_hidden(count: float) -> int | None:
-    """Return a number of rows, None if it is so small that it could point at someone."""
+    """Return a number of rows, or None if it is so small that it could identify someone."""
     return None if _is_few(count) else int(count)
 
 
@@ -30,74 +30,74 @@ def _is_few(count: float) -> bool:
     return 0 < count < FEW
 
 
-def told_counts(counts: Sequence[int]) -> list[int | None]:
-    """Return counts whose sum is known, None for those that are so small that they could point at someone.
+def shown_counts(counts: Sequence[int]) -> list[int | None]:
+    """Return counts whose sum is known, with None for those that are so small that they could identify someone.
 
-    If there is one such count only, the smallest of the others is None, too: else the sum would give it away.
+    If there is only one such count, the smallest of the others is None too; otherwise the sum would reveal it.
     """
-    told = [few_hidden(int(count)) for count in counts]
-    if told.count(None) == 1 and len(told) > 1:
-        others = [i for i, count in enumerate(told) if count is not None]
-        told[min(others, key=lambda i: (told[i] == 0, told[i], i))] = None
-    return told
+    shown = [few_hidden(int(count)) for count in counts]
+    if shown.count(None) == 1 and len(shown) > 1:
+        others = [i for i, count in enumerate(shown) if count is not None]
+        shown[min(others, key=lambda i: (shown[i] == 0, shown[i], i))] = None
+    return shown
 
 
-def told_cells(cells: Sequence[Sequence[int]]) -> list[list[int | None]]:
-    """Return a table of counts whose sums by row and by column are known, with None for what they would give away."""
-    told = [[few_hidden(int(count)) for count in row] for row in cells]
+def shown_cells(cells: Sequence[Sequence[int]]) -> list[list[int | None]]:
+    """Return a table of counts whose row and column sums are known, with None for counts that the sums would reveal."""
+    shown = [[few_hidden(int(count)) for count in row] for row in cells]
     again = True
     while again:
         again = False
         for turned in (False, True):
-            lines = [list(line) for line in zip(*told, strict=True)] if turned else told
-            new = [told_counts([1 if c is None else c for c in line]) for line in lines]
+            lines = [list(line) for line in zip(*shown, strict=True)] if turned else shown
+            new = [shown_counts([1 if c is None else c for c in line]) for line in lines]
             again = again or new != lines
-            told = [list(line) for line in zip(*new, strict=True)] if turned else new
-    return told
+            shown = [list(line) for line in zip(*new, strict=True)] if turned else new
+    return shown
 
 
-def told_share(count: int, of: int) -> float | None:
-    """Return a share of rows, None if it or the rest stands for so few that they could be pointed at."""
+def shown_share(count: int, of: int) -> float | None:
+    """Return a share of rows, or None if the share or the rest covers so few rows that they could be identified."""
     few = few_hidden(int(count)) is None or few_hidden(int(of - count)) is None
     return None if few or not of else float(count) / of
 
 
 def stands_for_few(count: float | None, share: float | None) -> bool:
-    """Whether a number of rows or episodes, or what its share of all leaves over, is so small that it could point at someone."""
+    """Return whether a number of rows or episodes, or the rest that its share leaves, is so small that it could identify someone."""
     if count is None:
         return False
     rest = round(count / share - count, 6) if share else 0.0
     return _is_few(count) or _is_few(rest)
 
 
-def told_caveat(caveat: Caveat) -> dict[str, Any]:
-    """Return a caveat as the page may show it: without its numbers, and in its text without counts, if they stand for fewer than `FEW`.
+def shown_caveat(caveat: Caveat) -> dict[str, Any]:
+    """Return a caveat as the page may show it: without its numbers and with its text without counts if they are based on fewer than `FEW`.
 
-    Only the fields decide; the words of its text may be any.
+    Only the fields matter; the wording of the text does not.
     """
     plain = caveat.to_dict()
     text_without_counts = plain.pop("text_without_counts")
     if stands_for_few(caveat.count, caveat.share):
         words = (
             text_without_counts
-            or f"{caveat.kind}: its numbers are hidden, because they stand for fewer than {FEW} rows or episodes"
+            or f"{caveat.kind}: its numbers are hidden, because they are based on fewer than {FEW} rows or episodes"
         )
         plain |= {"text": words, "count": None, "share": None}
     return {**plain, "text": sentence(plain["text"])}
 
 
 def count_text(count: int | None) -> str:
-    """Return a number of rows with its thousands apart; what was hidden is "<5"."""
+    """Return a number of rows with thousands separators, or "<5" if it is hidden."""
     return f"<{FEW}" if count is None else f"{count:,}"
 
 
 def hidden_text(count: int | None) -> str:
-    """Return a number of rows, or that it is hidden: because it is small, or because it would give such a one away."""
+    """Return a number of rows, or "hidden" if it is small or would reveal a small number."""
     return "hidden" if count is None else count_text(count)
 
 
 def percent_text(share: float | None) -> str:
-    """Return a share in per cent with one decimal."""
+    """Return a share in per cent with one decimal place."""
     if share is None or not isfinite(100 * share):
         return NOTHING
     if abs(100 * share) > MOST_PERCENT:
@@ -107,7 +107,7 @@ def percent_text(share: float | None) -> str:
 
 
 def number_text(x: float | None, digits: int = 4) -> str:
-    """Return a number with ``digits`` significant digits, in the way one would write it by hand."""
+    """Return a number with ``digits`` significant digits, written as one would by hand."""
     if x is None or not isfinite(x):
         return NOTHING
     if x == 0:
@@ -123,24 +123,24 @@ def number_text(x: float | None, digits: int = 4) -> str:
 
 
 def short(text: str, most: int = LONGEST) -> str:
-    """Return a text that is cut where it is too long for its place."""
+    """Return a text, truncated to at most ``most`` characters."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def sentence(text: str) -> str:
-    """Return words that begin and end like a sentence."""
+    """Return a text with a capital letter at the start and a full stop at the end."""
     if not text:
         return ""
     return text[0].upper() + text[1:] + ("" if text[-1] in ".!?:" else ".")
 
 
 def label_texts(labels: Sequence[Any]) -> list[str]:
-    """Return action labels as text that is never empty."""
+    """Return action labels as distinct texts that are never empty."""
     return numbered([short(str(label) if str(label).strip() else repr(label), LONGEST_WORD) for label in labels])
 
 
 def numbered(texts: Sequence[str]) -> list[str]:
-    """Return texts that all differ: those that are there twice, because they were cut, end with a number."""
+    """Return distinct texts: duplicates, caused by truncation, get a number at the end."""
     seen: dict[str, int] = {}
     taken, found = set(texts), []
     for text in texts:
@@ -155,7 +155,7 @@ def numbered(texts: Sequence[str]) -> list[str]:
 
 
 def column_of(schema: Schema, feature: int) -> tuple[int, Column, int]:
-    """Return the number of a feature's column, the column, and the feature's place in it."""
+    """Return the index of a feature's column, the column, and the feature's position in it."""
     for number, column in enumerate(schema.columns):
         if feature < len(column.feature_names):
             return number, column, feature
@@ -164,7 +164,7 @@ def column_of(schema: Schema, feature: int) -> tuple[int, Column, int]:
 
 
 def exact_text(x: float) -> str:
-    """Return a number with all its digits, thousands apart."""
+    """Return a number with all its digits and thousands separators."""
     text = repr(float(x)).removesuffix(".0")
     if "e" in text or "n" in text:  # powers of ten, infinity
         return text.replace("-", MINUS)
@@ -175,9 +175,9 @@ def exact_text(x: float) -> str:
 def conditions(
     schema: Schema, feature: int, at_most: float, missing_left: bool, with_missing: Bools
 ) -> tuple[str, str]:
-    """Return the words of both sides of a split: where it holds and where it does not.
+    """Return the conditions of both sides of a split as text: where it holds and where it does not.
 
-    Missing values are spoken of only where there were some, ``with_missing`` (d,).
+    Missing values are mentioned only for features that have some, ``with_missing`` (d,).
     """
     _, column, position = column_of(schema, feature)
     if at_most == inf:
@@ -189,16 +189,16 @@ def conditions(
 
 
 def _sides(column: Column, position: int, at_most: float) -> tuple[str, str]:
-    """Return the words for where a feature of a column is at most a number, and where it is above."""
-    name, worded = column.name, column.condition(position, at_most)
-    rest = worded.removeprefix(f"{name} ")
+    """Return the text for where a feature of a column is at most a number, and for where it is above."""
+    name, condition = column.name, column.condition(position, at_most)
+    rest = condition.removeprefix(f"{name} ")
     if column.kind == "date":
-        return worded, f"{name} after {rest.split(' before ', 1)[1]}"
-    if column.kind == "number" or worded == f"{column.feature_names[position]} <= {at_most!r}":
+        return condition, f"{name} after {rest.split(' before ', 1)[1]}"
+    if column.kind == "number" or condition == f"{column.feature_names[position]} <= {at_most!r}":
         feature = column.feature_names[position]
         return f"{feature} ≤ {exact_text(at_most)}", f"{feature} > {exact_text(at_most)}"
     if column.kind == "boolean":
-        return worded, f"{name} is true"
+        return condition, f"{name} is true"
     if column.kind == "one-hot":
-        return worded, f"{name} is {column.values[position]}"
-    return worded, f"{name} {rest.removeprefix('not ')}" if rest.startswith("not in ") else f"{name} not {rest}"
+        return condition, f"{name} is {column.values[position]}"
+    return condition, f"{name} {rest.removeprefix('not ')}" if rest.startswith("not in ") else f"{name} not {rest}"

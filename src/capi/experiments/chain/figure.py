@@ -1,4 +1,4 @@
-"""Records of the chain walk -> table, figures and the paper's sentences as predicates."""
+"""Table, figures and the paper's claims as predicates, from the records of the chain walk."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ COLUMNS = ("variant", "success", "method", "iteration", "loss")
 SHOWN_ITERATIONS = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 20, 50, 100)
 PLOTTED_ITERATIONS = 20
 
-ZERO = 1e-9  # a loss below this is rounding: values are of the order of 100
+ZERO = 1e-9  # a smaller loss is rounding error: values are of the order of 100
 MUCH_MORE = 10.0  # "considerably higher": at least this factor
 POOR = 2.0  # "quite poor": at least this many times the loss of the best policy of the space
 
-STYLES = {  # Okabe and Ito's palette; line and marker tell the methods apart without colour, also where they coincide
-    "zero-one": ("0/1 loss given Q*", "#CC79A7", ":", "", 0, None),  # one policy: a line without points
+STYLES = {  # Okabe and Ito's palette; line and marker distinguish the methods without colour, even where they coincide
+    "zero-one": ("0/1 loss given Q*", "#CC79A7", ":", "", 0, None),  # a single policy: a line without points
     "capi": ("CAPI", "#D55E00", "-", "o", 8, "none"),
     "vi": ("Value iteration", "#0072B2", "--", "s", 4, None),
     "pi": ("Policy iteration", "#009E73", "-.", "^", 4, None),
@@ -32,7 +32,7 @@ STYLES = {  # Okabe and Ito's palette; line and marker tell the methods apart wi
 
 
 def table(records: Sequence[Record]) -> list[Row]:
-    """Return the loss of every iterate in the figures' settings; other starts and ties stay in the records."""
+    """Return the loss of every iterate in the figures' settings; other starts and ties are only in the records."""
     return [
         {"variant": r["variant"], "success": r["success"], "method": r["method"], "iteration": k, "loss": loss}
         for r in records
@@ -42,7 +42,7 @@ def table(records: Sequence[Record]) -> list[Row]:
 
 
 def summary(rows: Sequence[Row]) -> tuple[str, list[str], list[list[str]]]:
-    """Return one line a method with its loss at some iterations."""
+    """Return one line per method with its loss at some iterations."""
     title = "1D chain walk: performance loss by iteration"
     cases: dict[tuple[Any, ...], dict[int, float]] = {}
     for row in rows:
@@ -53,7 +53,7 @@ def summary(rows: Sequence[Row]) -> tuple[str, list[str], list[list[str]]]:
 
 
 def figures(rows: Sequence[Row]) -> dict[str, Figure]:
-    """Return one figure a variant, with a panel for each success probability."""
+    """Return one figure per variant, with one panel per success probability."""
     titles = {1: "with policy approximation error", 2: "without policy approximation error"}
     files = {1: "chain-with-approximation-error.png", 2: "chain-without-approximation-error.png"}
     return {files[v]: _figure([r for r in rows if r["variant"] == v], f"1D chain walk {titles[v]}") for v in VARIANTS}
@@ -74,13 +74,13 @@ def _figure(rows: Sequence[Row], title: str) -> Figure:
 def _draw(axes: Axes, rows: Sequence[Row]) -> None:
     for method, (label, colour, line, marker, size, fill) in STYLES.items():
         losses = [r["loss"] for r in rows if r["method"] == method and r["iteration"] <= PLOTTED_ITERATIONS]
-        # Losses at rounding are zero; the axis is linear below 1e-2, so that zero can be shown.
+        # Rounding-level losses are shown as zero; the axis is linear below 1e-2 so that it can show zero.
         heights = np.where(np.array(losses) < ZERO, 0.0, losses)
         axes.plot(
             heights, label=label, color=colour, linestyle=line, marker=marker, markersize=size, markerfacecolor=fill
         )
     axes.set_yscale("symlog", linthresh=1e-2)
-    axes.set_ylim(bottom=-2e-3)  # what is at zero stands clear of the axis
+    axes.set_ylim(bottom=-2e-3)  # lines at zero do not touch the axis
     axes.set_xlabel("iteration")
     axes.set_xticks(range(0, PLOTTED_ITERATIONS + 1, 4))
     axes.grid(alpha=0.3)
@@ -88,7 +88,7 @@ def _draw(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 def claims(records: Sequence[Record]) -> dict[str, Claim]:
-    """Return the paper's sentences on the chain walk at each success probability."""
+    """Return the paper's claims on the chain walk at each success probability."""
     found: dict[str, Claim] = {}
     for success in SUCCESSES:
         for variant, sentences in ((1, _with_error), (2, _without_error)):
@@ -110,22 +110,22 @@ def _with_error(main: dict[str, Record], others: Sequence[Record]) -> dict[str, 
     where = "Section 5.1, figure with policy approximation error"
     return {
         "optimal-policy-outside-space": Claim(
-            "No policy with one cut is optimal.", where, best > ZERO, {"least_loss_in_space": best}
+            "No policy with a single threshold is optimal.", where, best > ZERO, {"least_loss_in_space": best}
         ),
         "capi-reaches-best-of-space": Claim(
-            "The loss of CAPI converges to the least that the policy space can reach.",
+            "The loss of CAPI converges to the smallest loss in the policy space.",
             where,
             abs(final - best) <= ZERO,
             {"capi": final, "least_loss_in_space": best, "capi_by_iteration": capi[:7]},
         ),
         "capi-faster-than-vi": Claim(
-            "CAPI gets to that level in fewer iterations than value iteration.",
+            "CAPI reaches that level in fewer iterations than value iteration.",
             where,
             _earlier(reached["capi"], reached["vi"]),
             {"first_iteration_at_level": {"capi": reached["capi"], "vi": reached["vi"]}, "vi_at_end": ends["vi"]},
         ),
         "capi-faster-than-pi": Claim(
-            "CAPI gets to that level in fewer iterations than policy iteration.",
+            "CAPI reaches that level in fewer iterations than policy iteration.",
             where,
             _earlier(reached["capi"], reached["pi"]),
             {
@@ -134,13 +134,13 @@ def _with_error(main: dict[str, Record], others: Sequence[Record]) -> dict[str, 
             },
         ),
         "zero-one-loss-is-poor": Claim(
-            f"The minimiser of the 0/1 loss given Q* loses at least {POOR:g} times as much as the best of the space.",
+            f"The minimiser of the 0/1 loss given Q* has at least {POOR:g} times the loss of the best policy in the space.",
             where,
             main["zero-one"]["losses"][0] > max(POOR * best, ZERO),
             {"zero_one": main["zero-one"]["losses"][0], "least_loss_in_space": best},
         ),
         "zero-one-errs-where-gaps-are-large": Claim(
-            "That policy is wrong in fewer states than the gap-weighted minimiser, but where the gap is larger.",
+            "That policy is wrong in fewer states than the gap-weighted minimiser, but in states with larger gaps.",
             where,
             zero_one["states"] < by_gap["states"] and zero_one["mean_gap"] > by_gap["mean_gap"],
             {"zero_one": zero_one, "gap_weighted": by_gap},
@@ -155,10 +155,10 @@ def _without_error(main: dict[str, Record], others: Sequence[Record]) -> dict[st
     where = "Section 5.1, figure without policy approximation error"
     return {
         "optimal-policy-in-space": Claim(
-            "Some policy with one cut is optimal.", where, best <= ZERO, {"least_loss_in_space": best}
+            "Some policy with a single threshold is optimal.", where, best <= ZERO, {"least_loss_in_space": best}
         ),
         "zero-from-iteration-4": Claim(
-            "From the fourth iteration on CAPI and policy iteration lose nothing.",
+            "From the fourth iteration on, CAPI and policy iteration have no loss.",
             where,
             all(max(main[method]["losses"][4:]) <= ZERO for method in ("capi", "pi")),
             {
@@ -168,7 +168,7 @@ def _without_error(main: dict[str, Record], others: Sequence[Record]) -> dict[st
             },
         ),
         "zero-one-loss-is-zero": Claim(
-            "The minimiser of the 0/1 loss given Q* loses nothing.",
+            "The minimiser of the 0/1 loss given Q* has no performance loss.",
             where,
             main["zero-one"]["losses"][0] <= ZERO,
             {"zero_one": main["zero-one"]["losses"][0]},
@@ -179,23 +179,23 @@ def _without_error(main: dict[str, Record], others: Sequence[Record]) -> dict[st
 def _costs(main: dict[str, Record]) -> dict[str, Claim]:
     sweeps = {method: main[method]["sweeps"] for method in ("capi", "vi", "pi")}
     steps = {"capi": len(sweeps["capi"]) - 1, "vi": len(sweeps["vi"]) - 1, "pi": main["pi"]["converged"]}
-    # The median, because the first call of everything is slower than the rest.
+    # The median, because the first call is slower than the rest.
     seconds = {m: float(np.median(np.diff(main[m]["seconds"][: steps[m] + 1]))) for m in steps}
     each = {method: sweeps[method][steps[method]] / steps[method] for method in steps}
     swept = float(np.median(np.diff(main["pi"]["seconds_by_sweeps"][: steps["pi"] + 1])))
     where = "Section 5.1, on computation"
     return {
         "capi-costs-as-much-as-vi": Claim(
-            "CAPI makes as many sweeps over the model an iteration as value iteration (and adds the choice of a policy).",
+            "CAPI makes as many sweeps over the model per iteration as value iteration (plus the choice of a policy).",
             where,
             each["capi"] == each["vi"],
             {"sweeps_per_iteration": each, "seconds_capi_to_vi": seconds["capi"] / seconds["vi"]},
         ),
         "pi-costs-considerably-more": Claim(
-            f"Evaluating a policy by sweeps, policy iteration makes at least {MUCH_MORE:g} times as many of them as CAPI.",
+            f"If policies are evaluated by sweeps, policy iteration makes at least {MUCH_MORE:g} times as many sweeps as CAPI.",
             where,
             each["pi"] >= MUCH_MORE * each["capi"],
-            # Solving a linear system instead is far quicker for 200 states.
+            # Solving a linear system instead is much faster for 200 states.
             {
                 "sweeps_per_iteration": each,
                 "seconds_by_sweeps_pi_to_capi": swept / seconds["capi"],
@@ -210,7 +210,7 @@ def _in_figures(record: Record) -> bool:
 
 
 def _first(losses: Sequence[float], level: float) -> int | None:
-    """Return the first iteration whose loss is at most ``level``, None if there is none."""
+    """Return the first iteration whose loss is at most ``level``, or None if there is none."""
     return next((k for k, loss in enumerate(losses) if loss <= level + ZERO), None)
 
 

@@ -1,4 +1,4 @@
-"""One method on one chain: the loss of every iterate, what it cost, and how good the space could be."""
+"""One method on one chain: the loss of every iterate, its cost, and the smallest loss in the space."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from capi.policies import Constant
 from capi.policy_spaces import Thresholds
 from capi.types import Policy
 
-EVALUATION_TOLERANCE = 1e-8  # to which policy iteration's evaluations are counted in sweeps
+EVALUATION_TOLERANCE = 1e-8  # of policy iteration's evaluations when they are counted in sweeps
 
 
 def run(setting: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of one setting: ``losses[k]`` is that of pi_k, ``sweeps`` and ``seconds`` add up."""
+    """Return the record of one setting: ``losses[k]`` is the loss of pi_k, ``sweeps`` and ``seconds`` are cumulative."""
     chain = ChainWalk(variant=setting["variant"], success=setting["success"], reward_on=setting["reward_on"])
     mdp = _mirrored(chain.mdp) if setting["ties"] == "last" else chain.mdp
     leftwards = (setting["start"] == "all-left") != (setting["ties"] == "last")
@@ -39,17 +39,17 @@ def _capi(mdp: FiniteMDP, start: Policy, n_iterations: int) -> dict[str, Any]:
 
 
 def _value_iteration(mdp: FiniteMDP, start: Policy, n_iterations: int) -> dict[str, Any]:  # noqa: ARG001
-    """Value iteration starts from Q = 0, whose greedy policy is the tie rule's, whatever the start."""
+    """Run value iteration from Q = 0, whose greedy policy follows from the tie rule, whatever the start."""
     greedy_of_zero = Constant(LEFT, n_actions=2)
     learner = ValueIteration(mdp, n_iterations, tolerance=None)
     return _measured(mdp, greedy_of_zero, learner.iterate(), sweeps_each=1)
 
 
 def _policy_iteration(mdp: FiniteMDP, start: Policy, n_iterations: int) -> dict[str, Any]:
-    """Policy iteration stops when it has converged; its last policy stands for the rest.
+    """Run policy iteration until it has converged; its last policy fills the remaining iterations.
 
-    ``seconds`` are those of the direct solution of a linear system for each policy. ``sweeps`` and
-    ``seconds_by_sweeps`` are what evaluating the same policies by sweeps takes instead.
+    ``seconds`` is the time of solving a linear system for each policy. ``sweeps`` and ``seconds_by_sweeps`` are the
+    cost of evaluating the same policies by sweeps instead.
     """
     iterations = list(PolicyIteration(mdp, n_iterations, initial_policy=start).iterate())
     record = _measured(mdp, start, iterations)
@@ -65,7 +65,7 @@ def _policy_iteration(mdp: FiniteMDP, start: Policy, n_iterations: int) -> dict[
 
 
 def _zero_one(mdp: FiniteMDP, start: Policy, n_iterations: int) -> dict[str, Any]:  # noqa: ARG001
-    """Minimise the 0/1 loss given Q*: that is one policy, so the same loss at every iteration, and no sweep."""
+    """Minimise the 0/1 loss given Q*: this gives a single policy, so the same loss at every iteration, and no sweeps."""
     q = mdp.optimal_action_values
     started = perf_counter()
     chosen = Thresholds().improve(mdp.states, zero_one_values(q))
@@ -93,7 +93,7 @@ def half_spaces(n_states: int) -> Iterable[Ints]:
 
 
 def _least_loss(mdp: FiniteMDP) -> float:
-    """Return the least performance loss of a policy in the space, by trying them all."""
+    """Return the smallest performance loss in the policy space, by trying all policies."""
     return min(mdp.performance_loss(actions) for actions in half_spaces(mdp.n_states))
 
 
@@ -106,12 +106,12 @@ def _measured(mdp: FiniteMDP, start: Policy, iterations: Iterable[Iteration], sw
 
 
 def _mistakes(actions: Ints, optimal: Ints, gap: Any) -> dict[str, float]:
-    """Return how many states differ from the optimal policy, and the mean gap there."""
+    """Return the number of states where the actions are not optimal, and the mean gap there."""
     wrong = actions != optimal
     return {"states": int(wrong.sum()), "mean_gap": float(gap[wrong].mean()) if wrong.any() else 0.0}
 
 
 def _mirrored(mdp: FiniteMDP) -> FiniteMDP:
-    """Return the chain seen from its other end, so that ties between cuts and actions go the other way."""
+    """Return the mirrored chain, in which ties between thresholds and actions are broken the other way."""
     rows = [mdp.transition_matrix(np.full(mdp.n_states, action))[::-1, ::-1] for action in (RIGHT, LEFT)]
     return FiniteMDP(np.stack(rows), mdp.rewards[::-1, ::-1], mdp.discount)

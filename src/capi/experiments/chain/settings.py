@@ -1,13 +1,13 @@
-"""What is run for the chain walk. The paper prints neither the success probability nor the start nor ties.
+"""Settings of the chain walk. The paper does not state the success probability, the start or how ties are broken.
 
-The figures use the settings of `FIGURES`; the others show what those choices change.
+The figures use the settings of `FIGURES`; the others show the effect of those choices.
 """
 
 from typing import Any
 
 N_ITERATIONS = 100
 VARIANTS = (1, 2)
-SUCCESSES = (0.9, 0.7)  # Lagoudakis and Parr's own, and one with which the first figure's story holds
+SUCCESSES = (0.9, 0.7)  # Lagoudakis and Parr's value, and one for which the claims about the first figure hold
 
 FIGURES = {"start": "all-left", "ties": "first", "reward_on": "state"}
 
@@ -23,10 +23,10 @@ SETTINGS: list[dict[str, Any]] = [
     for variant in VARIANTS
     for success in SUCCESSES
     for method in ("capi", "vi", "pi", "zero-one")
-    if choice["start"] == "all-left" or method in ("capi", "pi")  # the others have no start
+    if choice["start"] == "all-left" or method in ("capi", "pi")  # the others do not depend on the start
 ]
 
 
-def settings(size: str) -> list[dict[str, Any]]:  # noqa: ARG001  it is quick at full size
+def settings(size: str) -> list[dict[str, Any]]:  # noqa: ARG001  the full size is quick
     """Return all settings, whatever the size."""
     return SETTINGS

@@ -1,4 +1,4 @@
-"""Records of HIV treatment -> table, figure and the paper's sentences as predicates."""
+"""Table, figure and the paper's claims as predicates, from the records of HIV treatment."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ if TYPE_CHECKING:
 
 COLUMNS = ("data", "seed", "method", "eta_pi", "return", "n_transitions")
 WHERE = "Section 5.2, figure on HIV treatment"
-SMALL, LARGE = (2, 100), 1000  # policy trees up to which CAPI is said to be better, and from which to be poor
+SMALL, LARGE = (2, 100), 1000  # eta_pi range in which CAPI is better, and from which it is poor, according to the paper
 GAIN = 0.24  # "up to 24 %"
-FEWEST_SEEDS = (
-    5  # below which no claim is decided; above, 95 % t intervals of paired differences decide, or leave it open
-)
+# With fewer seeds no claim is decided; otherwise 95 % t intervals of paired differences decide, or leave it open.
+FEWEST_SEEDS = 5
 
 
 def table(records: Sequence[Record]) -> list[Row]:
-    """Return the final return of each run, one row a method and seed."""
+    """Return the final return of each run, one row per method and seed."""
     rows = []
     for r in records:
         results = (
@@ -48,7 +47,7 @@ def table(records: Sequence[Record]) -> list[Row]:
 
 
 def summary(rows: Sequence[Row]) -> tuple[str, list[str], list[list[str]]]:
-    """Return one line a method with the mean of its returns and their standard error."""
+    """Return one line per method with the mean and standard error of its returns."""
     headings = ["data", "method", "eta_pi", "mean return", "s.e.", "runs"]
     lines = []
     for (data, method, eta), values in _cases(rows).items():
@@ -67,7 +66,7 @@ def summary(rows: Sequence[Row]) -> tuple[str, list[str], list[list[str]]]:
 
 
 def figures(rows: Sequence[Row]) -> dict[str, Figure]:
-    """Return the paper's figure, return against eta_pi with Tree-FQI as a band, a panel for each kind of data."""
+    """Return the paper's figure: return against eta_pi with Tree-FQI as a band, one panel per kind of data."""
     kinds = [kind for kind in ("own", "shared") if any(row["data"] == kind for row in rows)]
     figure = matplotlib.figure.Figure(figsize=(4.6 * len(kinds) + 0.6, 4.0), layout="constrained")
     figure.suptitle("HIV treatment: return over 5000 days")
@@ -101,7 +100,7 @@ def _draw(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 def claims(records: Sequence[Record]) -> dict[str, Claim]:
-    """Return the paper's sentences on HIV treatment, for each kind of data; few runs decide nothing."""
+    """Return the paper's claims on HIV treatment for each kind of data; with few runs they stay undecided."""
     rows, found = table(records), {}
     for kind in ("own", "shared"):
         chosen = [row for row in rows if row["data"] == kind]
@@ -127,7 +126,7 @@ def claims(records: Sequence[Record]) -> dict[str, Claim]:
         }
         base = numbers["tree_fqi"]
         found[f"{kind}/capi-better-with-small-nodes"] = Claim(
-            f"Tree-CAPI returns more than Tree-FQI for every eta_pi from {SMALL[0]} to {SMALL[1]}.",
+            f"Tree-CAPI has a higher return than Tree-FQI for every eta_pi from {SMALL[0]} to {SMALL[1]}.",
             WHERE,
             all_hold(is_positive(gains[eta]) for eta in small) if decidable else None,
             numbers,
@@ -142,7 +141,7 @@ def claims(records: Sequence[Record]) -> dict[str, Claim]:
             {"eta_pi": largest, "largest_relative_gain": None if largest is None else relative[largest]},
         )
         found[f"{kind}/poor-with-large-nodes"] = Claim(
-            f"With eta_pi of {LARGE} or more Tree-CAPI returns less than Tree-FQI.",
+            f"With eta_pi of {LARGE:,} or more, Tree-CAPI has a lower return than Tree-FQI.",
             WHERE,
             all_hold(is_positive(-gains[eta]) for eta in large) if decidable else None,
             {"relative_gain": {str(eta): relative[eta] for eta in large}},

@@ -1,4 +1,4 @@
-"""The protocol on simulated patients: rounds of treatment, learning after each, and what the learned policy is worth."""
+"""The protocol on simulated patients: rounds of treatment, learning after each round, and the return of the learned policy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Learn = Callable[[Transitions, int], Policy]  # a batch and a round -> a policy
 
 
 def run(setting: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of one setting: returns by method, and by round where the method collected its own."""
+    """Return the record of one setting: returns by method, or by round if the method collects its own data."""
     started = perf_counter()
     hiv = HIV(n_jobs=-1)
     if setting["data"] == "own":
@@ -42,7 +42,7 @@ def run(setting: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def learner(setting: Mapping[str, Any], eta_pi: int | None) -> Learn:
-    """Return Tree-FQI for None, else Tree-CAPI with policy trees whose nodes split from ``eta_pi`` states on."""
+    """Return Tree-FQI for None, otherwise Tree-CAPI with policy trees whose nodes need ``eta_pi`` states to split."""
     evaluator = FittedQ(
         n_trees=setting["n_trees"],
         min_samples_split=setting["eta_v"],
@@ -63,10 +63,10 @@ def learner(setting: Mapping[str, Any], eta_pi: int | None) -> Learn:
 
 
 def rounds(hiv: HIV, learn: Learn, setting: Mapping[str, Any]) -> tuple[Transitions, list[float]]:
-    """Treat patients round after round, learning from all rounds so far in between.
+    """Treat patients in rounds; after each round, learn from all rounds so far.
 
-    The first round's drugs are random; later ones follow the learned policy and explore. Return all transitions and the
-    worth of the policy after each round. Seeds depend on the setting's seed and the round alone: methods are paired.
+    The drugs of the first round are random; later rounds follow the learned policy with exploration. Return all transitions and
+    the return of the policy after each round. Seeds depend on the setting's seed and the round alone, so methods are paired.
     """
     seeds = seed_sequence(setting["seed"])
     policy: Policy = Uniform(hiv.n_actions)
@@ -90,5 +90,5 @@ def rounds(hiv: HIV, learn: Learn, setting: Mapping[str, Any]) -> tuple[Transiti
 
 
 def worth(policy: Policy, hiv: HIV) -> float:
-    """Return the discounted return over 5000 days from the unhealthy state; nothing in it is random."""
+    """Return the discounted return over 5000 days from the unhealthy state; it is deterministic."""
     return performance(policy, hiv, n_episodes=1, max_steps=RETURN_STEPS).mean

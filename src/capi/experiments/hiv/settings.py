@@ -1,7 +1,7 @@
-"""What is run for HIV treatment. The paper prints neither the number of iterations nor whether methods share their data.
+"""Settings of HIV treatment. The paper does not state the number of iterations or whether methods share their data.
 
-"own": each method collects its own rounds, as the protocol of Ernst et al. has it, with the seed paired; "shared": all
-methods learn from the one batch that Tree-FQI's rounds have collected.
+"own": each method collects its own rounds, as in the protocol of Ernst et al., with paired seeds; "shared": all methods
+learn from the one batch that Tree-FQI's rounds have collected.
 """
 
 from typing import Any, Literal
@@ -16,7 +16,7 @@ RETURN_STEPS = 1000  # 5000 days
 
 
 def settings(size: Literal["quick", "full"]) -> list[dict[str, Any]]:
-    """Return one run a seed and method (None is Tree-FQI), and one a seed for a batch that all methods share.
+    """Return one setting per seed and method (None is Tree-FQI), and one per seed for a batch that all methods share.
 
     The quick size learns from the batch that comes with the package: five rounds instead of ten.
     """

@@ -1,4 +1,4 @@
-"""Records of Mountain-Car -> table, figures and the paper's sentences as predicates."""
+"""Table, figures and the paper's claims as predicates, from the records of Mountain-Car."""
 
 from __future__ import annotations
 
@@ -30,19 +30,18 @@ COLUMNS = (
     "seconds",
 )
 WHERE = "Appendix, on Mountain-Car"
-FEWEST_SEEDS = (
-    5  # below which no claim is decided; above, 95 % t intervals of paired differences decide, or leave it open
-)
-REASONABLE = 60.0  # steps, the paper's word and number
+# With fewer seeds no claim is decided; otherwise 95 % t intervals of paired differences decide, or leave it open.
+FEWEST_SEEDS = 5
+REASONABLE = 60.0  # steps; the word and the number are the paper's
 MOST = 5_000  # samples: "a few thousand or even less"
-FEW = 1_000  # samples up to which the regime is called small
+FEW = 1_000  # largest number of samples that counts as small
 BIG = 10.0  # steps: "a big difference"
-QUANTITIES = {"steps": f"steps to goal, of {MAX_STEPS}", "return": "discounted return"}
-LEVELS = {  # of a policy near the best, by value iteration on a grid of 800 x 600, and of a reasonable one
-    "steps": (("near the best", 49.2, "-"), ("reasonable", REASONABLE, ":")),
-    "return": (("near the best", -28.7, "-"),),
+QUANTITIES = {"steps": f"steps to the goal (at most {MAX_STEPS})", "return": "discounted return"}
+LEVELS = {  # of a near-optimal policy, by value iteration on a grid of 800 x 600, and of a reasonable one
+    "steps": (("near-optimal", 49.2, "-"), ("reasonable", REASONABLE, ":")),
+    "return": (("near-optimal", -28.7, "-"),),
 }
-METHODS = {  # Okabe and Ito's palette, and markers that tell lines apart without colour
+METHODS = {  # Okabe and Ito's palette, and markers that distinguish lines without colour
     None: ("RFQI", "#0072B2", "s", "--"),
     KAPPA: (f"KNN-CAPI, kappa = {KAPPA}", "#D55E00", "o", "-"),
 }
@@ -55,12 +54,12 @@ Steps = dict[Case, Floats]  # (seeds,) each
 
 
 def table(records: Sequence[Record]) -> list[Row]:
-    """Return a row a run."""
+    """Return one row per run."""
     return [{name: "" if r[name] is None else r[name] for name in COLUMNS} for r in records]
 
 
 def summary(rows: Sequence[Row]) -> tuple[str, list[str], list[list[str]]]:
-    """Return one line a method and kappa with the mean steps, and their standard error, for each number of samples."""
+    """Return one line per method and kappa with the mean steps and their standard error for each number of samples."""
     sizes = sorted({row["n_samples"] for row in rows})
     cases = {(row["method"], row["kappa"]): _points(rows, "n_samples", "steps", kappa=row["kappa"]) for row in rows}
     lines = [
@@ -68,7 +67,7 @@ def summary(rows: Sequence[Row]) -> tuple[str, list[str], list[list[str]]]:
         + [_short(found[n]) if n in found else "" for n in sizes]
         for (method, kappa), found in cases.items()
     ]
-    title = f"Mountain-Car: mean steps to the goal, of {MAX_STEPS} (s.e. over runs)"
+    title = f"Mountain-Car: mean steps to the goal, at most {MAX_STEPS} (s.e. over runs)"
     return title, ["method", "kappa", "runs", *(f"{n}" for n in sizes)], lines
 
 
@@ -82,7 +81,7 @@ def figures(rows: Sequence[Row]) -> dict[str, Figure]:
 
 def _against_samples(rows: Sequence[Row]) -> Figure:
     lines = [("" if kappa is None else kappa, *style) for kappa, style in METHODS.items()]
-    figure = _figure("Mountain-Car: value-based against policies of nearest neighbours")
+    figure = _figure("Mountain-Car: value-based learning and nearest-neighbour policies")
     for axes, quantity in zip(figure.axes, QUANTITIES, strict=True):
         for kappa, *style in lines:
             _draw(axes, _points(rows, "n_samples", quantity, kappa=kappa), *style)
@@ -92,7 +91,7 @@ def _against_samples(rows: Sequence[Row]) -> Figure:
 
 def _against_kappa(rows: Sequence[Row]) -> Figure:
     sizes = sorted({row["n_samples"] for row in rows})
-    figure = _figure("Mountain-Car: KNN-CAPI with other numbers of neighbours")
+    figure = _figure("Mountain-Car: KNN-CAPI with different numbers of neighbours")
     for axes, quantity in zip(figure.axes, QUANTITIES, strict=True):
         for n, (colour, marker) in zip(sizes, SIZES, strict=False):
             _draw(axes, _points(rows, "kappa", quantity, n_samples=n), f"{n} samples", colour, marker, "-")
@@ -131,14 +130,14 @@ def _finish(axes: Axes, label: str, quantity: str, ticks: Sequence[int]) -> None
 
 def _with_legend(figure: Figure) -> Figure:
     entries = list(zip(*figure.axes[0].get_legend_handles_labels(), strict=True))
-    n_levels = len(LEVELS["steps"])  # which come first because they have no error bars
+    n_levels = len(LEVELS["steps"])  # these come first, because they have no error bars
     entries = entries[n_levels:] + entries[:n_levels]
     figure.legend(*zip(*entries, strict=True), loc="outside lower center", ncols=4, frameon=False)
     return figure
 
 
 def claims(records: Sequence[Record]) -> dict[str, Claim]:
-    """Return the paper's sentences on Mountain-Car; few runs decide nothing."""
+    """Return the paper's claims on Mountain-Car; with few runs they stay undecided."""
     by_seed: dict[Case, dict[int, float]] = {}
     for r in records:
         by_seed.setdefault((r["kappa"], r["n_samples"]), {})[r["seed"]] = r["steps"]
@@ -148,7 +147,7 @@ def claims(records: Sequence[Record]) -> dict[str, Claim]:
 
 
 def _methods(steps: Steps) -> dict[str, Claim]:
-    """Return what is said of RFQI and KNN-CAPI with the paper's kappa."""
+    """Return the claims about RFQI and KNN-CAPI with the paper's kappa."""
     rfqi, capi = ({n: found for (case, n), found in steps.items() if case == kappa} for kappa in METHODS)
     sizes = sorted(rfqi.keys() & capi.keys())
     gains = {n: rfqi[n] - capi[n] for n in sizes}
@@ -157,7 +156,7 @@ def _methods(steps: Steps) -> dict[str, Claim]:
     reasonable = [np.mean([found[n] < REASONABLE for n in sizes], axis=0) if sizes else [] for found in (rfqi, capi)]
     return {
         "both-learn-a-reasonable-policy": Claim(
-            f"RFQI and KNN-CAPI get below {REASONABLE:g} steps with {MOST} samples or fewer.",
+            f"RFQI and KNN-CAPI need fewer than {REASONABLE:g} steps with {MOST:,} samples or fewer.",
             WHERE,
             all_hold(_gets_reasonable(found) for found in (rfqi, capi)),
             {"rfqi": _means(rfqi), "knn_capi": _means(capi)},
@@ -169,13 +168,13 @@ def _methods(steps: Steps) -> dict[str, Claim]:
             {"gain": _means(gains), "standard_errors": errors},
         ),
         "capi-leads-most-with-few-samples": Claim(
-            f"It leads by more with up to {FEW} samples than with more of them, in the mean.",
+            f"On average, its lead is larger with up to {FEW:,} samples than with more.",
             WHERE,
             _positive(np.mean(few, axis=0) - np.mean(many, axis=0)) if few and many else None,
             {"gain_with_few": _mean(few), "gain_with_many": _mean(many)},
         ),
         "capi-is-reasonable-more-often": Claim(
-            f"Over all numbers of samples, more runs of KNN-CAPI than of RFQI take less than {REASONABLE:g} steps.",
+            f"Over all numbers of samples, more runs of KNN-CAPI than of RFQI take fewer than {REASONABLE:g} steps.",
             WHERE,
             _positive(reasonable[1] - reasonable[0]) if sizes else None,
             {"share_of_runs": dict(zip(("rfqi", "knn_capi"), map(_mean, reasonable), strict=True))},
@@ -184,26 +183,26 @@ def _methods(steps: Steps) -> dict[str, Claim]:
 
 
 def _neighbours(steps: Steps) -> dict[str, Claim]:
-    """Return what is said of the number of neighbours."""
+    """Return the claims about the number of neighbours."""
     by_size: dict[int, dict[int, Floats]] = {}
     for kappa, n in sorted((kappa, n) for kappa, n in steps if kappa is not None):
         by_size.setdefault(n, {})[kappa] = steps[kappa, n]
     numbers = {str(n): _means(by_size[n]) for n in sorted(by_size)}
     return {
         "kappa-makes-a-big-difference-with-few-samples": Claim(
-            f"With {FEW} samples or fewer the worst kappa takes at least {BIG:g} steps more than the best.",
+            f"With {FEW:,} samples or fewer, the worst kappa takes at least {BIG:g} steps more than the best.",
             WHERE,
             all_hold(_differ(found, BIG) for n, found in by_size.items() if n <= FEW),
             numbers,
         ),
         "kappa-makes-a-difference-with-many-samples": Claim(
-            f"With more than {FEW} samples, too, the worst kappa takes more steps than the best.",
+            f"With more than {FEW:,} samples, too, the worst kappa takes more steps than the best.",
             WHERE,
             all_hold(_differ(found, 0.0) for n, found in by_size.items() if n > FEW),
             numbers,
         ),
         "kappa-has-an-optimum": Claim(
-            "At each number of samples some kappa takes fewer steps than the smallest and than the largest.",
+            "At each number of samples, some kappa takes fewer steps than both the smallest and the largest kappa.",
             WHERE,
             all_hold(_has_optimum(found) for found in by_size.values()),
             numbers,
@@ -212,22 +211,22 @@ def _neighbours(steps: Steps) -> dict[str, Claim]:
 
 
 def _gets_reasonable(by_size: dict[int, Floats]) -> bool | None:
-    """Whether the mean is below 60 steps at some number of samples."""
+    """Return whether the mean is below 60 steps at some number of samples."""
     verdicts = [_positive(REASONABLE - found) for n, found in by_size.items() if n <= MOST]
     return True if True in verdicts else None if None in verdicts or not verdicts else False
 
 
 def _differ(by_kappa: dict[int, Floats], least: float) -> bool | None:
-    """Whether the worst and the best kappa differ by ``least`` steps.
+    """Return whether the worst and the best kappa differ by at least ``least`` steps.
 
-    Half of the seeds choose the two and the others judge: the extremes of many noisy means always differ.
+    Half of the seeds select the two and the other half test the difference, because the extremes of many noisy means always differ.
     """
     order = sorted(by_kappa, key=lambda kappa: by_kappa[kappa][CHOOSING].mean())
     return _positive((by_kappa[order[-1]] - by_kappa[order[0]])[JUDGING] - least)
 
 
 def _has_optimum(by_kappa: dict[int, Floats]) -> bool | None:
-    """Whether the best kappa that half of the seeds find between the ends is better than both, for the other half."""
+    """Return whether the best interior kappa, selected on half of the seeds, beats both ends on the other half."""
     if len(by_kappa) < 3:
         return None
     first, *between, last = by_kappa
@@ -248,7 +247,7 @@ def _means(found: dict[int, Floats]) -> dict[str, float]:
 
 
 def _points(rows: Iterable[Row], place: str, quantity: str, **where: Any) -> dict[int, list[float]]:
-    """Return the values of ``quantity`` by ``place``, of the rows that agree with ``where``."""
+    """Return the values of ``quantity`` by ``place`` for the rows that match ``where``."""
     found: dict[int, list[float]] = {}
     for row in rows:
         if all(row[name] == value for name, value in where.items()):

@@ -1,4 +1,4 @@
-"""One method on one number of samples: how soon its policy reaches the goal, and what learning took."""
+"""One method with one number of samples: how soon its policy reaches the goal, and how long learning took."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EPISODES_AT_ONCE = 50
 
 
 def run(setting: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of one setting. Data and test starts depend on its seed alone: methods share them."""
+    """Return the record of one setting; data and test starts depend on its seed alone, so methods share them."""
     cars, seeds = MountainCar(), seed_sequence(setting["seed"])
     batch = batch_of(cars, setting["n_samples"], numbered_rng(seeds, 0))
     started = perf_counter()
@@ -48,7 +48,7 @@ def run(setting: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def batch_of(cars: MountainCar, n_samples: int, rng: np.random.Generator) -> Transitions:
-    """Return ``n_samples`` transitions of a random policy from uniform starts; the last trajectory is cut off."""
+    """Return ``n_samples`` transitions of a random policy from uniform starts; the last trajectory is truncated."""
     batches: list[Transitions] = []
     n = 0
     while n < n_samples:
@@ -60,7 +60,7 @@ def batch_of(cars: MountainCar, n_samples: int, rng: np.random.Generator) -> Tra
 
 
 def learner(setting: Mapping[str, Any], cars: MountainCar, rng: np.random.Generator) -> Learner:
-    """Return RFQI if kappa is None, else KNN-CAPI with one sweep of the same regression an iteration."""
+    """Return RFQI if kappa is None, otherwise KNN-CAPI with one sweep of the same regression per iteration."""
     evaluator = KernelFittedQ(
         kernel=Gaussian(setting["bandwidth"]),
         ridge=setting["ridge"],

@@ -1,4 +1,4 @@
-"""Records of pole balancing -> table, figure and the paper's sentences as predicates."""
+"""Table, figures and the paper's claims as predicates, from the records of pole balancing."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ if TYPE_CHECKING:
 
 COLUMNS = ("track_limit", "method", "eta_pi", "n_samples", "n_used", "seed", "steps", "return", "seconds")
 WHERE = "Appendix, on pole balancing"
-FEWEST_SEEDS = (
-    5  # below which no claim is decided; above, 95 % t intervals of paired differences decide, or leave it open
-)
+# With fewer seeds no claim is decided; otherwise 95 % t intervals of paired differences decide, or leave it open.
+FEWEST_SEEDS = 5
 SOLVED = 0.99 * MAX_STEPS
-MANY, FEW = 15_000, 1_000  # samples above which CAPI is said to solve the problem, and at which it is said to lead
-STYLES = {  # Okabe and Ito's palette, and markers that tell the methods apart without colour
+MANY, FEW = 15_000, 1_000  # samples above which CAPI solves the problem, and at which it leads, according to the paper
+STYLES = {  # Okabe and Ito's palette, and markers that distinguish the methods without colour
     ("Tree-FQI", None): ("#0072B2", "s", "--"),
     ("Tree-CAPI", 20): ("#D55E00", "o", "-"),
     ("Tree-CAPI", 500): ("#E69F00", "v", "-"),
@@ -35,12 +34,12 @@ Case = tuple[Any, ...]
 
 
 def table(records: Sequence[Record]) -> list[Row]:
-    """Return a row a run."""
+    """Return one row per run."""
     return [{name: "" if r[name] is None else r[name] for name in COLUMNS} for r in records]
 
 
 def summary(rows: Sequence[Row]) -> tuple[str, list[str], list[list[str]]]:
-    """Return one line a track, method and size of policy trees with the mean steps for each number of samples."""
+    """Return one line per track, method and size of policy trees with the mean steps for each number of samples."""
     sizes = sorted({row["n_samples"] for row in rows})
     cases: dict[Case, dict[int, list[float]]] = {}
     for row in rows:
@@ -51,13 +50,21 @@ def summary(rows: Sequence[Row]) -> tuple[str, list[str], list[list[str]]]:
         + [f"{np.mean(found[n]):.0f}" if n in found else "" for n in sizes]
         for (track, method, eta), found in cases.items()
     ]
-    return f"Pole balancing: mean steps of {MAX_STEPS}", ["track", "method", "eta_pi", *(f"{n}" for n in sizes)], lines
+    return (
+        f"Pole balancing: mean steps, at most {MAX_STEPS:,}",
+        ["track", "method", "eta_pi", *(f"{n}" for n in sizes)],
+        lines,
+    )
 
 
 def figures(rows: Sequence[Row]) -> dict[str, Figure]:
-    """Return, for each kind of track, steps, return and time against the number of samples."""
+    """Return one figure per kind of track: steps, return and learning time against the number of samples."""
     tracks = sorted({row["track_limit"] for row in rows}, key=str)
-    quantities = {"steps": f"steps of {MAX_STEPS}", "return": "discounted return", "seconds": "seconds of learning"}
+    quantities = {
+        "steps": f"steps balanced (at most {MAX_STEPS:,})",
+        "return": "discounted return",
+        "seconds": "learning time in seconds",
+    }
     found = {}
     for track in tracks:
         figure = matplotlib.figure.Figure(figsize=(11, 3.8), layout="constrained")
@@ -99,7 +106,7 @@ def figures(rows: Sequence[Row]) -> dict[str, Figure]:
 
 
 def claims(records: Sequence[Record]) -> dict[str, Claim]:
-    """Return the paper's sentences on pole balancing, for each kind of track; few runs decide nothing."""
+    """Return the paper's claims on pole balancing for each kind of track; with few runs they stay undecided."""
     found = {}
     for track in (None, 2.4):
         steps: dict[Case, dict[int, float]] = {}
@@ -118,20 +125,20 @@ def claims(records: Sequence[Record]) -> dict[str, Claim]:
         capi = [at("Tree-CAPI", eta) for eta in (20, 500)]
         large = [value for of_size in capi for n, value in of_size.items() if int(n) > MANY]
         found[f"{name}/capi-solves-it-with-many-samples"] = Claim(
-            f"With more than {MANY} samples Tree-CAPI balances for {MAX_STEPS} steps (at least 99 % of them in the mean).",
+            f"With more than {MANY:,} samples, Tree-CAPI balances for {MAX_STEPS:,} steps (on average for at least 99 % of them).",
             WHERE,
             all(value >= SOLVED for value in large) if decidable and large else None,
             {"capi_20": capi[0], "capi_500": capi[1]},
         )
 
         def longer(first: Case, second: Case, steps: dict[Case, dict[int, float]] = steps) -> bool | None:
-            """Whether the first of two cases balances for longer, by the differences of paired seeds."""
+            """Return whether the first of two cases balances for longer, from the differences of paired seeds."""
             seeds = sorted(steps[first].keys() & steps[second].keys())
             return is_positive(np.array([steps[first][seed] - steps[second][seed] for seed in seeds]))
 
         few = [longer(("Tree-CAPI", eta, FEW), ("Tree-FQI", None, FEW)) for eta in (20, 500)] if decidable else []
         found[f"{name}/capi-leads-with-few-samples"] = Claim(
-            f"With {FEW} samples Tree-CAPI balances for longer than Tree-FQI.",
+            f"With {FEW:,} samples, Tree-CAPI balances for longer than Tree-FQI.",
             WHERE,
             all_hold(few),
             {"tree_fqi": at("Tree-FQI", None), "capi_20": capi[0], "capi_500": capi[1]},
@@ -140,7 +147,7 @@ def claims(records: Sequence[Record]) -> dict[str, Claim]:
         shared = [n for m, e, n in steps if (m, e) == ("Tree-CAPI", 20) and ("Tree-DPI", 20, n) in steps]
         ahead = [longer(("Tree-CAPI", 20, n), ("Tree-DPI", eta, n)) for eta in (20, 100, 500) for n in shared]
         found[f"{name}/rollouts-need-more-samples"] = Claim(
-            "With equally many samples Tree-DPI balances for less long than Tree-CAPI 20.",
+            "With the same number of samples, Tree-DPI balances for a shorter time than Tree-CAPI 20.",
             WHERE,
             all_hold(ahead) if decidable else None,
             {"tree_dpi": rollouts, "capi_20": capi[0]},

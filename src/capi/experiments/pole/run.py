@@ -1,4 +1,4 @@
-"""One method on one number of samples: how long its policy balances the pole, and what learning took."""
+"""One method with one number of samples: how long its policy balances the pole, and how long learning took."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EPISODES_AT_ONCE = 50
 
 
 def run(setting: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of one setting. Seeds depend on the setting's seed alone: methods learn from the same data."""
+    """Return the record of one setting; random streams depend on its seed alone, so methods learn from the same data."""
     pole = CartPole(track_limit=setting["track_limit"], n_jobs=-1)
     seeds = seed_sequence(setting["seed"])
     _compiled()
@@ -39,7 +39,7 @@ def run(setting: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def batch_of(pole: CartPole, n_samples: int, rng: np.random.Generator) -> Transitions:
-    """Return ``n_samples`` transitions of a random policy from starts near balance; the last episode is cut off."""
+    """Return ``n_samples`` transitions of a random policy from starts near balance; the last episode is truncated."""
     batches: list[Transitions] = []
     n = 0
     while n < n_samples:
@@ -72,10 +72,10 @@ def _from_batch(setting: Mapping[str, Any], pole: CartPole, seeds: np.random.See
 def _by_rollouts(
     setting: Mapping[str, Any], pole: CartPole, seeds: np.random.SeedSequence
 ) -> tuple[Policy, int, float]:
-    """Direct policy iteration from states all over, until as many transitions are simulated as a batch would have.
+    """Run direct policy iteration from widely spread states until as many transitions are simulated as a batch would have.
 
-    How long rollouts last is known only afterwards: each round spends its share of what is left, as if they lasted as
-    long as those of the round before, the first as if none ended early.
+    The length of rollouts is known only afterwards. Each round spends its share of the remaining budget and assumes that its
+    rollouts last as long as those of the previous round; the first round assumes that none ends early.
     """
     n_rounds, horizon, budget = setting["rollout_iterations"], setting["horizon"], setting["n_samples"]
     wide = replace(pole, starts="wide")
@@ -97,7 +97,7 @@ def _by_rollouts(
 
 @cache
 def _compiled() -> None:
-    """Compile everything once, so that no run's clock has it in."""
+    """Compile everything once, so that no run's time includes compilation."""
     setting = {"n_samples": 200, "n_trees": 2, "eta_v": 20, "eta_pi": 20, "n_iterations": 2, "refresh_every": 1}
     rounds = {"rollout_iterations": 1, "horizon": 2}
     for method, learn in (("Tree-FQI", _from_batch), ("Tree-CAPI", _from_batch), ("Tree-DPI", _by_rollouts)):

@@ -1,12 +1,13 @@
-"""What is run for pole balancing.
+"""Settings of pole balancing.
 
-The paper prints neither the reward nor the discount, the limits, the starts, the iterations or whose states rollouts start
-from. Whether leaving the track is a failure decides the whole figure: the main runs have no track, others have one of 2.4 m.
+The paper does not state the reward, the discount, the limits, the starts, the number of iterations or the states from which
+rollouts start. The whole figure depends on whether leaving the track is a failure: the main runs have no track limit, others
+have one of 2.4 m.
 """
 
 from typing import Any, Literal
 
-METHODS = (  # and the smallest node of a policy tree that may split
+METHODS = (  # each with the smallest node of a policy tree that may split
     ("Tree-FQI", None),
     ("Tree-CAPI", 20),
     ("Tree-CAPI", 500),
@@ -15,16 +16,16 @@ METHODS = (  # and the smallest node of a policy tree that may split
     ("Tree-DPI", 500),
 )
 SAMPLES = (500, 1_000, 3_000, 10_000, 15_000, 30_000)
-ROLLOUT_SAMPLES = (100_000, 1_000_000, 10_000_000, 30_000_000)  # further ones for rollouts, which need more
+ROLLOUT_SAMPLES = (100_000, 1_000_000, 10_000_000, 30_000_000)  # in addition for rollouts, which need more
 SEEDS = 50
 LEARNING = {"n_trees": 30, "eta_v": 20, "n_iterations": 300, "refresh_every": 10}
 ROLLOUTS = {"horizon": 50, "rollout_iterations": 5}
 MAX_STEPS = 3000  # one minute
-TESTS = 50  # episodes
+TESTS = 50  # test episodes
 
 
 def settings(size: Literal["quick", "full"]) -> list[dict[str, Any]]:
-    """Return one run a method, number of samples, seed and track."""
+    """Return one setting per method, number of samples, seed and track."""
     samples, seeds = ((1_000, 3_000, 10_000), range(1)) if size == "quick" else (SAMPLES, range(SEEDS))
     further = ROLLOUT_SAMPLES[:2] if size == "quick" else ROLLOUT_SAMPLES
     return [

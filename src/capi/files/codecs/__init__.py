@@ -1,7 +1,7 @@
-"""What can be kept in a file, kind by kind, and what cannot, with the reason.
+"""Registry of the kinds of objects that files can hold, and of those that they cannot, with the reason.
 
-`to_arrays` takes a policy or action values apart, `from_arrays` puts them together again, bit for bit. The kinds are in
-modules that are imported when one of theirs turns up.
+`to_arrays` splits a policy or action values into settings and arrays; `from_arrays` restores them bit for bit. The kinds are in
+modules that are imported when one of their kinds is needed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MODULES = {  # the kinds of each module
     "neighbors": ("neighbors", "local averages"),
     "q_functions": ("tabular values", "kernel values", "kernel span values"),
 }
-CLASSES = {  # by module and name, so that nothing need be imported to recognise them
+CLASSES = {  # by module and name, so that recognising them needs no imports
     "capi.policies.simple.Constant": "constant",
     "capi.policies.simple.Uniform": "uniform",
     "capi.policies.composite.EpsilonGreedy": "epsilon greedy",
@@ -50,24 +50,24 @@ CLASSES = {  # by module and name, so that nothing need be imported to recognise
 }
 REASONS = {
     "capi.policy_spaces.partition.PartitionPolicy": "its cell_of is a function, and files hold no code",
-    "capi.policy_spaces.classifier.ClassifierPolicy": "its classifier is an object of its own, and files hold no code",
+    "capi.policy_spaces.classifier.ClassifierPolicy": "its classifier is an object of another library, and files hold no code",
     "capi.evaluators.rollouts.RolloutValues": "its values come from a simulator, and files hold no code",
 }
 _HOME = {kind: module for module, kinds in MODULES.items() for kind in kinds}
 
 
 def to_arrays(thing: Any) -> Packed:
-    """Return a policy or action values as settings and arrays, or say why that cannot be."""
+    """Return a policy or action values as settings and arrays, or raise an error that says why that is impossible."""
     name = f"{type(thing).__module__}.{type(thing).__qualname__}"
     if name not in CLASSES:
-        reason = REASONS.get(name, "files hold the library's own kinds, and no code")
+        reason = REASONS.get(name, "files hold only kinds of this library, and no code")
         raise InvalidInputError(
-            f"{type(thing).__name__} cannot be kept in a file: {reason}. "
-            "To keep the decisions, learn or imitate with another space, such as Trees."
+            f"{type(thing).__name__} cannot be saved in a file: {reason}. "
+            "To save its decisions, learn or imitate it with another space, such as Trees."
         )
     packed = _kind(CLASSES[name]).pack(thing)
     if thing.n_actions > MOST_ACTIONS:
-        raise InvalidInputError(f"files hold policies of at most {MOST_ACTIONS} actions; got {thing.n_actions}.")
+        raise InvalidInputError(f"policies in files must have at most {MOST_ACTIONS} actions; got {thing.n_actions}.")
     if isinstance(thing, Described):
         packed.settings["schema"] = schema_to_json(thing.schema)
         packed.settings["training"] = training_to_json(thing.training)
@@ -75,12 +75,12 @@ def to_arrays(thing: Any) -> Packed:
 
 
 def from_arrays(packed: Packed, decides: bool = True) -> Any:
-    """Return what `to_arrays` took apart: a policy, or if it need not decide action values. Nothing is believed."""
+    """Return the object that `to_arrays` packed: a policy, or action values if it need not decide. Everything is checked."""
     if packed.kind not in _HOME:
-        raise InvalidInputError(f"it has a {packed.kind[:50]!r}, which this version of capi does not know.")
+        raise InvalidInputError(f"it contains the kind {packed.kind[:50]!r}, which this version of capi does not know.")
     kind, contents = _kind(packed.kind), Contents(packed, from_arrays)
     if kind.decides != decides:
-        raise contents.refuse("that is no policy" if decides else "that has no action values")
+        raise contents.refuse("this is not a policy" if decides else "this has no action values")
     thing: Any = kind.unpack(contents)
     if isinstance(thing, Described):
         thing = _described(thing, contents)
@@ -89,7 +89,7 @@ def from_arrays(packed: Packed, decides: bool = True) -> Any:
 
 
 def _described(thing: Any, contents: Contents) -> Any:
-    """Return a policy with its words and its origin."""
+    """Return a policy with its schema and its training summary."""
     schema, training = schema_from_json(contents.value("schema")), training_from_json(contents.value("training"))
     if schema is not None and len(schema.action_labels) != thing.n_actions:
         raise contents.refuse(f"there are {len(schema.action_labels)} labels for {thing.n_actions} actions")

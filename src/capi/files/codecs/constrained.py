@@ -1,4 +1,4 @@
-"""Policies that keep rules, with the rules as they were said and as they were understood."""
+"""Policies under rules, with the rules as stated and as compiled."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _forbidden(contents: Contents, value: Any, rules: list[Rule], n_actions: int
     actions = value["actions"]
     known = isinstance(actions, list) and all(type(a) is int and 0 <= a < n_actions for a in actions)
     if not known or not isinstance(rule, Never | Only):
-        raise contents.refuse("what is forbidden must be actions, by a rule")
+        raise contents.refuse("each forbidden entry must list actions and refer to a rule")
     return Forbidden(rule, tuple(actions), Box(*(_bounds(contents, value[side], d) for side in ("low", "high"))))
 
 
@@ -92,34 +92,34 @@ def _bounds(contents: Contents, value: Any, d: int) -> dict[int, float]:
         _feature(contents, key, d): from_json_number(b) for key, b in (value.items() if isinstance(value, dict) else ())
     }
     if not isinstance(value, dict) or None in bounds.values():
-        raise contents.refuse("bounds must be numbers, by feature")
+        raise contents.refuse("bounds must map features to numbers")
     return {j: bound for j, bound in bounds.items() if bound is not None}
 
 
 def _monotone(contents: Contents, d: int) -> dict[int, int]:
     value = contents.value("monotone")
     if not isinstance(value, dict) or not all(type(v) is int and v in (1, -1) for v in value.values()):
-        raise contents.refuse("monotone must have 1 or -1 for some features")
+        raise contents.refuse("monotone must map features to 1 or -1")
     return {_feature(contents, key, d): direction for key, direction in value.items()}
 
 
 def _limit(contents: Contents, value: Any, rules: list[Rule], costs: Any) -> _Limit:
     rule, at_most = _rule_of(contents, value, rules, {"rule", "at_most"}), from_json_number(value["at_most"])
     if not isinstance(rule, Budget | Cap) or at_most is None:
-        raise contents.refuse("a limit must be a number, by a rule")
+        raise contents.refuse("a limit must be a number and refer to a rule")
     return _Limit(rule, costs, at_most)
 
 
 def _rule_of(contents: Contents, value: Any, rules: list[Rule], keys: set[str]) -> Rule:
     number = value.get("rule") if isinstance(value, dict) and set(value) == keys else None
     if type(number) is not int or not 0 <= number < len(rules):
-        raise contents.refuse("what follows from a rule must name it")
+        raise contents.refuse("each compiled rule must refer to one of the rules")
     return rules[number]
 
 
 def _feature(contents: Contents, key: str, d: int) -> int:
     if not (key.isascii() and key.isdigit() and len(key) < 10 and int(key) < d and key == str(int(key))):
-        raise contents.refuse(f"{key[:20]!r} is no feature")
+        raise contents.refuse(f"{key[:20]!r} is not the index of a feature")
     return int(key)
 
 

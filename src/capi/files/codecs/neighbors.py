@@ -1,4 +1,4 @@
-"""Policies that ask the states of a sample, which they are made of."""
+"""Policies that decide by a sample of states, which the file holds."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from capi.policy_spaces.neighbors._search import NearestRows, check_approximate,
 from capi.policy_spaces.neighbors.local_averages import LocalAverages, LocalAveragesPolicy
 from capi.policy_spaces.neighbors.neighbors import Neighbors, NeighborsPolicy
 
-LARGEST_ORDER = 100  # of Minkowski's distance: higher powers soon overflow
+LARGEST_ORDER = 100  # of Minkowski distances: higher powers overflow soon
 
 
 def _pack(kind: str, policy: NearbyPolicy, sample: Sample) -> Packed:
     if policy.origin is None or not isinstance(policy.origin.settings, Neighbors | LocalAverages):
         raise InvalidInputError(
-            f"{type(policy).__name__} cannot be kept in a file: it does not know what it was learned from."
+            f"{type(policy).__name__} cannot be saved in a file: it does not hold the states that it was learned from."
         )
     settings = {
         "n_actions": int(policy.n_actions),
@@ -43,12 +43,12 @@ def _pack(kind: str, policy: NearbyPolicy, sample: Sample) -> Packed:
 
 
 def _unpack(contents: Contents) -> tuple[Losses, Sample, Floats, Any]:
-    """Return what the rows lose, the sample, its states, and how units were learned."""
+    """Return the losses of the rows, the sample, its states, and how units were learned."""
     n_actions, d, masked = contents.n_actions(), contents.n_features(), contents.flag("masked")
     states = contents.floats("states", (None, d))
     table = contents.positive("losses", (len(states), 2 * n_actions if masked else n_actions + 1), or_zero=True)
     if not table[:, n_actions:].any(axis=1).all():
-        raise contents.refuse("every row must have a weight")
+        raise contents.refuse("every row must have a positive weight")
     scaling = unpack_scaling(contents, d)
     with np.errstate(over="ignore", invalid="ignore"):
         if not (np.abs(scaling(states)) <= FARTHEST).all():
@@ -114,7 +114,7 @@ def _nearest(
         nearest.of(sample.points[:1])
     except InvalidInputError:
         raise
-    except Exception as error:  # each of scikit-learn's metrics trips over other parameters
+    except Exception as error:  # each of scikit-learn's metrics fails on different parameters
         raise contents.refuse(f"metric {metric!r} cannot be used: {error}") from error
     return nearest
 

@@ -1,4 +1,4 @@
-"""What policies and action values have in common: units, kernels, dictionaries and features of states."""
+"""Parts shared by policies and action values: units, kernels, dictionaries and features of states."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ Radial: TypeAlias = RadialGrid | RadialCentres
 
 
 def no_code(what: Any) -> InvalidInputError:
-    """Return the error that says why somebody's own object cannot be kept."""
-    return InvalidInputError(f"{what!r} cannot be kept in a file: it is an object of its own, and files hold no code.")
+    """Return the error that says why an object of another library cannot be saved."""
+    return InvalidInputError(
+        f"{what!r} cannot be saved in a file: it is not a kind of this library, and files hold no code."
+    )
 
 
 def pack_scaling(packed: Packed, scaling: Scaling) -> None:
@@ -41,12 +43,12 @@ def unpack_scaling(contents: Contents, n_features: int) -> Scaling:
 
 
 def scale_json(scale: Any) -> Any:
-    """Return how units were learned: a name, a box or nothing."""
+    """Return how units were learned: a name, a box or None."""
     return scale if scale is None or isinstance(scale, str) else np.asarray(scale, dtype=np.float64).tolist()
 
 
 def unpack_scale(contents: Contents, n_features: int) -> Any:
-    """Return how units were learned, for those who look."""
+    """Return how units were learned; this is only for information."""
     scale = contents.value("scale")
     if scale in (None, "range", "deviation"):
         return scale
@@ -55,12 +57,12 @@ def unpack_scale(contents: Contents, n_features: int) -> Any:
     except (TypeError, ValueError, OverflowError):
         box = np.zeros(0)
     if box.shape != (2, n_features) or not (np.isfinite(box).all() and (box[0] < box[1]).all()):
-        raise contents.refuse("scale must be range, deviation, a box or nothing")
+        raise contents.refuse("scale must be range, deviation, a box or null")
     return box
 
 
 def kernel_json(kernel: Kernel) -> dict[str, Any]:
-    """Return one of our kernels as JSON."""
+    """Return a kernel of this library as JSON."""
     if type(kernel) is Gaussian:
         return {"kernel": "Gaussian", "bandwidth": float(kernel.bandwidth)}
     if type(kernel) is LinearKernel:
@@ -76,7 +78,7 @@ def unpack_kernel(contents: Contents) -> Kernel:
 
 
 def pack_dictionary(packed: Packed, dictionary: KernelDictionary) -> None:
-    """Add the states that span the others."""
+    """Add a dictionary of states."""
     packed.settings |= {
         **kernel_json(dictionary.kernel),
         "threshold": float(dictionary.threshold),
@@ -105,7 +107,7 @@ def unpack_dictionary(contents: Contents, n_features: int) -> KernelDictionary:
 
 
 def pack_features(packed: Packed, features: FittedFeatures) -> None:
-    """Add features of states: the states themselves, or one of our transformers."""
+    """Add features of states: the states themselves, or a transformer of this library."""
     packed.settings |= {"n_features": int(features.n_features), "n_columns": int(features.n_columns)}
     transform = features.transform
     if isinstance(transform, StatesAndConstant):
@@ -142,7 +144,7 @@ def _pack_transformer(packed: Packed, transformer: Any) -> None:
 
 
 def unpack_features(contents: Contents, n_columns: int) -> FittedFeatures:
-    """Return ``n_columns`` features, fitted; whether they are so many is checked before they are made."""
+    """Return ``n_columns`` fitted features; their number is checked before they are created."""
     d, p = contents.n_features(), contents.integer("n_columns", n_columns, n_columns)
     names = ("states", "dictionary and constant", "OneHot", "KernelDictionary", *SCALED)
     name = contents.choice("features", names)
@@ -158,14 +160,14 @@ def unpack_features(contents: Contents, n_columns: int) -> FittedFeatures:
 
 
 def source_of(features: FittedFeatures) -> Any:
-    """Return the transformer of features that came out of a file, which says how they were set; None if there is none."""
+    """Return the transformer of features from a file, which holds their settings, or None if there is none."""
     return getattr(features.transform, "__self__", None)
 
 
 def _unpack_one_hot(contents: Contents, d: int, p: int) -> OneHot:
     values, n_values = contents.floats("values", (p, d)), contents.integer_or_none("n_values", 1, 2**62)
     if n_values is not None and (n_values != p or d != 1):
-        raise contents.refuse("n_values must be the number of values of one column")
+        raise contents.refuse("n_values must be the number of values of a single column")
     transformer = OneHot(n_values)
     transformer.values_ = values
     return transformer
@@ -199,13 +201,13 @@ def _unpack_tiles(contents: Contents, d: int, p: int) -> Tiles:
 
 
 def _params(contents: Contents, **limits: tuple[int, int]) -> list[int]:
-    """Return the parameters of a transformer that are whole numbers between limits."""
+    """Return the parameters of a transformer that are integers between limits."""
     params = contents.value("params")
     if not isinstance(params, dict) or set(params) != set(limits):
         raise contents.refuse(f"params must be {', '.join(limits)}")
     for name, (low, high) in limits.items():
         if type(params[name]) is not int or not low <= params[name] <= high:
-            raise contents.refuse(f"{name} must be a whole number from {low} to {high}")
+            raise contents.refuse(f"{name} must be an integer from {low} to {high}")
     return [params[name] for name in limits]
 
 
@@ -228,7 +230,7 @@ def _gaussian(contents: Contents) -> Gaussian:
 
 
 def _refitted(transformer: Any, contents: Contents, d: int) -> Any:
-    """Return a transformer whose tables follow from its settings and the number of columns, in the kept units."""
+    """Return a transformer whose tables follow from its settings and the number of columns, in the saved units."""
     scale, transformer.scale = transformer.scale, None
     transformer.fit(np.zeros((1, d)))
     transformer.scale, transformer.scaling_ = scale, unpack_scaling(contents, d)
@@ -236,7 +238,7 @@ def _refitted(transformer: Any, contents: Contents, d: int) -> Any:
 
 
 def _power(base: int, d: int) -> int:
-    """Return ``base ** d``, or what is too much for any file."""
+    """Return ``base ** d``, or a number that is too large for any file."""
     return base**d if base == 1 or d <= 64 else 2**64
 
 

@@ -1,4 +1,4 @@
-"""Action values: of finitely many states, and of kernels."""
+"""Action values: tables for finite state spaces, and kernel expansions."""
 
 from __future__ import annotations
 

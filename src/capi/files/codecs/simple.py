@@ -1,4 +1,4 @@
-"""Policies that need no learning, those made of others, and single cuts."""
+"""Policies that need no learning, composite policies, and thresholds."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _unpack_greedy(contents: Contents) -> GreedyPolicy:
 def _pack_threshold(policy: ThresholdPolicy) -> Packed:
     names = ("feature", "n_actions", "n_features")
     settings: dict[str, Any] = {name: int(getattr(policy, name)) for name in names}
-    settings["cut"] = None if policy.cut == np.inf else float(policy.cut)  # none: the low side is everything
+    settings["cut"] = None if policy.cut == np.inf else float(policy.cut)  # None: all states are on the low side
     return Packed("threshold", {**settings, "masked": bool(policy.masked)}, {"ranking": policy.ranking})
 
 
@@ -96,10 +96,10 @@ def _unpack_threshold(contents: Contents) -> ThresholdPolicy:
 
 
 def unpack_ranking(contents: Contents, name: str, shape: tuple[int, int]) -> Ints:
-    """Return rows each of which has all actions once."""
+    """Return rankings: each row has every action exactly once."""
     ranking = contents.integers(name, shape, 0, shape[1] - 1)
     if not (np.sort(ranking, axis=1) == np.arange(shape[1])).all():
-        raise contents.refuse(f"{name} must have every action once in each row")
+        raise contents.refuse(f"{name} must have every action exactly once in each row")
     return ranking
 
 

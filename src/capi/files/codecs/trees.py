@@ -1,8 +1,8 @@
 """Trees and forests: policies and action values.
 
-Of a tree its nodes and what its leaves hold are kept; which rows it grew on is not. Kernels follow the nodes without looking, so
-that nothing but a tree may come to them: children stand behind their parents, every node but the root has one parent, leaves
-are numbered from 0 on, and features exist.
+The file holds the nodes and the leaf contents of a tree, but not the rows that it was grown on. Kernels follow the nodes without checks, so
+only valid trees may reach them: children follow their parents, every node except the root has one parent, leaves are numbered from 0,
+and features exist.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STOPS = (None, "time_limit", "node_limit", "interrupt")
 
 
 def pack_forest(trees: Sequence[Tree]) -> Packed:
-    """Return trees one after the other; ``sizes`` (T,) says how many nodes each has."""
+    """Return trees concatenated into arrays; ``sizes`` (T,) has the number of nodes of each tree."""
     nodes = np.concatenate([tree.nodes for tree in trees])
     inner = nodes["left"] >= 0
     return Packed(
@@ -47,12 +47,12 @@ def pack_forest(trees: Sequence[Tree]) -> Packed:
 
 
 def unpack_forest(contents: Contents, n_features: int, n_outputs: int) -> list[Tree]:
-    """Return the trees, each of them one."""
+    """Return the trees, each checked."""
     sizes = contents.integers("sizes", (None,), 1, 2**31 - 1)
     n, n_leaves = int(sizes.sum()), int((sizes + 1).sum()) // 2
     if (sizes % 2 == 0).any():
-        raise contents.refuse("a tree must have one leaf more than splits")
-    left = contents.integers("left", (n,), -n, n, "<i4")  # so many are there, so many may be made
+        raise contents.refuse("a tree must have one more leaf than splits")
+    left = contents.integers("left", (n,), -n, n, "<i4")  # its size limits the memory allocated below
     nodes = np.zeros(n, dtype=NODE)
     nodes["left"] = left
     nodes["feature"] = contents.integers("feature", (n,), 0, n_features - 1, "<i2")
@@ -73,17 +73,17 @@ def _tree(
     contents: Contents, nodes: NDArray[np.void], sums: NDArray[np.float64], weights: NDArray[np.float64], counts: Ints
 ) -> Tree:
     _check_nodes(contents, nodes["left"].astype(np.int64))
-    nobody = np.zeros(0, dtype=np.int32)
-    return Tree(nodes.copy(), nodes["threshold"].copy(), sums.copy(), weights.copy(), counts.copy(), nobody)
+    no_rows = np.zeros(0, dtype=np.int32)
+    return Tree(nodes.copy(), nodes["threshold"].copy(), sums.copy(), weights.copy(), counts.copy(), no_rows)
 
 
 def _check_nodes(contents: Contents, left: Ints) -> None:
     n, inner = len(left), np.flatnonzero(left >= 0)
     children = np.concatenate([left[inner], left[inner] + 1])
     if (left[inner] <= inner).any() or not np.array_equal(np.sort(children), np.arange(1, n)):
-        raise contents.refuse("the nodes must be a tree, children behind their parents")
+        raise contents.refuse("the nodes must be a tree in which children follow their parents")
     if not np.array_equal(np.sort(-1 - left[left < 0]), np.arange((n + 1) // 2)):
-        raise contents.refuse("the leaves of a tree must be numbered from 0 on")
+        raise contents.refuse("the leaves of a tree must be numbered from 0")
 
 
 def _pack_tree(policy: TreePolicy) -> Packed:

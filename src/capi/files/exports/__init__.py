@@ -1,7 +1,7 @@
-"""Policies for other programs: as text, JSON, Graphviz, Python, SQL and ONNX.
+"""Exports of policies as text, JSON, Graphviz, Python, SQL and ONNX.
 
-Trees, forests, single cuts, linear policies and constant ones can be written as they are, with the pointwise rules that they keep; for
-others there is the small tree that decides most like them.
+Trees, forests, threshold, linear and constant policies are exported exactly, with the pointwise rules that they follow; other policies are
+exported as a small tree that imitates them.
 """
 
 from __future__ import annotations
@@ -34,29 +34,29 @@ def export_policy(
     max_depth: int = DEPTH,
     table: str | None = None,
 ) -> str | bytes:
-    """Return a policy in a form that other programs read; it decides as ``policy.act`` does, missing values included.
+    """Return a policy in a format that other programs read; it decides as ``policy.act`` does, missing values included.
 
     Parameters
     ----------
     policy : Policy
     to : "text", "json", "dot", "python", "sql" or "onnx"
-        Rules for people; nested dictionaries; Graphviz; a module with the function ``decide``, which needs nothing but Python; one
-        SQL expression for SQLite and DuckDB, where NULL is missing; an ONNX model (bytes, 32-bit numbers, needs ``capi[onnx]``).
+        Readable rules; nested dictionaries; Graphviz; a module with the function ``decide``, which needs nothing but Python; one SQL
+        expression for SQLite and DuckDB, where NULL means missing; an ONNX model (bytes, 32-bit numbers, needs ``capi[onnx]``).
     imitate : bool
-        Whether to export the small tree that decides most like the policy, with the share of equal decisions, instead.
+        Whether to export a small tree that imitates the policy instead, with the share of equal decisions.
     states : array of shape (n, d), optional
-        Where that tree is compared with the policy. By default the states that the policy was learned from, if it keeps them.
+        States on which that tree imitates the policy. By default the states that the policy was learned from, if it keeps them.
     allowed : array of shape (n, A), optional
-        What these states allow; needed if the policy was learned with masks.
+        Allowed actions in these states; required if the policy was learned with masks.
     max_depth : int
-        Of that tree.
+        Maximum depth of that tree.
     table : str, optional
-        In SQL, the table that columns are taken from: ``"table"."column"``.
+        In SQL, the table of the columns: ``"table"."column"``.
 
     Notes
     -----
-    Scores of linear policies are added up in another order here than there, so states in which two of them agree to the last
-    digits may be decided otherwise. Without ``table`` SQLite takes the name of a column that does not exist for text.
+    Exports sum the scores of linear policies in a different order, so decisions may differ in states where two scores agree to the
+    last digits. Without ``table``, SQLite reads the name of a column that does not exist as text.
 
     Examples
     --------
@@ -81,13 +81,13 @@ def export_policy(
     written = _written(policy, to, note, table)
     if written is None:
         raise InvalidInputError(
-            f"{type(policy).__name__} cannot be exported to {to} as it is. {_offer(policy, states, allowed, max_depth)}"
+            f"{type(policy).__name__} cannot be exported to {to} exactly. {_offer(policy, states, allowed, max_depth)}"
         )
     return written
 
 
 def _written(policy: Any, to: Format, note: str, table: str | None) -> str | bytes | None:
-    """Return what was asked for, None if the policy can only be imitated."""
+    """Return the requested export, or None if the policy can only be imitated."""
     if to in ("text", "json", "dot"):
         return shown(policy, to, note)
     program = program_of(policy)
@@ -102,21 +102,23 @@ def _written(policy: Any, to: Format, note: str, table: str | None) -> str | byt
 
 def _imitation(policy: Any, states: Any, allowed: Any, max_depth: int) -> Imitation:
     if not isinstance(policy, Described):
-        raise InvalidInputError(f"{type(policy).__name__} cannot be imitated: it has no words for its decisions.")
+        raise InvalidInputError(f"{type(policy).__name__} cannot be imitated: it does not derive from Described.")
     asked = policy.learning_states() if states is None and hasattr(policy, "learning_states") else states
     if asked is None:
-        raise InvalidInputError("states must be given: this policy does not keep those that it was learned from.")
+        raise InvalidInputError(
+            "states must be given, because this policy does not keep those that it was learned from."
+        )
     return imitation(policy, asked, allowed, max_depth=max_depth)
 
 
 def _offer(policy: Any, states: Any, allowed: Any, max_depth: int) -> str:
-    """Return what can be done instead."""
+    """Return a sentence on what to do instead."""
     try:
-        return f"{_words(_imitation(policy, states, allowed, max_depth))} Pass imitate=True to export that."
+        return f"{_words(_imitation(policy, states, allowed, max_depth))} Pass imitate=True to export it."
     except InvalidInputError as error:
-        return f"A small tree may decide much alike: pass imitate=True and states. ({error})"
+        return f"A small tree may make similar decisions: pass imitate=True and states. ({error})"
 
 
 def _words(found: Imitation) -> str:
     leaves = found.tree.n_leaves
-    return f"A tree of {leaves} leaves decides alike in {100 * found.fidelity:.1f} % of {found.n_states} states."
+    return f"A tree with {leaves} leaves makes the same decision in {100 * found.fidelity:.1f} % of {found.n_states} states."

@@ -1,8 +1,8 @@
-"""A policy as an ONNX model: 32-bit states (n, d) in, NaN where they are missing, and the numbers of actions (n,) out.
+"""Export of a policy as an ONNX model: the input is 32-bit states (n, d) with NaN for missing values, the output action indices (n,).
 
-States are those of the library, features in the order of ``feature_names``, encoded as the schema says; names and labels are in the
-model's metadata. Where the policy refuses to decide, the model answers -1. Thresholds are rounded so that 32-bit numbers
-fall on the same side of them as they do in the library.
+States are those of the library: features in the order of ``feature_names``, encoded as the schema says. Names and labels are in the
+model's metadata. Where the policy refuses to decide, the model returns -1. Thresholds are rounded so that 32-bit numbers fall on the
+same side of them as in the library.
 """
 
 from __future__ import annotations
@@ -23,25 +23,27 @@ from capi.policy_spaces.rules import Forbidden
 
 OPSETS = {"": 17, "ai.onnx.ml": 3}
 IR_VERSION = 8
-BARRED = -1e9  # a score below all others
+BARRED = -1e9  # lower than any score
 
 
 def onnx_model(program: Program, note: str = "") -> bytes:
     """Return the bytes of the model."""
     if find_spec("onnx") is None:
-        raise InvalidInputError("exports to onnx need the package onnx: pip install capi[onnx].")
+        raise InvalidInputError(
+            "exports to ONNX need the package onnx; it is not installed. Run pip install capi[onnx]."
+        )
     return _Model(program).bytes(note)
 
 
 def at_most(x: float) -> float:
-    """Return the largest 32-bit number that is not above ``x``."""
+    """Return the largest 32-bit number that is at most ``x``."""
     with np.errstate(over="ignore"):
         near = np.float32(x)
     return float(near if float(near) <= x else np.nextafter(near, np.float32(-np.inf)))
 
 
 class _Model:
-    """Writes one program."""
+    """Writer of one program."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -91,7 +93,7 @@ class _Model:
         return self.columns[j]
 
     def _barred(self) -> str | None:
-        """Return which actions the rules forbid (n, A)."""
+        """Return which actions the rules forbid (n, A), or None without rules."""
         found = None
         for rule in self.program.forbidden:
             holds = self._add("Unsqueeze", [self._holds(rule), self._constant([1], np.int64)])
@@ -128,7 +130,7 @@ class _Model:
         return self._add("Sum", votes)
 
     def _ensemble(self, trees: tuple[Node, ...], points: Floats) -> str:
-        """Return the sum over trees of the points (A,) of the first, second, ... action of each state's leaf (n, A)."""
+        """Return the sum over trees of points (n, A): the first, second, ... action of a state's leaf gets the first, second, ... of ``points`` (A,)."""
         table: dict[str, list[Any]] = {
             f"nodes_{key}": []
             for key in ("treeids", "nodeids", "featureids", "values", "modes", "truenodeids", "falsenodeids")
@@ -165,7 +167,7 @@ class _Model:
                         leaves[key].append(entry)
 
     def _linear(self, scores: Scores, barred: str | None) -> str:
-        """Return the scores (n, A), in 64 bits."""
+        """Return the scores (n, A) in 64-bit precision."""
         x = self._add("Cast", ["states"], to=onnx.TensorProto.DOUBLE)
         apart = self._add("Sub", [x, self._constant(scores.origin[None], np.float64)])
         scaled = self._add("Div", [apart, self._constant(scores.unit[None], np.float64)])
@@ -176,7 +178,7 @@ class _Model:
         return self._add("Where", [barred, self._constant(-np.inf, np.float64), total])
 
     def _refusing(self, action: str, barred: str | None) -> None:
-        """Name the actions, -1 where the policy does not decide."""
+        """Add the output: the actions, or -1 where the policy does not decide."""
         refused = None
         for j in self.program.needed:
             missing = self._add("IsNaN", [self._column(j)])

@@ -1,4 +1,4 @@
-"""What a policy does, as trees that vote or scores that are compared, in the columns of the table: what exports are written from."""
+"""Policies as programs: trees that vote or scores that are compared, in the columns of the table. Exports are written from them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from capi.trees.forest import Tree
 
 @dataclass(frozen=True)
 class Leaf:
-    """The actions to take in turn, the first that no rule forbids; the last is one that none ever does, if there is one."""
+    """Actions in order of preference: the first that no rule forbids is taken; the last is one that no rule ever forbids, if there is one."""
 
     actions: tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Split:
-    """Where a feature is at most a number one goes left; infinity is all that is known."""
+    """A split: a state goes left if its feature is at most a number; infinity sends all known values left."""
 
     feature: int
     at_most: float
@@ -45,7 +45,7 @@ Node: TypeAlias = Leaf | Split
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """The action with the largest sum of scaled columns times weights, and a constant."""
+    """Scores: the action with the largest weighted sum of scaled columns plus a constant is taken."""
 
     origin: Floats  # (d,)
     unit: Floats  # (d,)
@@ -54,7 +54,7 @@ class Scores:
 
 @dataclass(frozen=True)
 class Feature:
-    """A feature, as the column that it comes from and its place in it."""
+    """A feature, as its column and its position in that column."""
 
     column: Column
     position: int
@@ -62,13 +62,13 @@ class Feature:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """A policy without the library: trees that vote (one alone decides), or scores; the lowest action among equals."""
+    """A policy that does not need the library: trees that vote (a single one decides), or scores; the lowest action wins ties."""
 
     schema: Schema
     trees: tuple[Node, ...] = ()
     scores: Scores | None = None
     forbidden: tuple[Forbidden, ...] = ()
-    needed: tuple[int, ...] = ()  # features without which nothing is decided
+    needed: tuple[int, ...] = ()  # features that must not be missing
 
     @property
     def n_actions(self) -> int:
@@ -77,12 +77,12 @@ class Program:
 
     @cached_property
     def features(self) -> tuple[Feature, ...]:
-        """Where the features come from."""
+        """The column of each feature."""
         return tuple(Feature(column, i) for column in self.schema.columns for i in range(len(column.feature_names)))
 
     @cached_property
     def used(self) -> list[int]:
-        """The features that matter."""
+        """The features that decisions depend on."""
         found = set(self.needed)
         for rule in self.forbidden:
             found |= {*rule.box.low, *rule.box.high}
@@ -96,7 +96,7 @@ class Program:
 
     @cached_property
     def depth(self) -> int:
-        """The most splits on any way down."""
+        """The largest number of splits on any path."""
         deepest, waiting = 0, [(tree, 0) for tree in self.trees]
         while waiting:
             node, depth = waiting.pop()
@@ -112,14 +112,14 @@ class Program:
 
 
 def program_of(policy: Any) -> Program | None:
-    """Return what a policy does, None if it can only be imitated."""
+    """Return a policy as a program, or None if it can only be imitated."""
     rules: tuple[Forbidden, ...] = ()
     inner, schema = policy, getattr(policy, "schema", None)
     if isinstance(policy, ConstrainedPolicy):
         inner, rules = policy.policy, policy.compiled.forbidden
     elif getattr(policy, "masked", False):
         raise InvalidInputError(
-            "this policy was learned with masks of allowed actions, which code does not know. "
+            "this policy was learned with masks of allowed actions, which exported code does not have. "
             "Export it to text, json or dot, or state what is allowed as rules (Constrained)."
         )
     found = _plain(inner, _barred(rules))
@@ -131,7 +131,7 @@ def program_of(policy: Any) -> Program | None:
 
 
 def _plain(policy: Any, barred: frozenset[int]) -> tuple[int, int, Any] | None:
-    """Return the number of features and actions, and what makes the program of a policy without rules."""
+    """Return the number of features and actions, and a function that makes the program, for a policy without rules."""
     kind = type(policy)
     if kind is Constant:
         n_features = len(policy.schema.feature_names) if policy.schema else 1
@@ -156,9 +156,9 @@ def _plain(policy: Any, barred: frozenset[int]) -> tuple[int, int, Any] | None:
 
 
 def nodes_of(tree: Tree, ranking: Ints, barred: frozenset[int]) -> Node:
-    """Return a tree with its leaves' rankings (l, A), without splits that change nothing."""
+    """Return a tree with its leaves' rankings (l, A), without redundant splits."""
     made: list[Node] = [Leaf(())] * len(tree.nodes)
-    for i in range(len(tree.nodes) - 1, -1, -1):  # children stand behind their parents
+    for i in range(len(tree.nodes) - 1, -1, -1):  # children follow their parents
         node = tree.nodes[i]
         left = int(node["left"])
         if left < 0:
@@ -176,7 +176,7 @@ def _barred(rules: tuple[Forbidden, ...]) -> frozenset[int]:
 
 
 def _ranked(actions: Any, barred: frozenset[int]) -> Leaf:
-    """Return the leaf with these actions up to the first that no rule ever forbids."""
+    """Return the leaf with these actions, up to the first that no rule ever forbids."""
     known = [int(a) for a in actions]
     sure = next((i for i, a in enumerate(known) if a not in barred), len(known) - 1)
     return Leaf(tuple(known[: sure + 1]))

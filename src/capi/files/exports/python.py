@@ -1,6 +1,6 @@
-"""A policy as a Python function that needs nothing but Python.
+"""Export of a policy as a Python function that needs nothing but Python.
 
-What comes from the table (names, labels, categories) enters the code only as literals, so that no name can become code.
+Names, labels and categories of the table enter the code only as literals, so no name can become code.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from capi.errors import InvalidInputError
 from capi.files.exports.program import Leaf, Node, Program, Split
 from capi.policy_spaces.rules import Forbidden
 
-DEEPEST = 40  # splits that are written as nested ifs; Python allows a hundred
+DEEPEST = 40  # splits written as nested ifs; Python allows a hundred
 HEAD = '''"""A policy: ``decide`` returns the action for one row. It needs nothing but Python."""
 
 COLUMNS = {columns}
@@ -23,7 +23,7 @@ ACTIONS = {actions}
 
 
 def decide(row=None, /, **columns):
-    """Return the action for one row, given as a mapping or by keywords; None or NaN is missing."""
+    """Return the action for one row, given as a mapping or as keywords; None and NaN mean missing."""
     row = {{**(row or {{}}), **columns}}
 '''
 HELPERS = {
@@ -59,7 +59,7 @@ def _first(actions, barred):
     for action in actions:
         if action not in barred:
             return action
-    raise ValueError("the rules leave no action in this state")
+    raise ValueError("the rules allow no action in this state")
 """,
     "_vote": """
 def _vote(nodes, x):
@@ -74,7 +74,7 @@ def _vote(nodes, x):
 
 
 def python_code(program: Program, note: str = "") -> str:
-    """Return the code of a module with the function ``decide``."""
+    """Return the source of a module with the function ``decide``."""
     columns = tuple(dict.fromkeys(program.features[j].column.name for j in program.used))
     head = HEAD.format(columns=literal(columns), actions=literal(tuple(program.schema.action_labels)))
     lines = [f"    x{j} = {_feature(program, j)}" for j in program.used]
@@ -104,7 +104,7 @@ def python_code(program: Program, note: str = "") -> str:
 
 
 def literal(value: Any) -> str:
-    """Return a label or a category as Python has it."""
+    """Return a label or a category as a Python literal."""
     plain = value is None or type(value) in (bool, int, str) or (type(value) is float and np.isfinite(value))
     if plain:
         return ascii(value)
@@ -118,7 +118,7 @@ def _tuple(items: list[str]) -> str:
 
 
 def _feature(program: Program, j: int) -> str:
-    """Return the expression of a feature, None where it is missing."""
+    """Return the expression of a feature, which is None where it is missing."""
     column, position = program.features[j].column, program.features[j].position
     value = f"row[{column.name!a}]"
     if column.kind == "date":
@@ -136,7 +136,7 @@ def _number(value: float) -> str:
 
 
 def _barred(program: Program) -> Iterator[str]:
-    """Yield the lines that find out which actions the rules forbid."""
+    """Yield the lines that compute which actions the rules forbid."""
     if program.forbidden:
         yield "    barred = set()"
     for rule in program.forbidden:
@@ -176,7 +176,7 @@ def _decision(program: Program, leaf: Leaf) -> str:
 
 
 def _table(program: Program, tree: Node) -> str:
-    """Return a tree as a tuple of nodes: (feature, at_most, missing_left, left child) or (actions,), without rules (action,)."""
+    """Return a tree as a tuple of nodes: (feature, at_most, missing_left, left child) or (actions,); without rules (action,)."""
     rows: list[str] = [""]
     waiting: list[tuple[Node, int]] = [(tree, 0)]
     while waiting:

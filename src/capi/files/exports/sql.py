@@ -1,7 +1,7 @@
-"""A policy as one SQL expression that SQLite and DuckDB accept; NULL is missing.
+"""Export of a policy as one SQL expression for SQLite and DuckDB; NULL means missing.
 
-Numbers must arrive as they are. DuckDB takes a number without an exponent for a decimal, so all have one. SQLite's own reading
-of decimals is off by one bit for a few numbers: where that could be, a number is written as a quotient of whole numbers, which is exact.
+Numbers must be read exactly. DuckDB reads a number without an exponent as a decimal, so all numbers have one. SQLite's parser of
+decimals is off by one bit for a few numbers: where that could happen, a number is written as a quotient of integers, which is exact.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from capi.errors import InvalidInputError
 from capi.files.exports.program import Leaf, Node, Program
 from capi.policy_spaces.rules import Forbidden
 
-DEEPEST = 20  # splits on a way down: SQLite's parser has room for some more, not for all that its other limits allow
-DEEPEST_OF_MANY = 12  # the votes of a forest take room of their own
-WHOLE = 2**53  # up to which every whole number is a double
+DEEPEST = 20  # splits on a path: SQLite's parser can take a few more, but not as many as its other limits allow
+DEEPEST_OF_MANY = 12  # the votes of a forest need parser depth, too
+WHOLE = 2**53  # up to here every integer is a double
 POWER = 2**52
-SAFE = Fraction(1, 2**60)  # how far from a rounding boundary a decimal must be, relative to its size
+SAFE = Fraction(1, 2**60)  # least distance of a decimal from a rounding boundary, relative to its size
 
 
 def sql_code(program: Program, note: str = "", table: str | None = None) -> str:
-    """Return the expression; ``table`` is put before the names of columns."""
+    """Return the expression; ``table`` qualifies the names of columns."""
     deepest = DEEPEST if len(program.trees) <= 1 else DEEPEST_OF_MANY
     if program.depth > deepest:
         raise InvalidInputError(
-            f"trees of more than {deepest} splits on a way down cannot be written as SQL that SQLite accepts; got {program.depth}. "
-            "Learn with a smaller max_depth, or export the tree that imitates it (imitate)."
+            f"trees must have at most {deepest} splits on a path to be written as SQL that SQLite accepts; got {program.depth}. "
+            "Learn with a smaller max_depth, or export a tree that imitates the policy (imitate)."
         )
     code = _Code(program, table).expression()
     return "".join(f"-- {line}\n" for line in note.splitlines()) + code
 
 
 def name(text: str) -> str:
-    """Return a name in quotes."""
+    """Return a quoted name."""
     if not text or "\0" in text:
         raise InvalidInputError(f"names in SQL must not be empty or contain the character NUL; got {text!r}.")
     return '"' + text.replace('"', '""') + '"'
 
 
 def value(item: Any) -> str:
-    """Return a label or a category as SQL has it."""
+    """Return a label or a category as an SQL literal."""
     if item is None:
         return "NULL"
     if type(item) is bool:
@@ -61,7 +61,7 @@ def value(item: Any) -> str:
 
 
 def number(x: float) -> str:
-    """Return a finite number, exactly, as a double."""
+    """Return an SQL expression for a finite number that is exact as a double."""
     text = repr(float(x))
     if _reads_well(x):
         return text if "e" in text else f"{text}e0"
@@ -75,7 +75,7 @@ def number(x: float) -> str:
 
 
 def _reads_well(x: float) -> bool:
-    """Whether every reader of decimals that is a little better than a double finds this one: it is short, and not between two."""
+    """Return whether any parser slightly more precise than a double reads this decimal correctly: it is short and not near a rounding boundary."""
     digits, _, power = f"{float(x)!r}".partition("e")
     shown = Fraction(digits) * Fraction(10) ** int(power or 0)
     whole = digits.replace(".", "").replace("-", "").lstrip("0") or "0"
@@ -89,7 +89,7 @@ def _reads_well(x: float) -> bool:
 
 
 class _Code:
-    """Writes one program."""
+    """Writer of one program."""
 
     def __init__(self, program: Program, table: str | None) -> None:
         self.program, self.prefix = program, "" if table is None else f"{name(table)}."
@@ -98,14 +98,17 @@ class _Code:
         for each in names:
             other = lower.setdefault(each.lower(), each)
             if other != each:
-                raise InvalidInputError(f"columns {other!r} and {each!r} are the same to SQL. Rename one of them.")
-        self.own = "capi_"  # the beginning of our own names
+                raise InvalidInputError(
+                    f"columns {other!r} and {each!r} are the same in SQL, which ignores case. Rename one of them."
+                )
+        self.own = "capi_"  # prefix of generated names
         while any(each.startswith(self.own) for each in lower):
             self.own += "_"
         labels = program.schema.action_labels
         alike = len({float if type(x) in (int, float) else type(x) for x in labels if x is not None}) <= 1
         plain = [value(x) for x in labels]
-        self.labels = plain if alike else ["NULL" if x is None else value(str(x)) for x in labels]  # one type a column
+        # All labels must have the same type, because they form one column.
+        self.labels = plain if alike else ["NULL" if x is None else value(str(x)) for x in labels]
 
     def expression(self) -> str:
         program = self.program
@@ -144,7 +147,7 @@ class _Code:
         return f"({' AND '.join(parts)})" if parts else "(1 = 1)"
 
     def _voted(self) -> str:
-        """Return a query without a table: in it the votes of the trees, in that their counts, and the largest count."""
+        """Return a query without a table: the innermost level has the votes of the trees, the next their counts, the outermost the largest count."""
         n = self.program.n_actions
         numbers = [str(a) for a in range(n)]
         votes = ",\n".join(
@@ -155,9 +158,9 @@ class _Code:
             for a in range(n)
         ]
         counted = ",\n".join(f"    {count} AS {self.own}s{a}" for a, count in enumerate(counts))
-        nobody = " + ".join(f"{self.own}s{a}" for a in range(n)) + " = 0"
+        no_votes = " + ".join(f"{self.own}s{a}" for a in range(n)) + " = 0"
         return (
-            f"(SELECT {self._largest([], nobody)}\n  FROM (SELECT\n{counted}\n  FROM (SELECT\n{votes}\n  ) AS {self.own}votes"
+            f"(SELECT {self._largest([], no_votes)}\n  FROM (SELECT\n{counted}\n  FROM (SELECT\n{votes}\n  ) AS {self.own}votes"
             f") AS {self.own}counts)"
         )
 
@@ -184,9 +187,9 @@ class _Code:
             f") AS {self.own}scores)"
         )
 
-    def _largest(self, barred: Sequence[int], nobody: str | None) -> str:
-        """Return the label of the largest of the columns s, the first among equals, without those that are barred."""
-        n, parts = self.program.n_actions, [] if nobody is None else [f"WHEN {nobody} THEN NULL"]
+    def _largest(self, barred: Sequence[int], no_votes: str | None) -> str:
+        """Return the label of the largest of the columns s, excluding barred ones; the first one wins ties."""
+        n, parts = self.program.n_actions, [] if no_votes is None else [f"WHEN {no_votes} THEN NULL"]
         for a in range(n):
             conditions = [f"{self.own}b{a} = 0"] if a in barred else []
             for c in range(n):
@@ -205,13 +208,13 @@ class _Code:
         return self._feature(j) if column.values else self._column(column)
 
     def _feature(self, j: int) -> str:
-        """Return the number of a feature."""
+        """Return the expression of a feature's number."""
         column, position = self.program.features[j].column, self.program.features[j].position
         code = self._column(column)
         if column.kind == "date":
             raise InvalidInputError(
-                f"column {column.name!r} holds dates, whose difference SQLite and DuckDB write differently. "
-                "Give it as a number of days, or export a tree."
+                f"column {column.name!r} holds dates, and SQLite and DuckDB write the difference of dates differently. "
+                "Use a number of days instead, or export a tree."
             )
         if column.kind == "boolean":
             return f"CASE WHEN {code} THEN 1 WHEN NOT {code} THEN 0 END"
@@ -225,15 +228,13 @@ class _Code:
         return code
 
     def _compared(self, j: int, sign: str, bound: float) -> str:
-        """Return where a feature is at most, or at least, a number; not where it is missing."""
+        """Return the condition that a feature is known and at most, or at least, a number."""
         if np.isinf(bound):
             return f"{self._known(j)} IS NOT NULL" if (bound > 0) == (sign == "<=") else "1 = 0"
         column = self.program.features[j].column
         if column.kind == "date":
             code = self._column(column)
-            if "T" in str(
-                column.origin
-            ):  # moments may be written with a T or with a space: text must be compared alike
+            if "T" in str(column.origin):  # times may be written with a T or with a space, and are compared as text
                 code = f"replace(CAST({code} AS TEXT), 'T', ' ')"
             return f"{code} {sign} {value(_moment(column, sign, bound))}"
         code = self._feature(j)
@@ -241,7 +242,7 @@ class _Code:
 
 
 def _moment(column: Column, sign: str, bound: float) -> str:
-    """Return the last moment that is at most, or the first that is at least, ``bound`` days behind the origin."""
+    """Return the last time at most, or the first time at least, ``bound`` days after the origin."""
     origin = datetime.fromisoformat(str(column.origin))
     whole_days = "T" not in str(column.origin)
     exact = Fraction(bound) if whole_days else Fraction(bound) * DAY
@@ -251,7 +252,7 @@ def _moment(column: Column, sign: str, bound: float) -> str:
 
 
 def _sum(terms: list[str]) -> str:
-    """Return a sum that is not deep."""
+    """Return a sum as a balanced expression, to limit its depth."""
     if len(terms) == 1:
         return terms[0]
     half = len(terms) // 2

@@ -1,4 +1,4 @@
-"""A policy for people: as text, as JSON and as a graph. All of it, forests tree by tree."""
+"""Readable exports of a policy, as text, JSON and Graphviz; forests are written in full, tree by tree."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from capi.policy_spaces.thresholds import ThresholdPolicy
 from capi.policy_spaces.trees.forests import ForestPolicy
 from capi.policy_spaces.trees.greedy import TreePolicy
 
-DEEPEST = 200  # splits; deeper trees are nothing to look at
+DEEPEST = 200  # splits; deeper trees are not readable
 DOT_NAMES = re.compile(r"^  n\w*( -> n\w*)?")  # at the beginning of a line
 NODE_STYLE = 'node [shape=box, fontname="sans-serif"];'
 
 
 def shown(policy: Any, to: str, note: str) -> str | None:
-    """Return a policy as "text", "json" or "dot", None if it can only be imitated."""
+    """Return a policy as "text", "json" or "dot", or None if it can only be imitated."""
     rules: tuple[Any, ...] = ()
     if isinstance(policy, ConstrainedPolicy):
         inner: Any = policy.policy
@@ -52,12 +52,12 @@ def _can_be_shown(policy: Any) -> bool:
 
 
 def _trees(policy: Any) -> list[TreePolicy]:
-    """Return the trees of a forest as policies, in the same words."""
+    """Return the trees of a forest as policies, with the same names and labels."""
     if isinstance(policy, TreePolicy):
         return [policy]
     if not isinstance(policy, ForestPolicy):
         return []
-    everywhere = np.ones(policy.n_features, dtype=bool)  # who asks may have missing values anywhere
+    everywhere = np.ones(policy.n_features, dtype=bool)  # new states may have missing values anywhere
     return [
         TreePolicy(
             tree,
@@ -75,11 +75,11 @@ def _trees(policy: Any) -> list[TreePolicy]:
 def _check_depth(policy: TreePolicy) -> None:
     left = policy.tree.nodes["left"]
     depth: Ints = np.zeros(len(left), dtype=np.int64)
-    for i in np.flatnonzero(left >= 0):  # children stand behind their parents
+    for i in np.flatnonzero(left >= 0):  # children follow their parents
         depth[left[i]] = depth[left[i] + 1] = depth[i] + 1
     if depth.max() > DEEPEST:
         raise InvalidInputError(
-            f"trees of more than {DEEPEST} splits on a way down cannot be shown; got {depth.max()}."
+            f"trees must have at most {DEEPEST} splits on a path to be shown; got {depth.max()}. Learn with a smaller max_depth."
         )
 
 
@@ -89,7 +89,7 @@ def _text(policy: Any) -> str:
     if not isinstance(policy, ForestPolicy):
         return str(policy.rules())
     trees = [tree.rules() for tree in _trees(policy)]
-    head = f"The action with the most votes of {len(trees)} trees, the first among equals:"
+    head = f"The action with the most votes of {len(trees)} trees; the first one wins ties:"
     return "\n".join([head, *(f"tree {i + 1}:\n{text}" for i, text in enumerate(trees))])
 
 
@@ -115,7 +115,7 @@ def _json(record: dict[str, Any], rules: tuple[Any, ...], note: str) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """Return a document in which numbers that JSON has no word for are text."""
+    """Return a document with non-finite numbers, which JSON cannot hold, as text."""
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -142,7 +142,7 @@ def _forest_dot(policy: ForestPolicy) -> Iterator[str]:
 
 
 def _small_dot(policy: Any) -> Iterator[str]:
-    """Yield the graph of a constant, of one cut or of a linear policy."""
+    """Yield the graph of a constant, threshold or linear policy."""
     if isinstance(policy, Constant):
         yield f"  n [label={quoted(str(_label(policy)))}, style=rounded];"
         return
@@ -166,6 +166,6 @@ def _small_dot(policy: Any) -> Iterator[str]:
 
 
 def quoted(text: str) -> str:
-    """Return text as Graphviz takes it."""
+    """Return text as a Graphviz string."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\0", " ")
     return f'"{escaped}"'

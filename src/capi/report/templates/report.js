@@ -16,11 +16,11 @@
   const policy = panel.policy;
   const N_NEAREST = 5;
 
-  // Infinite numbers are words in JSON.
+  // JSON holds infinite numbers as text.
   for (const tree of policy.trees) tree.t = tree.t.map(Number);
   for (const rule of policy.forbidden) for (const side of ["low", "high"]) rule[side] = rule[side].map(([j, x]) => [j, Number(x)]);
 
-  /* From the columns of the table to features: NaN is missing. */
+  /* From table columns to features; NaN means missing. */
 
   /* Microseconds since 1970. */
   const pointOf = (text) => {
@@ -44,7 +44,7 @@
     else for (let i = 0; i < column.width; i += 1) x[column.start + i] = i === value ? 1 : 0;
   };
 
-  /* values: one for each column of the panel, categories by their place. */
+  /* values: one per column of the panel; a category is given by its index. */
   const featuresOf = (values) => {
     const x = new Float64Array(panel.n_features).fill(NaN);
     panel.columns.forEach((column, i) => write(column, values[i], x));
@@ -92,7 +92,7 @@
     const lacking = policy.needed.find((j) => Number.isNaN(x[j]));
     if (lacking !== undefined) {
       const column = panel.columns.find((c) => c.start <= lacking && lacking < c.start + c.width);
-      return { action: null, error: "The policy cannot decide where " + column.name + " is missing." };
+      return { action: null, error: "The policy cannot decide when " + column.name + " is missing." };
     }
     const { barred, fired } = barredAt(x);
     const answer = { error: null, fired, barred: [...barred], votes: null, scores: null, path: null, leaf: null };
@@ -112,7 +112,7 @@
       }
       answer.index = largest(answer.votes, new Set());
     }
-    if (answer.index < 0) return { ...answer, action: null, error: "The rules leave no action in this state." };
+    if (answer.index < 0) return { ...answer, action: null, error: "The rules allow no action in this state." };
     answer.action = panel.actions[answer.index];
     return answer;
   };
@@ -126,20 +126,20 @@
     const several = letters.length > LONGEST && column.values.some(([, word]) => String(word).startsWith(cut + " ("));
     return found && !several ? found[0] : undefined;
   };
-  /* What a column of the panel makes of a value: {value}, or {error} if it cannot be one. */
+  /* Parse a value for a column of the panel: returns {value}, or {error} if it is not valid. */
   const understood = (column, value) => {
     if (value === null || value === undefined || Number.isNaN(value)) return { value: null };
     if (column.values) {
       const place = placeOf(column, value);
-      return place === undefined ? { error: "There is no such " + column.name + " in the list: " + String(value).slice(0, 80) + "." } : { value: place };
+      return place === undefined ? { error: column.name + " must be one of the values in the list; got " + String(value).slice(0, 80) + "." } : { value: place };
     }
-    if (column.kind === "date") return Number.isNaN(pointOf(value)) ? { error: column.name + " must be a date like 2024-05-31." } : { value };
+    if (column.kind === "date") return Number.isNaN(pointOf(value)) ? { error: column.name + " must be a date such as 2024-05-31." } : { value };
     if (column.kind === "boolean") return value === true || value === false || value === 0 || value === 1 ? { value } : { error: column.name + " must be true or false." };
     return typeof value === "number" && Number.isFinite(value) ? { value } : { error: column.name + " must be a number." };
   };
 
-  /* The documented entry: columns by name, or a list in the order of capiReport.columns; null is missing, categories
-     are words, dates are ISO text. Returns {action, index, error, votes, scores, path, fired}. */
+  /* The documented entry point. Takes columns by name, or a list in the order of capiReport.columns; null means missing,
+     categories are given by name, dates as ISO text. Returns {action, index, error, votes, scores, path, fired}. */
   const decide = (columns) => {
     const values = panel.columns.map((column, i) => {
       const own = Array.isArray(columns) ? i < columns.length : Object.prototype.hasOwnProperty.call(columns, column.name);
@@ -207,7 +207,7 @@
   const choiceControl = (column, id) => {
     const list = made("select", { id: id + "-value", "aria-label": column.name });
     for (const entry of column.values) list.append(made("option", { value: entry[0], text: wordOf(entry) }));
-    const more = column.n_not_listed ? [made("p", { class: "small", text: column.n_not_listed + " further values do not fit on this page." })] : [];
+    const more = column.n_not_listed ? [made("p", { class: "small", text: column.n_not_listed + " more values do not fit on this page." })] : [];
     return { parts: [list, ...more], get: () => (list.value === "" ? undefined : Number(list.value)), set: (place) => { list.value = String(place); } };
   };
 
@@ -282,7 +282,7 @@
   };
 
   const pathList = (answer, x) => {
-    const list = made("ol", { class: "path", "aria-label": "The way through the tree" });
+    const list = made("ol", { class: "path", "aria-label": "Path through the tree" });
     const tree = policy.trees[0];
     for (const [node, left] of answer.path) {
       const words = panel.words ? panel.words[node][left ? 0 : 1] : featureName(tree.f[node]) + (left ? " ≤ " : " > ") + cutText(tree.f[node], tree.t[node]);
@@ -311,10 +311,10 @@
     } else if (answer.scores) {
       const low = Math.min(...answer.scores);
       const span = Math.max(...answer.scores) - low || 1;
-      parts.push(made("p", { class: "small", text: "Scores: the largest wins" }));
+      parts.push(made("p", { class: "small", text: "Scores: the highest wins" }));
       parts.push(barList(answer.scores, shown, answer.barred, (s) => (s - low) / span));
     } else parts.push(pathList(answer, x));
-    for (const text of answer.fired) parts.push(made("p", { class: "small", text: "A rule holds here: " + text }));
+    for (const text of answer.fired) parts.push(made("p", { class: "small", text: "A rule applies here: " + text }));
     return parts;
   };
 
@@ -340,7 +340,7 @@
       return [sum, i];
     });
     at.sort((a, b) => a[0] - b[0] || a[1] - b[1]);
-    const heads = [...panel.columns.map((c) => c.name), "was done", "reward"];
+    const heads = [...panel.columns.map((c) => c.name), "logged action", "reward"];
     const head = made("tr", {}, ...heads.map((text) => made("th", { scope: "col", text, title: text })));
     const body = at.slice(0, N_NEAREST).map(([, i]) => {
       const place = new Map(features.map((j, k) => [j, k]));
