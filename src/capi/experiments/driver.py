@@ -100,10 +100,11 @@ def reproduce(
     """
     check_choice(size, "size", ("quick", "full"))
     experiment = load_experiment(name)
+    run = experiment.run  # imports happen before anything is written
     folder = result_folder(out)
     settings = [dict(setting) for setting in experiment.settings(size)]
     journal = folder / JOURNAL.format(size=size)
-    records = _with_journal(journal, settings, experiment.run, track)
+    records = _with_journal(journal, settings, run, track)
     rows, claims = experiment.table(records), experiment.claims(records)
     texts = {
         "records.jsonl": "".join(json.dumps(record) + "\n" for record in records),
