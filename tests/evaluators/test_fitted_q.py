@@ -20,8 +20,7 @@ from capi.evaluators import FittedQ
 from capi.policies import Constant, Deterministic, Uniform
 from capi.policy_spaces import Thresholds, Trees, Unrestricted
 from capi.testing import NearestQ, check_evaluator, random_batch
-from capi.trees import forest
-from capi.trees import predictor as paths
+from capi.trees import forest, predictor
 
 FIELDS = ("states", "actions", "rewards", "next_states", "terminated")
 SETTINGS = [
@@ -249,7 +248,7 @@ def test_any_q_function_serves_as_previous():
 def test_leaves_that_need_more_bits_change_nothing(actions, monkeypatch):
     batch, evaluator = random_batch(n_episodes=60), FittedQ(n_trees=5, actions=actions, n_sweeps=3, n_jobs=2)
     narrow = evaluator.evaluate(Uniform(3), batch, discount=0.9).values(batch.states)
-    for module in (forest, paths):
+    for module in (forest, predictor):
         monkeypatch.setattr(module, "leaf_type", lambda starts: np.int32)
     wide = evaluator.evaluate(Uniform(3), batch, discount=0.9)
     np.testing.assert_array_equal(wide.values(batch.states), narrow)

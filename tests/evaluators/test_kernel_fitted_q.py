@@ -11,8 +11,7 @@ from sklearn.kernel_ridge import KernelRidge
 
 from capi import CAPI, FiniteMDP, Transitions
 from capi.errors import DictionarySaturatedWarning, DivergenceError, InvalidInputError
-from capi.evaluators import KernelFittedQ
-from capi.evaluators import _ridge as kernel_ridge
+from capi.evaluators import KernelFittedQ, _ridge
 from capi.features.kernels import Gaussian, LinearKernel
 from capi.policies import Constant, Uniform
 from capi.policy_spaces import Trees, Unrestricted
@@ -48,13 +47,13 @@ class Recorder:
 
 @pytest.fixture
 def factorisations(monkeypatch):
-    made, real = [], kernel_ridge.cho_factor
+    made, real = [], _ridge.cho_factor
 
     def counted(matrix, **options):
         made.append(matrix.shape)
         return real(matrix, **options)
 
-    monkeypatch.setattr(kernel_ridge, "cho_factor", counted)
+    monkeypatch.setattr(_ridge, "cho_factor", counted)
     return made
 
 
@@ -272,8 +271,8 @@ def test_tables_that_are_too_large_are_not_kept(form, policy, monkeypatch):
     batch = random_batch(n_episodes=60)
     evaluator = KernelFittedQ(WIDE, threshold=form, n_sweeps=4)
     kept = evaluator.evaluate(policy, batch, discount=0.9)
-    monkeypatch.setattr(kernel_ridge, "LARGEST_TABLE", 1000)
-    monkeypatch.setattr(kernel_ridge, "NUMBERS_AT_ONCE", 1000)
+    monkeypatch.setattr(_ridge, "LARGEST_TABLE", 1000)
+    monkeypatch.setattr(_ridge, "NUMBERS_AT_ONCE", 1000)
     anew = evaluator.evaluate(policy, batch, discount=0.9)
     np.testing.assert_allclose(anew.values(batch.states), kept.values(batch.states), rtol=1e-9, atol=1e-11)
     assert len(kept.features.known) > 0

@@ -12,9 +12,7 @@ from capi.cli import app
 from capi.errors import Caveat, InvalidInputError
 from capi.files.archive import read_archive
 from capi.offline import fitted_value
-from capi.runs import RunSettings, evaluate_run, fit_run, load_run
-from capi.runs import fit as running
-from capi.runs import settings as settings_module
+from capi.runs import RunSettings, evaluate_run, fit, fit_run, load_run
 from small_runs import OPTIONS, interrupted, settings_for
 
 QUICK = {"n_resamples": 5, "n_folds": 2}
@@ -54,7 +52,7 @@ def test_the_values_of_the_kept_round_are_kept(run):
 def test_held_out_episodes_are_evaluated_and_the_numbers_kept(run):
     found = evaluate_run(run.folder, **QUICK)
     kept = json.loads((run.folder / "evaluation.json").read_text())
-    assert kept == {**found.to_dict(), "policy": running.digest(run.folder / "policy.capi")}
+    assert kept == {**found.to_dict(), "policy": fit.digest(run.folder / "policy.capi")}
     assert (found.kind, found.n_episodes) == ("held-out", run.settings.held_out().n_episodes)
     assert not any("learned from" in str(warning) for warning in found.warnings)
     assert found.discount == 0.8
@@ -93,8 +91,8 @@ def test_a_run_that_held_nothing_out_says_what_to_do(table, tmp_path):
 
 
 def test_the_best_of_the_last_rounds_is_kept(table, tmp_path, monkeypatch):
-    monkeypatch.setattr(running, "SHARE", np.inf)  # a checkpoint each iteration
-    monkeypatch.setattr(running, "CANDIDATES", 4)
+    monkeypatch.setattr(fit, "SHARE", np.inf)  # a checkpoint each iteration
+    monkeypatch.setattr(fit, "CANDIDATES", 4)
     settings = settings_for(table, space="optimal-trees", keep="best")
     whole = fit_run(settings, tmp_path / "whole")
     scores = {int(row["k"]): row["score"] for row in load_run(tmp_path / "whole").history if "score" in row}
@@ -103,17 +101,17 @@ def test_the_best_of_the_last_rounds_is_kept(table, tmp_path, monkeypatch):
     assert whole.policy.training.n_iterations == best + 1
     again = fitted_value(whole.policy, settings.batch(), discount=0.8, random_state=0)
     assert again == pytest.approx(scores[best])
-    monkeypatch.setattr(settings_module, "CANDIDATES", 4)
+    monkeypatch.setattr("capi.runs.settings.CANDIDATES", 4)
     learned = settings.learner().fit(settings.batch())  # which is what folds learn with
     assert learned.policy_.rules() == whole.policy.rules()
     assert learned.keep == "last"
 
 
 def test_the_best_round_survives_an_interruption_and_the_first_of_equals_is_best(table, tmp_path, monkeypatch):
-    monkeypatch.setattr(running, "SHARE", np.inf)
-    monkeypatch.setattr(running, "CANDIDATES", 4)
+    monkeypatch.setattr(fit, "SHARE", np.inf)
+    monkeypatch.setattr(fit, "CANDIDATES", 4)
     rounds = iter([1.0, 9.0, 2.0, 9.0, 1.0, 9.0, 2.0, 9.0])  # of the whole run, and of the one in two parts
-    monkeypatch.setattr(running, "score_of", lambda *_: next(rounds))
+    monkeypatch.setattr(fit, "score_of", lambda *_: next(rounds))
     settings = settings_for(table, space="optimal-trees", keep="best")
     assert fit_run(settings, tmp_path / "whole").policy.training.n_iterations == 4
     with pytest.raises(KeyboardInterrupt):

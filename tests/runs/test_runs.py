@@ -25,8 +25,7 @@ from capi.errors import InvalidInputError
 from capi.files.archive import read_archive, write_archive
 from capi.files.policy_file import load_policy
 from capi.policy_spaces import Trees
-from capi.runs import RunSettings, fit_run, load_run
-from capi.runs import fit as running
+from capi.runs import RunSettings, fit, fit_run, load_run
 from small_runs import OPTIONS, ROLES, interrupted, settings_for
 
 
@@ -74,7 +73,7 @@ min_samples_leaf = 1
 
 def test_a_run_that_was_begun_with_the_old_layout_of_its_settings_goes_on(table, tmp_path, monkeypatch):
     """Settings were once written by hand, lists on one line; checkpoints hold a fingerprint of that text."""
-    monkeypatch.setattr(running, "SHARE", np.inf)
+    monkeypatch.setattr(fit, "SHARE", np.inf)
     settings, old = settings_for(table), OLD_LAYOUT.format(table=json.dumps(table))
     whole, run = fit_run(settings, tmp_path / "whole"), tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
@@ -83,7 +82,7 @@ def test_a_run_that_was_begun_with_the_old_layout_of_its_settings_goes_on(table,
     (run / "settings.toml").write_text(old, encoding="utf-8")
     assert RunSettings.from_toml(run / "settings.toml").to_toml() == settings.to_toml()
     header, arrays = read_archive(run / "checkpoint.zip")
-    header["origin"] = hashlib.sha256(old.encode() + running.digest(table).encode()).hexdigest()
+    header["origin"] = hashlib.sha256(old.encode() + fit.digest(table).encode()).hexdigest()
     (run / "checkpoint.zip").unlink()
     write_archive(run / "checkpoint.zip", header, arrays)
     fit_run(None, run, resume=True)
@@ -152,7 +151,7 @@ def test_a_run_that_was_begun_with_old_names_of_settings_goes_on_to_the_same_pol
 
 
 def test_a_run_that_was_begun_with_old_names_may_be_interrupted_again(old_run, monkeypatch):
-    monkeypatch.setattr(running, "SHARE", np.inf)
+    monkeypatch.setattr(fit, "SHARE", np.inf)
     whole = fit_run(RunSettings.from_toml(old_run / "settings.toml"), "whole")
     with pytest.raises(KeyboardInterrupt):
         fit_run(None, old_run, resume=True, shown=interrupted(4))
@@ -241,7 +240,7 @@ def test_hostile_names_survive_their_file(tmp_path):
     + [("trees", "kernel-fitted-q")],
 )
 def test_an_interrupted_run_goes_on_to_the_same_bytes(table, tmp_path, monkeypatch, space, evaluator):
-    monkeypatch.setattr(running, "SHARE", np.inf)  # a checkpoint each iteration
+    monkeypatch.setattr(fit, "SHARE", np.inf)  # a checkpoint each iteration
     settings = settings_for(table, space, evaluator)
     whole = fit_run(settings, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):

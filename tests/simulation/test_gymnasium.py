@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-import capi.simulation.gymnasium as environments
+import capi.simulation.gymnasium
 from capi.domains import ChainWalk
 from capi.errors import InvalidInputError, SimulationError
 from capi.policies import Constant, EpsilonGreedy, Uniform
@@ -56,10 +56,10 @@ def same(a, b):
 
 
 def test_is_environment():
-    assert environments.is_environment(gymnasium.make("CartPole-v1"))
-    assert environments.is_environment(Counter())
-    assert not environments.is_environment(ChainWalk())
-    assert not environments.is_environment(Counter)
+    assert capi.simulation.gymnasium.is_environment(gymnasium.make("CartPole-v1"))
+    assert capi.simulation.gymnasium.is_environment(Counter())
+    assert not capi.simulation.gymnasium.is_environment(ChainWalk())
+    assert not capi.simulation.gymnasium.is_environment(Counter)
 
 
 def test_gymnasium_is_not_imported_before_it_is_needed():
@@ -118,7 +118,7 @@ def test_the_starts_do_not_depend_on_the_policy():
 
 def test_the_starts_are_written_as_episodes_begin():
     env = gymnasium.make("CartPole-v1")
-    starts, steps = environments.run(Uniform(2), env, 3, 10, np.random.default_rng(0))
+    starts, steps = capi.simulation.gymnasium.run(Uniform(2), env, 3, 10, np.random.default_rng(0))
     assert starts.shape == (3, 4)
     assert not starts.any()
     taken = list(steps)
@@ -241,11 +241,11 @@ def test_what_does_not_fit_is_refused_before_anything_runs():
     env = gymnasium.make("CartPole-v1")
     rng = np.random.default_rng(0)
     with pytest.raises(InvalidInputError, match="the 2 actions of CartPole-v1; it has 3"):
-        environments.run(Uniform(3), env, 1, 1, rng)
+        capi.simulation.gymnasium.run(Uniform(3), env, 1, 1, rng)
     with pytest.raises(InvalidInputError, match="n_episodes must be an integer, at least 1"):
-        environments.run(Uniform(2), env, 0, 1, rng)
+        capi.simulation.gymnasium.run(Uniform(2), env, 0, 1, rng)
     with pytest.raises(InvalidInputError, match="max_steps must be an integer, at least 1"):
-        environments.run(Uniform(2), env, 1, 0, rng)
+        capi.simulation.gymnasium.run(Uniform(2), env, 1, 0, rng)
     with pytest.raises(InvalidInputError, match="starts where it likes"):
         sample_episodes(None, env, starts=np.zeros((1, 4)), max_steps=1)
 
@@ -309,19 +309,19 @@ def test_an_environment_is_no_domain():
 
 # Our domains as environments
 
-IDS = list(environments.ENVIRONMENTS)
+IDS = list(capi.simulation.gymnasium.ENVIRONMENTS)
 
 
 @pytest.fixture
 def registered():
-    environments.register()
+    capi.simulation.gymnasium.register()
 
 
 @pytest.fixture
 def unregistered():
     """Gymnasium as it is before our ids are registered."""
     before = dict(registration.registry)
-    for name in environments.ENVIRONMENTS:
+    for name in capi.simulation.gymnasium.ENVIRONMENTS:
         registration.registry.pop(name, None)
     yield
     registration.registry.clear()
@@ -359,7 +359,7 @@ def test_the_domain_and_its_environment_give_the_same_episode(name, registered):
 
 @pytest.mark.parametrize("name", IDS)
 def test_time_limits_come_from_the_registration(name, registered):
-    assert gymnasium.spec(name).max_episode_steps == environments.ENVIRONMENTS[name][1]
+    assert gymnasium.spec(name).max_episode_steps == capi.simulation.gymnasium.ENVIRONMENTS[name][1]
     env = gymnasium.make(name, max_episode_steps=2)
     env.reset(seed=0)
     assert env.step(0)[3] is False
@@ -383,9 +383,9 @@ def test_settings_go_to_the_domain(registered):
 
 
 def test_registering_twice_changes_nothing(unregistered):
-    environments.register()
-    specs = {name: gymnasium.spec(name) for name in environments.ENVIRONMENTS}
-    environments.register()  # Gymnasium would warn of an override, and warnings are errors here
+    capi.simulation.gymnasium.register()
+    specs = {name: gymnasium.spec(name) for name in capi.simulation.gymnasium.ENVIRONMENTS}
+    capi.simulation.gymnasium.register()  # Gymnasium would warn of an override, and warnings are errors here
     assert all(gymnasium.spec(name) is spec for name, spec in specs.items())
 
 
@@ -398,14 +398,14 @@ def test_a_registration_is_plain_data(registered):
 
 
 def test_an_environment_can_be_pickled():
-    env = environments.DomainEnv(ChainWalk())
+    env = capi.simulation.gymnasium.DomainEnv(ChainWalk())
     env.reset(seed=0)
     copy = pickle.loads(pickle.dumps(env))
     assert [copy.step(0)[0].item() for _ in range(5)] == [env.step(0)[0].item() for _ in range(5)]
 
 
 def test_an_environment_starts_where_it_is_told():
-    env = environments.DomainEnv(ChainWalk())
+    env = capi.simulation.gymnasium.DomainEnv(ChainWalk())
     start = np.array([17.0])
     observation, _ = env.reset(options={"state": start})
     start[0] = observation[0] = 99.0  # neither is the environment's own
@@ -434,7 +434,7 @@ class Ending:
 
 
 def test_an_episode_must_be_running():
-    env = environments.DomainEnv(Ending())
+    env = capi.simulation.gymnasium.DomainEnv(Ending())
     with pytest.raises(InvalidInputError, match="call reset first"):
         env.step(0)
     env.reset()
@@ -444,21 +444,21 @@ def test_an_episode_must_be_running():
 
 
 def test_what_is_allowed_is_told():
-    env = environments.DomainEnv(Ending())
+    env = capi.simulation.gymnasium.DomainEnv(Ending())
     _, info = env.reset(seed=0)
     assert env.action_space.sample(info["action_mask"]) == 0
     assert env.step(0)[4]["action_mask"].tolist() == [1, 0]
 
 
 def test_wrong_actions_and_domains_are_refused():
-    env = environments.DomainEnv(ChainWalk())
+    env = capi.simulation.gymnasium.DomainEnv(ChainWalk())
     env.reset(seed=0)
     with pytest.raises(InvalidInputError, match=r"action must lie in 0\.\.1"):
         env.step(-1)
     with pytest.raises(InvalidInputError, match="domain must have initial"):
-        environments.DomainEnv(object())
+        capi.simulation.gymnasium.DomainEnv(object())
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        environments.nothing  # noqa: B018
+        capi.simulation.gymnasium.nothing  # noqa: B018
 
 
 class OddForbidsTwo:
@@ -485,12 +485,16 @@ def test_an_environment_before_the_policy_is_refused_with_the_right_order():
 
 
 def test_action_masks_of_an_environment_are_kept():
-    batch = sample_episodes(None, environments.DomainEnv(OddForbidsTwo()), n_episodes=30, max_steps=9, random_state=0)
+    batch = sample_episodes(
+        None, capi.simulation.gymnasium.DomainEnv(OddForbidsTwo()), n_episodes=30, max_steps=9, random_state=0
+    )
     even = batch.states[:, 0] % 2 == 0
     np.testing.assert_array_equal(batch.allowed[:, 2], even)
     assert batch.allowed[np.arange(len(batch)), batch.actions].all()
     np.testing.assert_allclose(batch.propensities, np.where(even, 1 / 3, 1 / 2))
     np.testing.assert_array_equal(batch.next_allowed[:, 2], ~even & ~batch.terminated)
     assert not batch.next_allowed[batch.terminated].any()
-    kept = performance(Constant(2, 3), environments.DomainEnv(OddForbidsTwo()), n_episodes=1, max_steps=9, discount=0.5)
+    kept = performance(
+        Constant(2, 3), capi.simulation.gymnasium.DomainEnv(OddForbidsTwo()), n_episodes=1, max_steps=9, discount=0.5
+    )
     assert kept.undiscounted.tolist() == [2.0 * 3]  # in 6, 4 and 2; in odd states the lowest action

@@ -11,7 +11,7 @@ import scipy.sparse as sp
 
 from capi._utils.validation import Floats, Ints
 from capi.errors import InvalidInputError
-from capi.evaluators import _td_kernels as _td
+from capi.evaluators import _td_kernels
 from capi.evaluators._means import ENTRIES_AT_ONCE
 from capi.features.tables import FittedFeatures
 
@@ -28,7 +28,7 @@ class Tables:
     fitted: FittedFeatures
     states: Floats  # (n, d)
     next_states: Floats  # (n, d)
-    held: tuple[_td.Table, _td.Table] | None
+    held: tuple[_td_kernels.Table, _td_kernels.Table] | None
     rows_at_once: int
 
     @classmethod
@@ -45,7 +45,7 @@ class Tables:
         """How many entries of a row stand together: all of a dense one."""
         return np.uint64(1 if self.fitted.sparse else self.fitted.n_columns)
 
-    def of_rows(self, rows: Ints) -> tuple[_td.Table, _td.Table]:
+    def of_rows(self, rows: Ints) -> tuple[_td_kernels.Table, _td_kernels.Table]:
         """Return the features of the states and of the next states of some rows."""
         if self.held is not None:
             return _chosen(self.held[0], rows), _chosen(self.held[1], rows)
@@ -56,11 +56,11 @@ class Tables:
         """Return the mean squared length of the features of the states, by ``weight`` (n,); one if all are zero."""
         squares = np.empty(len(weight))
         if self.held is not None:
-            _td.squared_lengths(self.held[0].data, self.held[0].starts, squares)
+            _td_kernels.squared_lengths(self.held[0].data, self.held[0].starts, squares)
         else:
             for rows in _blocks(np.arange(len(weight)), self.rows_at_once):
                 table = _as_table(self.fitted.of_rows(self.states, rows))
-                _td.squared_lengths(table.data, table.starts, squares[rows[0] : rows[-1] + 1])
+                _td_kernels.squared_lengths(table.data, table.starts, squares[rows[0] : rows[-1] + 1])
         mean = float(weight @ squares) / float(weight.sum())
         if not np.isfinite(mean):
             raise InvalidInputError("features(states) must have finite squares. Scale them down.")
@@ -71,7 +71,7 @@ class Tables:
 class Batch:
     """The batch as the kernel takes it."""
 
-    rows: _td.Rows  # of all rows
+    rows: _td_kernels.Rows  # of all rows
     tables: Tables
     starts: Ints  # (m,) first rows of the pieces whose order is random
     lengths: Ints  # (m,)
@@ -82,11 +82,13 @@ class Batch:
         """Steps of a pass."""
         return int(self.lengths.sum())
 
-    def blocks(self, rng: np.random.Generator) -> Iterator[tuple[slice, tuple[_td.Table, _td.Table, _td.Rows]]]:
+    def blocks(
+        self, rng: np.random.Generator
+    ) -> Iterator[tuple[slice, tuple[_td_kernels.Table, _td_kernels.Table, _td_kernels.Rows]]]:
         """Yield the steps of a pass, some at a time, and their rows side by side: jumping about is slow."""
         start = 0
         for chosen in _blocks(self._order(rng), self.tables.rows_at_once):
-            rows = _td.Rows._make(column.take(chosen, axis=0) for column in self.rows)
+            rows = _td_kernels.Rows._make(column.take(chosen, axis=0) for column in self.rows)
             yield slice(start, start + len(chosen)), (*self.tables.of_rows(chosen), rows)
             start += len(chosen)
 
@@ -103,10 +105,10 @@ def _blocks(order: Ints, size: int) -> Iterator[Ints]:
         yield order[start : start + size]
 
 
-def memory_from(weights: Floats) -> _td.Memory:
+def memory_from(weights: Floats) -> _td_kernels.Memory:
     """Return what the kernel writes to, with ``weights`` (A p,) as the start."""
     size = len(weights)
-    return _td.Memory(
+    return _td_kernels.Memory(
         theta=weights.copy(),
         drift=np.zeros(size),
         second=np.zeros(size),
@@ -118,22 +120,22 @@ def memory_from(weights: Floats) -> _td.Memory:
     )
 
 
-def _as_table(table: Any) -> _td.Table:
+def _as_table(table: Any) -> _td_kernels.Table:
     """Return features (n, p) as the kernel takes them; none of the arrays is the feature's own."""
     if sp.issparse(table):
         if not table.has_canonical_format:
             table = table.copy()
             table.sum_duplicates()
-        return _td.Table(table.data.copy(), table.indices.astype(np.uint64), table.indptr.astype(np.uint64))
+        return _td_kernels.Table(table.data.copy(), table.indices.astype(np.uint64), table.indptr.astype(np.uint64))
     n, p = table.shape
     starts = np.arange(n + 1, dtype=np.uint64) * np.uint64(p)
-    return _td.Table(table.flatten(), np.zeros(0, dtype=np.uint64), starts)
+    return _td_kernels.Table(table.flatten(), np.zeros(0, dtype=np.uint64), starts)
 
 
-def _chosen(table: _td.Table, rows: Ints) -> _td.Table:
+def _chosen(table: _td_kernels.Table, rows: Ints) -> _td_kernels.Table:
     """Return the features of some rows, side by side."""
     size = int((table.starts[rows + 1] - table.starts[rows]).sum())
     columns = np.empty(size if len(table.columns) else 0, dtype=np.uint64)
-    found = _td.Table(np.empty(size), columns, np.zeros(len(rows) + 1, dtype=np.uint64))
-    _td.gather(*table, rows, *found)
+    found = _td_kernels.Table(np.empty(size), columns, np.zeros(len(rows) + 1, dtype=np.uint64))
+    _td_kernels.gather(*table, rows, *found)
     return found

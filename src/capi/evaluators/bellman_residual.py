@@ -24,7 +24,7 @@ from capi._utils.parameters import Constraints, check_parameters, literal_or, op
 from capi._utils.validation import Floats, as_discount, as_not_negative
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
-from capi.evaluators import _rkhs as rkhs
+from capi.evaluators import _rkhs
 from capi.evaluators._batches import needs_batch
 from capi.evaluators._linear_model import LinearValues
 from capi.evaluators._means import means, means_of, next_means
@@ -81,8 +81,8 @@ class BellmanResidual:
     def __post_init__(self) -> None:
         check_parameters(self)
         if isinstance(self.features, RKHS):
-            rkhs.check_ridges(self.ridge, self.projection_ridge)
-            rkhs.check_auxiliary(self.auxiliary)
+            _rkhs.check_ridges(self.ridge, self.projection_ridge)
+            _rkhs.check_auxiliary(self.auxiliary)
 
     def evaluate(
         self,
@@ -97,7 +97,7 @@ class BellmanResidual:
         """Return Q of ``policy``; of ``previous`` only what does not depend on the policy is used again."""
         t, discount = needs_batch(transitions, policy, "BellmanResidual"), as_discount(discount)
         if isinstance(self.features, RKHS):
-            return rkhs.residual(self.features, t, policy, discount, self.ridge or 0.0, self.projection_ridge or 0.0)
+            return _rkhs.residual(self.features, t, policy, discount, self.ridge or 0.0, self.projection_ridge or 0.0)
         found, fitted, origin = means(self.features, t, policy, previous, dense=True)
         gram, cross = as_dense(found.gram), as_dense(found.cross)
         left = gram - discount * (cross + cross.T)  # D^T D but for the products of next features

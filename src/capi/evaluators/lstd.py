@@ -19,7 +19,7 @@ import numpy as np
 from capi._utils.parameters import Constraints, check_parameters, optional
 from capi._utils.validation import Floats, as_discount, as_not_negative
 from capi.data.transitions import Transitions
-from capi.evaluators import _rkhs as rkhs
+from capi.evaluators import _rkhs
 from capi.evaluators._batches import needs_batch
 from capi.evaluators._linear_model import LinearValues
 from capi.evaluators._means import Means, means
@@ -73,7 +73,7 @@ class LSTDQ:
     def __post_init__(self) -> None:
         check_parameters(self)
         if isinstance(self.features, RKHS):
-            rkhs.check_ridges(self.ridge, self.projection_ridge)
+            _rkhs.check_ridges(self.ridge, self.projection_ridge)
 
     def evaluate(
         self,
@@ -88,7 +88,7 @@ class LSTDQ:
         """Return Q of ``policy``; of ``previous`` only what does not depend on the policy is used again."""
         t, discount = needs_batch(transitions, policy, "LSTDQ"), as_discount(discount)
         if isinstance(self.features, RKHS):
-            return rkhs.lstd(self.features, t, policy, discount, self.ridge or 0.0, self.projection_ridge or 0.0)
+            return _rkhs.lstd(self.features, t, policy, discount, self.ridge or 0.0, self.projection_ridge or 0.0)
         found, fitted, origin = means(self.features, t, policy, previous, dense=self.projection_ridge is not None)
         ridge = RIDGE * typical_square(found.gram) if self.ridge is None else self.ridge
         if self.projection_ridge is None:

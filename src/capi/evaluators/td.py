@@ -38,7 +38,7 @@ from capi._utils.renamed import renamed
 from capi._utils.validation import Floats, Ints, as_array, as_discount, as_floats, as_positive, as_share, check_rows
 from capi.data.transitions import Transitions
 from capi.errors import DivergenceError, InvalidInputError
-from capi.evaluators import _td_kernels as _td
+from capi.evaluators import _td_kernels
 from capi.evaluators._batches import needs_batch, next_shares
 from capi.evaluators._inherited_docs import with_inherited_parameters
 from capi.evaluators._linear_model import LinearValues, features_on
@@ -138,7 +138,7 @@ class _Stepwise:
         weight = np.ones(len(t)) if t.weights is None else t.weights * (np.count_nonzero(t.weights) / t.weights.sum())
         starts, lengths = self._pieces(t, weight)
         carry = self._carry(policy, t, starts, discount)
-        rows = _td.Rows(t.actions.astype(np.uint64), t.rewards, ahead, carry, weight)
+        rows = _td_kernels.Rows(t.actions.astype(np.uint64), t.rewards, ahead, carry, weight)
         tables = Tables.of(fitted, t.states, next_states)
         return Batch(rows, tables, starts, lengths, tables.mean_square(weight))
 
@@ -168,7 +168,7 @@ class _Stepwise:
             factors, late = self._factors(times, n), self._late(times, self.n_passes * n)
             for part, block in batch.blocks(rng):
                 steps, second_steps = (size * factors[part] for size in sizes)
-                reached = _td.learn(self.method, *block, steps, second_steps, late[part], limit, width, memory)
+                reached = _td_kernels.learn(self.method, *block, steps, second_steps, late[part], limit, width, memory)
                 if part.start + reached < part.stop:
                     raise self._diverged(number, part.start + reached, n)
         weights = (memory.theta - memory.drift).reshape(start.shape)
@@ -201,7 +201,7 @@ class _Stepwise:
     def _diverged(self, number: int, step: int, n: int) -> DivergenceError:
         gradient = (
             "; take GTD2 or TDC, which need not diverge off-policy"
-            if self.method == _td.TD
+            if self.method == _td_kernels.TD
             else " and second_step_size"
         )
         return DivergenceError(
@@ -254,7 +254,7 @@ class TD(_Stepwise):
            [2.]])
     """
 
-    method = _td.TD
+    method = _td_kernels.TD
 
 
 @with_inherited_parameters
@@ -284,7 +284,7 @@ class GTD(_Gradient):
            [2.]])
     """
 
-    method = _td.GTD
+    method = _td_kernels.GTD
 
     step_size: float = 1.0
 
@@ -315,7 +315,7 @@ class GTD2(_Gradient):
            [2.]])
     """
 
-    method = _td.GTD2
+    method = _td_kernels.GTD2
 
 
 @with_inherited_parameters
@@ -341,7 +341,7 @@ class TDC(_Gradient):
            [2.]])
     """
 
-    method = _td.TDC
+    method = _td_kernels.TDC
 
 
 def _complete_next_states(t: Transitions) -> Floats:

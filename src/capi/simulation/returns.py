@@ -12,7 +12,7 @@ from capi._utils.randomness import RandomState, numbered_rng, seed_sequence
 from capi._utils.statistics import bootstrap_interval, standard_error
 from capi._utils.validation import Bools, Floats, Ints, as_discount
 from capi.errors import InvalidInputError
-from capi.simulation import gymnasium as environments
+from capi.simulation import gymnasium
 from capi.simulation.engine import check_domain_fits, check_is_policy, outcome, policy_first, start_states, steps
 from capi.types import Policy
 
@@ -99,10 +99,10 @@ def performance(
     if own is None:
         raise InvalidInputError(f"discount must be given: {type(domain).__name__} has none of its own.")
     gamma = as_discount(own)
-    if environments.is_environment(domain):
+    if gymnasium.is_environment(domain):
         if starts is not None or n_episodes is None:
             raise InvalidInputError("a Gymnasium environment starts where it likes: give n_episodes, and no starts.")
-        first, running = environments.run(policy, domain, n_episodes, max_steps, rng)
+        first, running = gymnasium.run(policy, domain, n_episodes, max_steps, rng)
     else:
         check_domain_fits(policy, domain)
         first = start_states(domain, starts, n_episodes, rng)

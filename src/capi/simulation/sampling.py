@@ -13,7 +13,7 @@ from capi._utils.validation import Bools, Floats, Ints, as_states
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.policies import Uniform
-from capi.simulation import gymnasium as environments
+from capi.simulation import gymnasium
 from capi.simulation.engine import Step, check_domain_fits, masks_of, policy_first, start_states, steps
 from capi.types import Domain, Policy
 
@@ -56,12 +56,12 @@ def sample_episodes(
       also        propensities
     """
     rng = as_generator(random_state)
-    if environments.is_environment(domain):
+    if gymnasium.is_environment(domain):
         if starts is not None or n_episodes is None:
             raise InvalidInputError("a Gymnasium environment starts where it likes: give n_episodes, and no starts.")
-        words = environments.words_of(domain)
+        words = gymnasium.words_of(domain)
         behaviour = policy if policy is not None else Uniform(len(words["action_labels"]))
-        _, running = environments.run(behaviour, domain, n_episodes, max_steps, rng)
+        _, running = gymnasium.run(behaviour, domain, n_episodes, max_steps, rng)
         return _collected(running, words)
     check_domain_fits(policy, domain)
     first = start_states(domain, starts, n_episodes, rng)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from capi.errors import InvalidInputError
-from capi.files import codecs as kinds
+from capi.files import codecs
 from capi.files.packing import Contents, Kind, Packed, from_json_number, json_number, json_value
 from capi.policy_spaces.constrained import ConstrainedPolicy, _Compiled, _Limit, _Shifted
 from capi.policy_spaces.rules import Box, Budget, Cap, Costs, Forbidden, Monotone, Never, Only, Rule
@@ -30,7 +30,7 @@ def _pack(policy: ConstrainedPolicy) -> Packed:
     }
     limit_costs = np.array([limit.costs for limit in compiled.limits]).reshape(len(compiled.limits), policy.n_actions)
     arrays = {"costs": compiled.costs, "limit_costs": limit_costs, "multipliers": policy.multipliers}
-    return Packed("constrained", settings, arrays, {"policy": kinds.to_arrays(policy.policy)})
+    return Packed("constrained", settings, arrays, {"policy": codecs.to_arrays(policy.policy)})
 
 
 def _unpack(contents: Contents) -> ConstrainedPolicy:
@@ -131,7 +131,7 @@ def _list(contents: Contents, name: str) -> list[Any]:
 
 
 def _pack_priced(q: _Shifted) -> Packed:
-    return Packed("priced values", arrays={"prices": q.prices}, parts={"q": kinds.to_arrays(q.q)})
+    return Packed("priced values", arrays={"prices": q.prices}, parts={"q": codecs.to_arrays(q.q)})
 
 
 def _unpack_priced(contents: Contents) -> _Shifted:

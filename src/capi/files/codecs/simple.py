@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from capi._utils.validation import Ints
-from capi.files import codecs as kinds
+from capi.files import codecs
 from capi.files.packing import Contents, Kind, Packed
 from capi.policies import Constant, EpsilonGreedy, Mixture, NonStationary, Tabular, Uniform
 from capi.policy_spaces.thresholds import ThresholdPolicy
@@ -34,7 +34,7 @@ def _unpack_uniform(contents: Contents) -> Uniform:
 
 
 def _pack_epsilon_greedy(policy: EpsilonGreedy) -> Packed:
-    parts = {"policy": kinds.to_arrays(policy.policy)}
+    parts = {"policy": codecs.to_arrays(policy.policy)}
     return Packed("epsilon greedy", {"epsilon": float(policy.epsilon)}, parts=parts)
 
 
@@ -62,7 +62,7 @@ def _unpack_mixture(contents: Contents) -> Mixture:
 
 
 def _pack_non_stationary(policy: NonStationary) -> Packed:
-    then = {} if policy.then is None else {"then": kinds.to_arrays(policy.then)}
+    then = {} if policy.then is None else {"then": codecs.to_arrays(policy.then)}
     return Packed("non-stationary", parts={**_numbered(policy.policies), **then})
 
 
@@ -72,7 +72,7 @@ def _unpack_non_stationary(contents: Contents) -> NonStationary:
 
 
 def _pack_greedy(policy: Any) -> Packed:
-    return Packed("greedy", {"masked": bool(policy.masked)}, parts={"q": kinds.to_arrays(policy.q)})
+    return Packed("greedy", {"masked": bool(policy.masked)}, parts={"q": codecs.to_arrays(policy.q)})
 
 
 def _unpack_greedy(contents: Contents) -> GreedyPolicy:
@@ -104,7 +104,7 @@ def unpack_ranking(contents: Contents, name: str, shape: tuple[int, int]) -> Int
 
 
 def _numbered(policies: Sequence[Policy]) -> dict[str, Packed]:
-    return {f"policy{i}": kinds.to_arrays(policy) for i, policy in enumerate(policies)}
+    return {f"policy{i}": codecs.to_arrays(policy) for i, policy in enumerate(policies)}
 
 
 def _members(contents: Contents) -> list[Policy]:
