@@ -23,8 +23,10 @@ from capi.cli import app
 from capi.data.readers import arrow
 from capi.errors import InvalidInputError
 from capi.files.archive import read_archive, write_archive
-from capi.files.policy_file import load_policy
-from capi.policy_spaces import Trees
+from capi.files.policy_file import load_policy, save_policy
+from capi.policies import described
+from capi.policy_spaces import Constrained, Forests, Trees
+from capi.policy_spaces.rules import Never
 from capi.runs import RunSettings, fit, fit_run, load_run
 from small_runs import OPTIONS, ROLES, interrupted, settings_for
 
@@ -264,6 +266,19 @@ def test_a_finished_run_is_opened_and_not_run_again(table, tmp_path):
     assert load_run(tmp_path / "run").history[-1]["k"] == 5
     with pytest.raises(InvalidInputError, match="already has a run"):
         fit_run(settings_for(table), tmp_path / "run")
+
+
+def test_rules_of_a_saved_constrained_forest_are_compared_on_the_states_of_the_table(table, tmp_path):
+    run = fit_run(settings_for(table, "forests"), tmp_path / "run")
+    batch = run.settings.batch()
+    values = np.stack([np.zeros(len(batch)), batch.states[:, 0], batch.states[:, 1]], axis=1)
+    space = Constrained(Forests(n_trees=3), [Never("low", when="age > 1")], batch.schema)
+    policy = space.improve(batch.states, values, rng=np.random.default_rng(0))
+    policy = described(policy, batch.schema, run.policy.training)
+    save_policy(policy, tmp_path / "run" / "policy.capi")
+    rules = load_run(tmp_path / "run").rules()
+    assert rules == policy.rules(batch.states)
+    assert str(Never("low", when="age > 1")) in rules
 
 
 def test_a_changed_table_or_checkpoint_is_not_continued(table, tmp_path):

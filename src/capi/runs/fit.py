@@ -23,6 +23,7 @@ from capi.learning.iteration import Iteration
 from capi.learning.learner import training_of
 from capi.plotting.history import draw_history
 from capi.policies import described
+from capi.policy_spaces.constrained import ConstrainedPolicy
 from capi.policy_spaces.imitation import ReadByImitation
 from capi.runs.checkpoint import Kept, read_checkpoint, write_checkpoint
 from capi.runs.settings import CANDIDATES, RunSettings, score_of
@@ -60,11 +61,12 @@ class RunResult:
         return draw_history(self.history)
 
     def rules(self) -> str:
-        """Return the policy as text; one that must be imitated to be read is compared on the states of the table."""
+        """Return the policy as text; a policy too large to print is imitated on the states of the table."""
         policy: Any = self.policy
-        if isinstance(policy, ReadByImitation):
+        printed = policy.policy if isinstance(policy, ConstrainedPolicy) else policy
+        if isinstance(printed, ReadByImitation):
             batch = self.settings.batch()
-            return policy.rules(batch.states, batch.allowed)
+            return str(policy.rules(batch.states, batch.allowed))
         return str(policy.rules()) if hasattr(policy, "rules") else str(policy)
 
 
