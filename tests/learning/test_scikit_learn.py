@@ -192,7 +192,7 @@ def test_several_parameters_of_one_part_change_together():
 
 def test_a_new_part_and_its_parameters_can_be_set_at_once():
     learner = capi().set_params(evaluator__n_trees=3, evaluator=FittedQ(n_trees=50, n_sweeps=4))
-    assert (learner.evaluator.n_trees, learner.evaluator.sweeps) == (3, 4)
+    assert (learner.evaluator.n_trees, learner.evaluator.n_sweeps) == (3, 4)
 
 
 def test_parameters_of_a_critic_and_its_regressor():
@@ -201,7 +201,7 @@ def test_parameters_of_a_critic_and_its_regressor():
     assert learner.get_params()["evaluator__critic__regressor__ridge__alpha"] == 2.0
     learner.set_params(evaluator__critic__regressor__ridge__alpha=5.0, evaluator__critic__n_sweeps=2)
     assert learner.evaluator.critic.regressor.named_steps["ridge"].alpha == 5.0
-    assert learner.evaluator.critic.sweeps == 2
+    assert learner.evaluator.critic.n_sweeps == 2
     assert critic.regressor.named_steps["ridge"].alpha == 2.0, (
         "estimators inside frozen settings are not changed in place"
     )

@@ -59,11 +59,13 @@ def change(file, old, new):
 
 @pytest.mark.compiled
 def test_machine_code_is_used_again_until_something_that_it_is_made_from_changes(copy):
-    assert run(copy) == ([1, 3, 2**24 - 1], 0, copy / "trees" / "__pycache__")
+    assert run(copy) == ([1, 3, 2**24 - 1], 0, copy / "trees" / "_kernels" / "__pycache__")
     assert run(copy)[:2] == ([1, 3, 2**24 - 1], 1)
-    change(copy / "trees" / "_ranks.py", "    n_below = np.int64(WINDOW)\n", "    return np.int64(WINDOW)   \n")
+    change(
+        copy / "trees" / "_kernels" / "ranks.py", "    n_below = np.int64(WINDOW)\n", "    return np.int64(WINDOW)   \n"
+    )
     assert run(copy)[:2] == ([8, 3, 2**24 - 1], 0), "a kernel that it calls, in another file"
-    change(copy / "trees" / "_plain.py", "MISSING = 2**24 - 1", "MISSING = 2**24 - 2")
+    change(copy / "trees" / "_kernels" / "plain.py", "MISSING = 2**24 - 1", "MISSING = 2**24 - 2")
     assert run(copy)[:2] == ([8, 3, 2**24 - 2], 0), "a constant, two imports away"
     for index in copy.rglob("*.nbi"):
         index.write_bytes(index.read_bytes()[:50])
@@ -79,7 +81,9 @@ def test_both_variants_are_kept_side_by_side(copy):
 
 @pytest.mark.compiled
 def test_where_the_package_cannot_be_written_to_the_users_cache_serves(copy, tmp_path):
-    (copy / "trees" / "__pycache__").write_text("a file where the folder would be: root may write to any folder")
+    (copy / "trees" / "_kernels" / "__pycache__").write_text(
+        "a file where the folder would be: root may write to any folder"
+    )
     cache = tmp_path / "cache"
     home = {"XDG_CACHE_HOME": str(cache), "HOME": str(tmp_path)}
     assert [run(copy, **home)[1] for _ in range(2)] == [0, 1]

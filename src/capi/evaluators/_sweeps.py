@@ -19,6 +19,7 @@ from capi.policies import Decisions, value_of
 from capi.types import QFunction
 
 SETTLED = 1e-9  # how close to its fixed point Q is when it counts as settled, relative to its largest value
+LAST_DIGITS = 1e-8  # largest movement, relative to Q, that rounding explains: 3e-9 was seen with a ridge of 1e-6, depending on the processor
 PATIENCE = 3  # times as many sweeps as a contraction by the discount needs, and Q must have settled
 HOPELESS = 1e3  # times as large as a contraction by the discount could make Q: it will not settle
 
@@ -99,7 +100,7 @@ def settled_targets(
             return swept
         if n_sweeps == most or largest > hopeless:
             break
-    if moved <= SETTLED * largest:  # only its last digits move
+    if moved <= LAST_DIGITS * largest:
         return swept
     raise DivergenceError(
         f"Q must settle; after {n_sweeps} sweeps it has reached {largest:.3g} and still moves by {moved / largest:.2g} of that. {advice}"

@@ -289,6 +289,7 @@ class Learner:
 
         Examples
         --------
+        >>> from capi import CAPI
         >>> from capi.domains import ChainWalk
         >>> from capi.evaluators import Rollouts
         >>> from capi.policy_spaces import Thresholds
