@@ -39,13 +39,13 @@ def test_an_interruption_is_one_sentence_and_keeps_what_is_finished(tmp_path):
     command = [sys.executable, "-m", "capi.cli", "reproduce", "chain", "--out", str(tmp_path / "out[/b]")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while process.poll() is None and not (tmp_path / "out[/b]").is_dir():
-        time.sleep(0.05)  # the folder is made right before the work begins
+        time.sleep(0.05)  # the folder is created right before the work starts
     time.sleep(0.5)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert out == ""
-    assert "stopped; finished runs are kept, and the same command goes on behind them." in err
+    assert "stopped; finished runs are kept, and the same command resumes after them." in err
     assert [path.name for path in (tmp_path / "out[/b]").iterdir()] == [".unfinished-quick.jsonl"]
 
 
@@ -69,7 +69,7 @@ ROLES = ["--action=a", "--reward=r", "--state=s"]
         "import capi.cli",
     ],
 )
-def test_heavy_libraries_are_paid_for_only_by_those_who_use_them(statement):
+def test_heavy_libraries_are_imported_only_when_used(statement):
     code = f"{statement}; import sys; print(*sorted(set(sys.modules) & {HEAVY!r}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ)
     assert done.stdout.strip() == ""
@@ -85,7 +85,7 @@ def test_heavy_libraries_are_paid_for_only_by_those_who_use_them(statement):
         ["evaluate", "run", "no.csv"],
     ],
 )
-def test_a_file_that_is_not_there_is_told_before_anything_heavy_is_imported(arguments, tmp_path):
+def test_a_missing_file_is_reported_before_anything_heavy_is_imported(arguments, tmp_path):
     code = f"""
 import sys
 from capi.cli import app
@@ -121,7 +121,7 @@ def test_an_option_that_a_command_never_had_is_refused_as_before():
     assert "is now called" not in done.output
 
 
-def test_help_imports_nothing_heavy_but_what_prints_it():
+def test_help_imports_nothing_heavy_except_the_library_that_prints_it():
     code = f"""
 import sys
 from capi.cli import app

@@ -1,4 +1,4 @@
-"""The command line: from a table to a policy, and the paper's experiments."""
+"""The command-line interface: from a table to a policy, and the paper's experiments."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from capi.data.table_files import existing, format_of
 from capi.errors import CapiError, InvalidInputError
 from capi.experiments import NAMES
 
-TAKES_TURNS = 0.05  # share of changed decisions in the last round of which one should know
-MIN_WIDTH = 130  # of tables that go to a file or a pipe
+OSCILLATING = 0.05  # share of decisions changed in the last iteration above which a note is printed
+MIN_WIDTH = 130  # of tables written to a file or a pipe
 
 RENAMED_OPTIONS = {
     "--iterations": "--n-iterations",
@@ -33,10 +33,10 @@ RENAMED_OPTIONS = {
 
 
 class CommandWithRenamedOptions(TyperCommand):
-    """A command that names the new option if an old one is given."""
+    """A command that refuses renamed options with an error that gives the new name."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse options that have another name now, and parse the rest."""
+        """Refuse renamed options, then parse the arguments."""
         known = {name for parameter in self.params for name in parameter.opts}
         for argument in args:
             old = argument.partition("=")[0]
@@ -47,7 +47,7 @@ class CommandWithRenamedOptions(TyperCommand):
 
 app = typer.Typer(
     name="capi",
-    help="Decision policies from a fixed batch of logged decisions.",
+    help="Learn decision policies from a fixed batch of logged decisions.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode="rich",
@@ -55,8 +55,8 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         typer.echo(f"capi {__version__}")
         raise typer.Exit
 
@@ -64,32 +64,32 @@ def _version(asked: bool) -> None:
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Decision policies from a fixed batch of logged decisions."""
+    """Learn decision policies from a fixed batch of logged decisions."""
 
 
 @app.command(epilog="Example: capi reproduce chain --out results/chain")
 def reproduce(
     name: Annotated[str, typer.Argument(help="; ".join(f"{key}: {what}" for key, what in NAMES.items()))],
     out: Annotated[
-        str | None, typer.Option(help="Folder for the results.", show_default="results/NAME or results/NAME-full")
+        str | None, typer.Option(help="Output folder.", show_default="results/NAME or results/NAME-full")
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full/--quick", help="The paper's size, which may take hours, or a few minutes' worth.")
+        bool, typer.Option("--full/--quick", help="Run at the paper's size (may take hours), or take a few minutes.")
     ] = False,
 ) -> None:
-    """Run an experiment of the paper; write records, table, claims and figures, and print them.
+    """Run an experiment from the paper; write and print its records, table, claims and figures.
 
-    After an interruption the same command goes on behind the runs that were finished.
+    If interrupted, the same command resumes after the last finished run.
     """
     try:
         folder = f"results/{name}{'-full' * full}" if out is None else out
         result = experiments.reproduce(name, folder, "full" if full else "quick", _tracked)
     except KeyboardInterrupt:
         rich.console.Console(stderr=True).print(
-            "stopped; finished runs are kept, and the same command goes on behind them."
+            "stopped; finished runs are kept, and the same command resumes after them."
         )
         raise typer.Exit(130) from None
     console = _console()
@@ -99,23 +99,31 @@ def reproduce(
         [rich.markup.escape(key), verdicts[c.holds], rich.markup.escape(_numbers(c.numbers))]
         for key, c in result.claims.items()
     ]
-    console.print(_table("What the paper says", ["claim", "holds", "numbers"], lines, wrap=True))
-    for picture in result.figures:
-        typer.echo(f"picture  {picture}")
+    console.print(_table("Claims of the paper", ["claim", "holds", "numbers"], lines, wrap=True))
+    for figure in result.figures:
+        typer.echo(f"figure   {figure}")
     typer.echo(f"numbers  {result.folder / 'table.csv'}, claims.json, records.jsonl")
 
 
-# Columns of a table, which `_roles` collects from the command's context.
-Episode = Annotated[str | None, typer.Option(metavar="COL", help="Which episode a row belongs to.")]
-Time = Annotated[str | None, typer.Option(metavar="COL", help="When in its episode.")]
-Terminated = Annotated[str | None, typer.Option(metavar="COL", help="Whether the process ended.")]
-Truncated = Annotated[str | None, typer.Option(metavar="COL", help="Whether only the recording ended.")]
-Propensity = Annotated[str | None, typer.Option(metavar="COL", help="Probability of the action taken.")]
-Weight = Annotated[str | None, typer.Option(metavar="COL", help="How much a row counts.")]
+def _column(help_text: str) -> Any:
+    """Return an option that names a column of the table."""
+    return typer.Option(metavar="COL", help=help_text, rich_help_panel="Columns of the table")
+
+
+# Columns that `_roles` collects from the command's context.
+ACTION = _column("Action taken.")
+REWARD = _column("Reward of that action.")
+STATE = _column("State variable; repeat the option for each.")
+Episode = Annotated[str | None, _column("Episode identifier.")]
+Time = Annotated[str | None, _column("Time within the episode.")]
+Terminated = Annotated[str | None, _column("Whether the process ended after this row.")]
+Truncated = Annotated[str | None, _column("Whether only the recording ended after this row.")]
+Propensity = Annotated[str | None, _column("Probability of the action taken.")]
+Weight = Annotated[str | None, _column("Weight of the row.")]
 
 
 def _roles(context: typer.Context) -> dict[str, Any]:
-    """Return the columns that options name, by role."""
+    """Return the columns named by the options, by role."""
     return {role: context.params[role] for role in runs.ROLES if context.params.get(role)}
 
 
@@ -124,20 +132,22 @@ def _roles(context: typer.Context) -> dict[str, Any]:
 )
 def describe(
     context: typer.Context,
-    table: Annotated[str, typer.Argument(help="A CSV or Parquet file of decisions.")],
-    action: Annotated[str, typer.Option(metavar="COL", help="The action that was taken.")],
-    reward: Annotated[str, typer.Option(metavar="COL", help="The reward of that action.")],
-    state: Annotated[list[str], typer.Option(metavar="COL", help="A column of the state; repeat it for each.")],
+    table: Annotated[str, typer.Argument(help="CSV or Parquet file of logged decisions.")],
+    action: Annotated[str, ACTION],
+    reward: Annotated[str, REWARD],
+    state: Annotated[list[str], STATE],
     episode: Episode = None,
     time: Time = None,
     terminated: Terminated = None,
     truncated: Truncated = None,
     propensity: Propensity = None,
     weight: Weight = None,
-    discount: Annotated[float, typer.Option(help="0 for decisions without consequences beyond their reward.")] = 0.99,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    discount: Annotated[
+        float, typer.Option(help="Discount factor; 0 if decisions affect only their own reward.")
+    ] = 0.99,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say what was understood of a table: episodes, actions, missing values, coverage, and what looks wrong."""
+    """Show how a table is read: episodes, actions, missing values, coverage and warnings."""
     _check_table(table)
     found = runs.read_decisions(table, _roles(context), discount).describe()
     typer.echo(json.dumps(found.to_dict(), default=str) if as_json else str(found))
@@ -149,54 +159,58 @@ def describe(
 )
 def fit(
     context: typer.Context,
-    table: Annotated[str | None, typer.Argument(help="A CSV or Parquet file of decisions.")] = None,
-    out: Annotated[str, typer.Option(metavar="RUN", help="Folder of the run.")] = "run",
+    table: Annotated[str | None, typer.Argument(help="CSV or Parquet file of logged decisions.")] = None,
+    out: Annotated[str, typer.Option(metavar="RUN", help="Run folder.")] = "run",
     settings: Annotated[
-        str | None, typer.Option(metavar="TOML", help="All settings from a file, as fit writes it.")
+        str | None, typer.Option(metavar="TOML", help="Read all settings from a file, such as a run's settings.toml.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in the folder.")] = False,
-    action: Annotated[str | None, typer.Option(metavar="COL", help="The action that was taken.")] = None,
-    reward: Annotated[str | None, typer.Option(metavar="COL", help="The reward of that action.")] = None,
-    state: Annotated[list[str] | None, typer.Option(metavar="COL", help="A column of the state; repeat it.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume the run in the run folder.")] = False,
+    action: Annotated[str | None, ACTION] = None,
+    reward: Annotated[str | None, REWARD] = None,
+    state: Annotated[list[str] | None, STATE] = None,
     episode: Episode = None,
     time: Time = None,
     terminated: Terminated = None,
     truncated: Truncated = None,
     propensity: Propensity = None,
     weight: Weight = None,
-    discount: Annotated[float, typer.Option(help="What a reward is worth one step later.")] = 0.99,
-    n_iterations: Annotated[int, typer.Option(help="Rounds of evaluation and improvement.")] = 50,
-    random_state: Annotated[int, typer.Option(help="The same seed gives the same policy.")] = 0,
-    evaluator: Annotated[str, typer.Option(help="fitted-q or kernel-fitted-q.")] = "fitted-q",
-    n_sweeps: Annotated[int, typer.Option(help="Sweeps of the evaluator a round.")] = 5,
+    discount: Annotated[float, typer.Option(help="Discount factor.")] = 0.99,
+    n_iterations: Annotated[int, typer.Option(help="Number of iterations (evaluation, then improvement).")] = 50,
+    random_state: Annotated[int, typer.Option(help="Random seed; the same seed gives the same policy.")] = 0,
+    evaluator: Annotated[str, typer.Option(help="Policy evaluator: fitted-q or kernel-fitted-q.")] = "fitted-q",
+    n_sweeps: Annotated[int, typer.Option(help="Sweeps of the evaluator per iteration.")] = 5,
     space: Annotated[
-        str, typer.Option(help="optimal-trees, trees, forests, thresholds, linear or neighbors.")
+        str, typer.Option(help="Policy space: optimal-trees, trees, forests, thresholds, linear or neighbors.")
     ] = "optimal-trees",
-    max_depth: Annotated[int | None, typer.Option(help="Of trees.", show_default="3")] = None,
-    hold_out: Annotated[float, typer.Option(help="Share of the episodes to evaluate on, not to learn from.")] = 0.0,
+    max_depth: Annotated[int | None, typer.Option(help="Maximum tree depth.", show_default="3")] = None,
+    hold_out: Annotated[float, typer.Option(help="Share of episodes held out for evaluation.")] = 0.0,
     keep: Annotated[
-        str, typer.Option(help="last, or best: of the last ten rounds, by fitted Q evaluation; small trees take turns.")
+        str,
+        typer.Option(
+            help="Policy to keep: last, or best of the last ten iterations by fitted Q evaluation "
+            "(small trees can oscillate between iterations)."
+        ),
     ] = "last",
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Learn a policy from a table of decisions, and keep it with everything that it depends on.
+    """Learn a policy from a table of logged decisions, and save it with everything needed to repeat the run.
 
-    After Ctrl-C or a crash `capi fit --resume --out RUN` goes on to the same policy.
+    After Ctrl-C or a crash, `capi fit --resume --out RUN` resumes and ends with the same policy.
     """
     chosen: runs.RunSettings | None = None
     if settings is not None or resume:
         free = {"out", "settings" if not resume else "", "resume", "as_json"}
         sources = {name: context.get_parameter_source(name) for name in context.params}
-        said = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
-        if others := [name for name in said if name not in free]:
+        given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
+        if others := [name for name in given if name not in free]:
             where = "the run" if resume else settings
-            raise InvalidInputError(f"{others[0].replace('_', '-')} is set by {where} already; change it there.")
+            raise InvalidInputError(f"{others[0].replace('_', '-')} is already set by {where}. Change it there.")
     if settings is not None:
         existing(settings)
         chosen = runs.RunSettings.from_toml(settings)
     elif not resume:
         if table is None:
-            raise InvalidInputError("a TABLE must be given, or --settings, or --resume.")
+            raise InvalidInputError("TABLE, --settings or --resume must be given.")
         _check_table(table)
         depth = {} if max_depth is None else {"max_depth": max_depth}
         chosen = runs.RunSettings(
@@ -216,7 +230,7 @@ def fit(
         result = runs.fit_run(chosen, out, resume=resume, shown=_shown_rounds)
     except KeyboardInterrupt:
         rich.console.Console(stderr=True).print(
-            f"stopped; capi fit --resume --out {rich.markup.escape(out)} goes on from here."
+            f"stopped; capi fit --resume --out {rich.markup.escape(out)} resumes from this point."
         )
         raise typer.Exit(130) from None
     if as_json:
@@ -225,10 +239,11 @@ def fit(
         )
         return
     typer.echo(result.rules())
-    if result.settings.keep == "last" and len(result.history) > 1 and result.history[-1]["changed"] > TAKES_TURNS:
+    if result.settings.keep == "last" and len(result.history) > 1 and result.history[-1]["changed"] > OSCILLATING:
         share = f"{100 * result.history[-1]['changed']:.0f} %"
         typer.echo(
-            f"note    the last round still changed {share} of the decisions; --keep best seeks the best of the last ten"
+            f"note    the last iteration still changed {share} of the decisions; "
+            "--keep best keeps the best policy of the last ten"
         )
     typer.echo(f"policy  {result.folder / 'policy.capi'}")
 
@@ -238,26 +253,32 @@ def evaluate(
     run: Annotated[str, typer.Argument(help="Folder of a finished run.")],
     table: Annotated[
         str | None,
-        typer.Argument(help="A CSV or Parquet file of other episodes.", show_default="the episodes that fit held out"),
+        typer.Argument(
+            help="CSV or Parquet file of other episodes.", show_default="the episodes held out by capi fit --hold-out"
+        ),
     ] = None,
     folds: Annotated[
-        int | None, typer.Option(help="Instead: learn again without each of so many parts, and evaluate on that part.")
+        int | None,
+        typer.Option(
+            help="Cross-evaluate: split the run's table into N folds, refit without each fold, and evaluate on it.",
+            metavar="N",
+        ),
     ] = None,
     method: Annotated[
         str,
         typer.Option(
-            help="Whose number counts: doubly-robust, weighted-doubly-robust, fitted-q, weighted, per-decision or "
-            "weighted-per-decision; auto is doubly-robust, or fitted-q where policy and log overlap too little."
+            help="Main estimate: doubly-robust, weighted-doubly-robust, fitted-q, weighted, per-decision or "
+            "weighted-per-decision; auto is doubly-robust, or fitted-q if policy and log overlap too little."
         ),
     ] = "auto",
-    n_resamples: Annotated[int, typer.Option(help="Of the bootstrap over episodes.")] = 200,
-    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
-    random_state: Annotated[int, typer.Option(help="The same seed gives the same numbers.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    n_resamples: Annotated[int, typer.Option(help="Bootstrap resamples (of whole episodes).")] = 200,
+    level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
+    random_state: Annotated[int, typer.Option(help="Random seed; the same seed gives the same numbers.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Estimate from logged data what a policy is worth: estimates, intervals, what was done, and what to beware of.
+    """Estimate the value of a policy from logged data, with intervals, a comparison with the log, and caveats.
 
-    The estimates are kept in the run's folder, for the report.
+    The estimates are saved in the run folder and shown in the report.
     """
     if table is not None:
         _check_table(table)
@@ -281,19 +302,19 @@ def evaluate(
 def report(
     run: Annotated[str, typer.Argument(help="Folder of a finished run.")],
     out: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Where to write the page.", show_default="RUN/report.html")
+        str | None, typer.Option(metavar="FILE", help="Output file.", show_default="RUN/report.html")
     ] = None,
     include_cases: Annotated[
         bool,
         typer.Option(
             "--include-cases",
-            help="Put a sample of logged rows into the page, to show the nearest; they travel with it.",
+            help="Embed a sample of logged rows, to show the nearest cases; everyone who gets the page gets these rows.",
         ),
     ] = False,
 ) -> None:
-    """Write one HTML page that shows a run to people: data, rules, where it matters, what it is worth, and what it would do.
+    """Write an HTML page about a run: data, rules, where decisions matter, estimated value, and a panel to try the policy.
 
-    The page needs no network and holds no row of the table unless asked to.
+    The page works offline, and contains no row of the table without --include-cases.
     """
     typer.echo(f"report  {pages.write_report(run, out, include_cases=include_cases)}")
 
@@ -301,10 +322,10 @@ def report(
 @app.command(epilog="Example: capi predict run new_patients.csv --out decisions.csv")
 def predict(
     run: Annotated[str, typer.Argument(help="Folder of a finished run, or a policy file.")],
-    table: Annotated[str, typer.Argument(help="A CSV or Parquet file with the columns of the state.")],
-    out: Annotated[str, typer.Option(metavar="FILE", help="Where to write the decisions: .csv or .parquet.")],
+    table: Annotated[str, typer.Argument(help="CSV or Parquet file with the state columns.")],
+    out: Annotated[str, typer.Option(metavar="FILE", help="Output file: .csv or .parquet.")],
 ) -> None:
-    """Decide for each row of a table, and write the table with a column `decision`."""
+    """Decide for each row of a table, and write the table with an added column `decision`."""
     existing(run)
     _check_table(table)
     n = runs.predict_table(run, table, out)
@@ -314,16 +335,16 @@ def predict(
 @app.command(epilog="Example: capi export run --to sql")
 def export(
     run: Annotated[str, typer.Argument(help="Folder of a finished run, or a policy file.")],
-    to: Annotated[str, typer.Option(help="text, json, dot, python, sql or onnx.")],
+    to: Annotated[str, typer.Option(help="Format: text, json, dot, python, sql or onnx.")],
     out: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Where to write it.", show_default="standard output")
+        str | None, typer.Option(metavar="FILE", help="Output file.", show_default="standard output")
     ] = None,
-    imitate: Annotated[bool, typer.Option("--imitate", help="The small tree that decides most like it.")] = False,
+    imitate: Annotated[bool, typer.Option("--imitate", help="Export a small tree that imitates the policy.")] = False,
 ) -> None:
-    """Print a policy for people or for other programs."""
+    """Export a policy for people or for other programs."""
     existing(run)
     states = runs.load_run(run).settings.batch().states if imitate and Path(run).is_dir() else None
-    text = files.export_policy(runs.policy_of(run), to, imitate=imitate, states=states)  # type: ignore[arg-type]  # what is unknown it refuses
+    text = files.export_policy(runs.policy_of(run), to, imitate=imitate, states=states)  # type: ignore[arg-type]  # which refuses unknown formats
     if out is not None:
         runs.write_result(out, text)
     elif isinstance(text, bytes):
@@ -335,27 +356,29 @@ def export(
 @app.command(epilog="Example: capi bench optimal_trees")
 def bench(
     names: Annotated[
-        list[str] | None, typer.Argument(help="Which benchmarks; by default all.", show_default=False)
+        list[str] | None, typer.Argument(help="Benchmarks to run; all by default.", show_default=False)
     ] = None,
-    listed: Annotated[bool, typer.Option("--list", help="Only say which there are.")] = False,
+    listed: Annotated[bool, typer.Option("--list", help="List the benchmarks and exit.")] = False,
 ) -> None:
-    """Run benchmarks beside the libraries that they are compared with; they come with the sources."""
+    """Run benchmarks against other libraries; needs the source repository."""
     folder = Path(__file__).parents[2] / "benchmarks"
     known = sorted(path.stem for path in folder.glob("*.py") if path.stem != "timing")
     if not known:
         raise InvalidInputError(
-            "the benchmarks come with the sources of capi, not with the installed package. Clone them and run make bench."
+            "benchmarks are in the source repository, not in the installed package. Clone the repository and run make bench."
         )
     if unknown := set(names or []) - set(known):
-        raise InvalidInputError(f"there is no benchmark {min(unknown)!r}; there are: {', '.join(known)}.")
+        raise InvalidInputError(f"there is no benchmark {min(unknown)!r}; available: {', '.join(known)}.")
     for name in known if listed else names or known:
         typer.echo(name)
         if not listed and subprocess.run([sys.executable, folder / f"{name}.py"], check=False).returncode:
-            raise InvalidInputError(f"the benchmark {name} failed. pip install -e '.[bench]' installs the peers.")
+            raise InvalidInputError(
+                f"the benchmark {name} failed. pip install -e '.[bench]' installs the libraries it needs."
+            )
 
 
 def _shown_rounds(rounds: Any, done: int, total: int) -> Any:
-    """Yield the rounds under a progress bar with the time left and the loss, on standard error."""
+    """Yield the iterations and show a progress bar with the remaining time and the loss on standard error."""
     parts = rich.progress
     columns = (
         parts.BarColumn(),
@@ -371,7 +394,7 @@ def _shown_rounds(rounds: Any, done: int, total: int) -> Any:
 
 
 def _check_table(table: str) -> None:
-    """Refuse a table that no reader takes or that is not there, before anything that takes long to import."""
+    """Refuse a table that is missing or has an unknown format, before any slow import."""
     format_of(table)
     existing(table)
 
@@ -390,7 +413,7 @@ def _tracked(items: Sequence[Any]) -> Iterable[Any]:
 def _tracked_folds(items: Sequence[Any]) -> Iterable[Any]:
     return rich.progress.track(
         items,
-        description=f"learning without each of {len(items)} parts",
+        description=f"learning on {len(items)} folds",
         console=rich.console.Console(stderr=True),
         transient=True,
     )
@@ -419,7 +442,7 @@ def _rounded(value: Any) -> Any:
 
 
 def main() -> None:
-    """Run the command line; errors that we foresee end with one sentence and exit code 1."""
+    """Run the command line; expected errors print one sentence and exit with code 1."""
     try:
         app()
     except CapiError as error:

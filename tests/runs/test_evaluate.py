@@ -1,4 +1,4 @@
-"""What a run's policy is worth: held-out episodes, other tables, folds; and which policy a run keeps."""
+"""Evaluation of a run's policy on held-out episodes, other tables and folds; and which policy a run keeps."""
 
 import json
 import re
@@ -25,9 +25,9 @@ def test_episodes_that_are_held_out_are_not_learned_from(table):
     assert set(learned.episodes) | set(others.episodes) == set(whole.episodes)
     assert not set(learned.episodes) & set(others.episodes)
     assert others.n_episodes == round(0.4 * whole.n_episodes)
-    assert learned == settings_for(table, hold_out=0.4).batch()  # the same in each process
+    assert learned == settings_for(table, hold_out=0.4).batch()  # the same split in every process
     assert learned != settings_for(table, hold_out=0.4, random_state=1).batch()
-    with pytest.raises(InvalidInputError, match="nothing was held out"):
+    with pytest.raises(InvalidInputError, match="no episodes were held out"):
         settings_for(table).held_out()
     with pytest.raises(InvalidInputError, match="hold_out must lie in"):
         settings_for(table, hold_out=1.0)
@@ -58,7 +58,7 @@ def test_held_out_episodes_are_evaluated_and_the_numbers_kept(run):
     assert found.discount == 0.8
 
 
-def test_the_learning_table_is_recognised_and_another_one_is_read_by_its_words(run, table, tmp_path):
+def test_the_learning_table_is_recognised_and_another_one_is_read_with_its_schema(run, table, tmp_path):
     found = evaluate_run(run.folder, table, **QUICK)
     assert any("% of these episodes are among those" in str(warning) for warning in found.warnings)
     assert found.unreliable
@@ -76,16 +76,16 @@ def test_the_learning_table_is_recognised_and_another_one_is_read_by_its_words(r
         evaluate_run(run.folder, tmp_path / "short.txt")
 
 
-def test_folds_learn_again_and_exclude_a_table(run, table):
+def test_folds_learn_again_and_cannot_be_combined_with_a_table(run, table):
     found = evaluate_run(run.folder, folds=3, n_resamples=5)
     assert (found.kind, found.n_episodes) == ("cross", settings_for(table).batch().n_episodes)
-    with pytest.raises(InvalidInputError, match="exclude each other"):
+    with pytest.raises(InvalidInputError, match="table and folds cannot be combined"):
         evaluate_run(run.folder, table, folds=3)
 
 
 def test_a_run_that_held_nothing_out_says_what_to_do(table, tmp_path):
     fit_run(settings_for(table), tmp_path / "run")
-    with pytest.raises(InvalidInputError, match="give a TABLE of them, or --folds 5"):
+    with pytest.raises(InvalidInputError, match="Give a TABLE of other episodes, or --folds 5"):
         evaluate_run(tmp_path / "run")
     assert not (tmp_path / "run" / "evaluation.json").exists()
 
@@ -102,7 +102,7 @@ def test_the_best_of_the_last_rounds_is_kept(table, tmp_path, monkeypatch):
     again = fitted_value(whole.policy, settings.batch(), discount=0.8, random_state=0)
     assert again == pytest.approx(scores[best])
     monkeypatch.setattr("capi.runs.settings.CANDIDATES", 4)
-    learned = settings.learner().fit(settings.batch())  # which is what folds learn with
+    learned = settings.learner().fit(settings.batch())  # the learner that folds use
     assert learned.policy_.rules() == whole.policy.rules()
     assert learned.keep == "last"
 
@@ -110,7 +110,7 @@ def test_the_best_of_the_last_rounds_is_kept(table, tmp_path, monkeypatch):
 def test_the_best_round_survives_an_interruption_and_the_first_of_equals_is_best(table, tmp_path, monkeypatch):
     monkeypatch.setattr(fit, "SHARE", np.inf)
     monkeypatch.setattr(fit, "CANDIDATES", 4)
-    rounds = iter([1.0, 9.0, 2.0, 9.0, 1.0, 9.0, 2.0, 9.0])  # of the whole run, and of the one in two parts
+    rounds = iter([1.0, 9.0, 2.0, 9.0, 1.0, 9.0, 2.0, 9.0])  # scores of the whole run, then of the run in two parts
     monkeypatch.setattr(fit, "score_of", lambda *_: next(rounds))
     settings = settings_for(table, space="optimal-trees", keep="best")
     assert fit_run(settings, tmp_path / "whole").policy.training.n_iterations == 4
@@ -148,7 +148,7 @@ def test_histories_can_be_drawn(run):
     assert len(run.plot_history().axes) == 3
 
 
-def test_categories_that_the_policy_has_never_seen_are_told(tmp_path):
+def test_categories_that_the_policy_has_never_seen_are_reported(tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(
         {"sex": rng.choice(["f", "m"], 60), "drug": rng.choice(["a", "b"], 60), "gain": rng.random(60)}

@@ -73,8 +73,8 @@ min_samples_leaf = 1
 """
 
 
-def test_a_run_that_was_begun_with_the_old_layout_of_its_settings_goes_on(table, tmp_path, monkeypatch):
-    """Settings were once written by hand, lists on one line; checkpoints hold a fingerprint of that text."""
+def test_a_run_started_with_the_old_layout_of_its_settings_resumes(table, tmp_path, monkeypatch):
+    """Older versions wrote lists on one line; checkpoints hold a fingerprint of that text."""
     monkeypatch.setattr(fit, "SHARE", np.inf)
     settings, old = settings_for(table), OLD_LAYOUT.format(table=json.dumps(table))
     whole, run = fit_run(settings, tmp_path / "whole"), tmp_path / "run"
@@ -89,7 +89,7 @@ def test_a_run_that_was_begun_with_the_old_layout_of_its_settings_goes_on(table,
     write_archive(run / "checkpoint.zip", header, arrays)
     fit_run(None, run, resume=True)
     assert (run / "policy.capi").read_bytes() == (whole.folder / "policy.capi").read_bytes()
-    assert (run / "settings.toml").read_text(encoding="utf-8") == old  # what was written by hand stays as it is
+    assert (run / "settings.toml").read_text(encoding="utf-8") == old  # the file is not rewritten
 
 
 def test_old_names_in_a_settings_file_are_translated(table, tmp_path):
@@ -109,7 +109,7 @@ def test_old_names_in_a_settings_file_are_translated(table, tmp_path):
     assert not re.search(r"^(iterations|seed|sweeps|index) = ", written, re.MULTILINE)
 
 
-def test_an_old_name_beside_the_new_one_in_a_settings_file_is_refused(table, tmp_path):
+def test_an_old_name_next_to_the_new_one_in_a_settings_file_is_refused(table, tmp_path):
     both = OLD_LAYOUT.format(table=json.dumps(table)).replace("seed = 0", "seed = 0\nrandom_state = 1")
     (tmp_path / "s.toml").write_text(both, encoding="utf-8")
     with pytest.raises(InvalidInputError, match=r"seed is now called random_state, and both are given; remove seed\."):
@@ -130,17 +130,17 @@ GOLDEN = Path(__file__).parent / "golden"
 
 @pytest.fixture
 def old_run(tmp_path, monkeypatch):
-    """A folder with a table and a run that version 0.1 began: settings and checkpoint have the old names of options."""
+    """A folder with a table and a run started by version 0.1: settings and checkpoint have the old option names."""
     shutil.copytree(GOLDEN, tmp_path, dirs_exist_ok=True)
-    monkeypatch.chdir(tmp_path)  # settings name the table of the folder
+    monkeypatch.chdir(tmp_path)  # settings refer to the table in the folder
     checkpoint = tmp_path / "old-names" / "checkpoint.zip"
     header, arrays = read_archive(checkpoint)
     checkpoint.unlink()
-    write_archive(checkpoint, {**header, "versions": versions()}, arrays)  # libraries may have newer ones by now
+    write_archive(checkpoint, {**header, "versions": versions()}, arrays)  # the libraries may be newer by now
     return tmp_path / "old-names"
 
 
-def test_a_run_that_was_begun_with_old_names_of_settings_goes_on_to_the_same_policy(old_run):
+def test_a_run_started_with_old_names_of_settings_resumes_to_the_same_policy(old_run):
     text = (old_run / "settings.toml").read_text(encoding="utf-8")
     assert "\niterations = 6\n" in text
     whole = fit_run(RunSettings.from_toml(old_run / "settings.toml"), "whole")
@@ -152,7 +152,7 @@ def test_a_run_that_was_begun_with_old_names_of_settings_goes_on_to_the_same_pol
     assert (old_run / "settings.toml").read_text(encoding="utf-8") == text
 
 
-def test_a_run_that_was_begun_with_old_names_may_be_interrupted_again(old_run, monkeypatch):
+def test_a_run_started_with_old_names_may_be_interrupted_again(old_run, monkeypatch):
     monkeypatch.setattr(fit, "SHARE", np.inf)
     whole = fit_run(RunSettings.from_toml(old_run / "settings.toml"), "whole")
     with pytest.raises(KeyboardInterrupt):
@@ -180,19 +180,22 @@ def test_settings_build_their_parts_once_and_check_options_before(table, monkeyp
     made.clear()
     with pytest.raises(InvalidInputError, match="max_depth must be an integer, at least 2; got 1"):
         RunSettings("t.csv", ROLES, space="trees", space_options={"max_depth": 1})
-    assert not made  # the table of rules is enough
+    assert not made  # the table of constraints is enough
 
 
 @pytest.mark.parametrize(
     ("section", "message"),
     [
         ("[space]\nkind = 'trees'\nmax_depth = 0", "max_depth must be"),
-        ("[space]\nkind = 'trees'\ndepth = 1", "Trees has no option 'depth' in a file; the space takes max_depth"),
+        (
+            "[space]\nkind = 'trees'\ndepth = 1",
+            "Trees has no option 'depth' in run settings; the space takes max_depth",
+        ),
         ("[evaluator]\nkind = 'magic'", "evaluator must be one of"),
         ("[learning]\nn_iterations = 0", "n_iterations must be an integer, at least 1; got 0"),
     ],
 )
-def test_what_is_wrong_in_a_file_is_said_with_its_name(section, message, tmp_path):
+def test_errors_in_a_settings_file_name_the_file(section, message, tmp_path):
     text = f"[data]\ntable = 't.csv'\nstate = ['s']\naction = 'a'\nreward = 'r'\n{section}\n"
     (tmp_path / "mine.toml").write_text(text)
     with pytest.raises(InvalidInputError, match=rf"mine\.toml: {message}"):
@@ -241,7 +244,7 @@ def test_hostile_names_survive_their_file(tmp_path):
     [(space, "fitted-q") for space in ("trees", "forests", "optimal-trees", "thresholds", "linear", "neighbors")]
     + [("trees", "kernel-fitted-q")],
 )
-def test_an_interrupted_run_goes_on_to_the_same_bytes(table, tmp_path, monkeypatch, space, evaluator):
+def test_an_interrupted_run_resumes_to_the_same_bytes(table, tmp_path, monkeypatch, space, evaluator):
     monkeypatch.setattr(fit, "SHARE", np.inf)  # a checkpoint each iteration
     settings = settings_for(table, space, evaluator)
     whole = fit_run(settings, tmp_path / "whole")
@@ -281,19 +284,19 @@ def test_rules_of_a_saved_constrained_forest_are_compared_on_the_states_of_the_t
     assert str(Never("low", when="age > 1")) in rules
 
 
-def test_a_changed_table_or_checkpoint_is_not_continued(table, tmp_path):
+def test_a_changed_table_or_checkpoint_is_not_resumed(table, tmp_path):
     copy = tmp_path / "copy.csv"
     copy.write_text(Path(table).read_text())
     with pytest.raises(KeyboardInterrupt):
         fit_run(settings_for(str(copy)), tmp_path / "run", shown=interrupted(2))
     text = copy.read_text()
     copy.write_text(text.replace("none", "nothing"))
-    with pytest.raises(InvalidInputError, match="other settings or table"):
+    with pytest.raises(InvalidInputError, match="other settings or another table"):
         fit_run(None, tmp_path / "run", resume=True)
     copy.write_text(text)
     checkpoint = tmp_path / "run" / "checkpoint.zip"
     checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
-    with pytest.raises(InvalidInputError, match="cannot be continued"):
+    with pytest.raises(InvalidInputError, match="cannot be resumed"):
         fit_run(None, tmp_path / "run", resume=True)
 
 
@@ -320,7 +323,7 @@ def command(*arguments):
     return [sys.executable, "-m", "capi.cli", *map(str, arguments)]
 
 
-def test_a_killed_process_loses_nothing_and_a_second_one_is_told(table, tmp_path):
+def test_a_killed_process_loses_nothing_and_a_second_one_is_refused(table, tmp_path):
     (tmp_path / "s.toml").write_text(settings_for(table, n_iterations=4000).to_toml())
     first = subprocess.Popen(
         command("fit", "--settings", tmp_path / "s.toml", "--out", tmp_path / "run"), stderr=subprocess.DEVNULL
@@ -334,7 +337,7 @@ def test_a_killed_process_loses_nothing_and_a_second_one_is_told(table, tmp_path
         command("fit", "--resume", "--out", tmp_path / "run"), capture_output=True, text=True, check=False
     )
     assert second.returncode == 1
-    assert f"another process (id {first.pid}) is at work" in " ".join(second.stderr.split())
+    assert f"another process (id {first.pid}) is using" in " ".join(second.stderr.split())
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
     assert not (tmp_path / "run" / "policy.capi").exists()
@@ -419,8 +422,8 @@ def test_benchmarks_are_listed_and_unknown_ones_refused():
     assert "there is no benchmark 'magic'" in str(refused.exception)
 
 
-def test_predict_takes_the_words_of_the_table_that_was_learned_from(tmp_path, monkeypatch):
-    """A category that looks like a number stays text, and the other columns come out as they went in."""
+def test_predict_uses_the_categories_and_labels_of_the_learning_table(tmp_path, monkeypatch):
+    """A category that looks like a number stays text, and the other columns are unchanged."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     zips, arms = rng.choice(["01234", "02345", "X1"], 300), rng.choice(["A", "B"], 300)
@@ -447,7 +450,7 @@ def test_predict_takes_the_words_of_the_table_that_was_learned_from(tmp_path, mo
         "decision": ["A", "B"],
     }
     same = runner.invoke(app, ["predict", "run", "new.csv", "--out", "new.csv"])
-    assert "would be replaced" in str(same.exception)
+    assert "would be overwritten" in str(same.exception)
     Path("folder.csv").mkdir()
     refused = runner.invoke(app, ["predict", "run", "folder.csv", "--out", "o.csv"])
     assert isinstance(refused.exception, InvalidInputError)
@@ -470,7 +473,8 @@ def test_options_that_would_be_ignored_are_refused(table, tmp_path):
         ["--resume", "--n-iterations", "9"],
     ):
         refused = runner.invoke(app, ["fit", *arguments, "--out", str(tmp_path / "run")])
-        assert "already; change it there" in str(refused.exception)
+        assert "is already set by" in str(refused.exception)
+        assert "Change it there." in str(refused.exception)
     gone = runner.invoke(app, ["fit", "--resume", "--out", str(tmp_path / "typo")])
     assert "has no run" in str(gone.exception)
     assert not (tmp_path / "typo").exists()
@@ -483,7 +487,7 @@ def test_a_run_without_its_history_says_so(table, tmp_path):
         load_run(tmp_path / "run")
 
 
-def test_policies_that_must_be_imitated_are_told_by_the_table(table, tmp_path):
+def test_policies_that_must_be_imitated_are_compared_on_the_states_of_the_table(table, tmp_path):
     (tmp_path / "s.toml").write_text(settings_for(table, "forests").to_toml())
     runner, run = CliRunner(), str(tmp_path / "run")
     first = runner.invoke(app, ["fit", "--settings", str(tmp_path / "s.toml"), "--out", run])

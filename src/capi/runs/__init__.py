@@ -1,11 +1,11 @@
-"""Runs: from settings and a table to a folder with a policy, which survives interruptions.
+"""Runs: learn a policy from settings and a table, into a folder that survives interruptions.
 
-settings.toml      everything that the run depends on; `capi fit --settings` repeats it
+settings.toml      everything that the run depends on; `capi fit --settings` repeats the run
 history.csv        loss, changed decisions and estimated value of each iteration
-policy.capi        the policy, when the run is finished
-values.zip         the action values from which it was chosen, at each decision of the table
-evaluation.json    what it is worth, by the last `capi evaluate`
-checkpoint.zip     while it is not: the last iteration that was kept, from which the run goes on to the same bytes
+policy.capi        the policy, once the run is finished
+values.zip         the action values that the policy was chosen from, at each decision of the table
+evaluation.json    the estimated value of the policy, from the last `capi evaluate`
+checkpoint.zip     until the run is finished: the last saved iteration, from which the run resumes to the same bytes
 """
 
 from __future__ import annotations

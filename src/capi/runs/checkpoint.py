@@ -1,4 +1,4 @@
-"""An iteration of the loop as JSON and arrays, from which the loop goes on to the same bytes."""
+"""Checkpoints: an iteration of the loop as JSON and arrays, from which the loop resumes to the same bytes."""
 
 from __future__ import annotations
 
@@ -24,24 +24,27 @@ from capi.types import Policy
 
 FORMAT = "capi checkpoint"
 BEST_VALUES = "best_values"
-MOST_BYTES = 2**36  # our own files, of any size that a forest may have
+MOST_BYTES = 2**36  # checkpoints are our own files, and hold forests of any size
 NUMBERS = ("k", "loss", "changed", "value", "seconds", "n_unchanged")
 
 
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """The policy that a run ends with, if it ended now."""
+    """The policy that the run would end with if it stopped now."""
 
     k: int  # its iteration
     policy: Policy
-    values: NDArray[np.float32]  # (n, A) that it was chosen from
-    score: float  # by which it is the best so far
+    values: NDArray[np.float32]  # (n, A), from which it was chosen
+    score: float  # the best so far
 
 
 def write_checkpoint(
     path: Path, iteration: Iteration, history: list[dict[str, float]], origin: str, kept: Kept | None
 ) -> None:
-    """Write what the loop needs to go on behind ``iteration``; ``origin`` says what it came from, ``kept`` is the best so far."""
+    """Write everything that the loop needs to resume after ``iteration``.
+
+    ``origin`` is the fingerprint of settings and table; ``kept`` is the best policy so far.
+    """
     policy, policy_arrays = to_arrays(iteration.policy).flat("policy.")
     q, q_arrays = to_arrays(iteration.q).flat("q.")
     best: dict[str, Any] = {}
@@ -68,32 +71,32 @@ def write_checkpoint(
 def read_checkpoint(
     path: Path, origins: Collection[str], batch: Transitions, evaluator: Any, seed: int
 ) -> tuple[Iteration, list[dict[str, float]], Kept | None]:
-    """Return iteration, history and best policy of a checkpoint, if it comes from the same settings, table and versions.
+    """Return the iteration, history and best policy of a checkpoint made with the same settings, table and versions.
 
-    ``origins`` are the fingerprints that settings and table may have: as they are written now, and as they were written then.
+    ``origins`` are the accepted fingerprints of settings and table: as written now, and as written when the run started.
     """
     try:
         header, arrays = read_archive(path, MOST_BYTES)
         if header.get("format") != FORMAT:
-            raise InvalidInputError("it is no checkpoint.")
+            raise InvalidInputError("not a checkpoint.")
         for what, found, wanted in (
-            ("settings or table", header["origin"], origins),
+            ("settings or another table", header["origin"], origins),
             ("versions of libraries", header["versions"], [versions()]),
         ):
             if found not in wanted:
-                raise InvalidInputError(f"it comes from other {what}. Start a new run.")
+                raise InvalidInputError(f"it was made with other {what}. Start a new run.")
         policy = from_arrays(Packed.from_flat(header["policy"], arrays, "policy."))
         q = from_arrays(Packed.from_flat(header["q"], arrays, "q."), decides=False)
         numbers = {name: header["numbers"][name] for name in NUMBERS}
         if "sweeps" not in header:
-            raise InvalidInputError("it was begun by an earlier version of capi. Start a new run.")
+            raise InvalidInputError("it was made by an earlier version of capi. Start a new run.")
         sweeps = [int(number) for number in header["sweeps"]]
         best, kept = header["best"], None
         if best:
             chosen: Any = from_arrays(Packed.from_flat(best["policy"], arrays, "best."))
             kept = Kept(int(best["k"]), chosen, arrays[BEST_VALUES], float(best["score"]))
     except (InvalidInputError, KeyError, TypeError) as error:
-        raise InvalidInputError(f"{path} cannot be continued: {error}") from error
+        raise InvalidInputError(f"{path} cannot be resumed: {error}") from error
     if isinstance(q, FittedValues) and isinstance(evaluator, FittedQ):
         q = evaluator.restored(q, batch, *sweeps)
     iteration = Iteration(q=q, policy=policy, seeds=seed_sequence(seed), schema=batch.schema, **numbers)

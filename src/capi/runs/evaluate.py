@@ -1,4 +1,4 @@
-"""What the policy of a run is worth, on episodes that it has not seen."""
+"""Evaluate the policy of a run on episodes that it was not learned from."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ def evaluate_run(
     shown: Callable[[Sequence[Any]], Iterable[Any]] = iter,
     **settings: Any,
 ) -> Evidence:
-    """Estimate what a run's policy is worth, and keep it in the run's folder as ``evaluation.json``.
+    """Estimate the value of a run's policy, and save the estimates in the run folder as ``evaluation.json``.
 
     Parameters
     ----------
     run : str or Path
         Folder of a finished run.
     table : str or Path, optional
-        Decisions on other episodes, in the columns of the run's table. By default the episodes that the run held out.
+        Other episodes, with the same columns as the run's table. By default the episodes that the run held out.
     folds : int, optional
-        Instead: fit the run's learner anew without each of so many parts of its table, and evaluate it on that part.
+        Cross-evaluate instead: split the run's table into this many folds, refit the learner without each fold, and evaluate on it.
     shown : callable
         Wraps the folds, for a progress bar.
     settings : further keywords
-        As in `capi.offline.evaluate`. What speaks against the estimates is in the result, not among Python's warnings.
+        As in `capi.offline.evaluate`. Caveats are in the result; they are not issued as Python warnings.
     """
     result = load_run(run)
     mine = result.settings
@@ -48,7 +48,9 @@ def evaluate_run(
         warnings.simplefilter("ignore", EvidenceWarning)
         if folds is not None:
             if table is not None:
-                raise InvalidInputError("a table and folds exclude each other: folds are parts of the run's own table.")
+                raise InvalidInputError(
+                    "table and folds cannot be combined: folds are parts of the run's own table. Give one of them."
+                )
             batch = mine.read(mine.table)
             found = cross_evaluate(mine.learner(), batch, n_folds=folds, shown=shown, **settings)
         elif table is not None:
@@ -60,10 +62,10 @@ def evaluate_run(
             found = replace(found, kind="held-out")
         else:
             raise InvalidInputError(
-                f"the policy of {run} was learned from all episodes of its table, and must be evaluated on others: give a TABLE of them, "
-                "or --folds 5 to learn again without each fifth, or hold episodes out when you fit (--hold-out 0.3)."
+                f"a policy must be evaluated on episodes that it was not learned from; {run} learned from its whole table. "
+                "Give a TABLE of other episodes, or --folds 5 to refit without each fifth, or hold episodes out in fit (--hold-out 0.3)."
             )
-    assert isinstance(found, Evidence)  # noqa: S101  one learner, one evidence
+    assert isinstance(found, Evidence)  # noqa: S101  one learner gives one Evidence
     record = {**found.to_dict(), "policy": digest(result.folder / POLICY)}
     text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
     write_text(result.folder / EVALUATION, text + "\n")
@@ -71,13 +73,13 @@ def evaluate_run(
 
 
 def _unknown(table: Path, schema: Schema | None) -> list[Caveat]:
-    """Return what to say about categories that the policy has never seen, and takes for missing values."""
+    """Return caveats about categories that the policy does not know and treats as missing."""
     categories = [column for column in schema.columns if column.values] if schema is not None else []
     if not categories:
         return []
     names = [column.name for column in categories]
     found = csv_table(table, names, ",") if format_of(table) == "csv" else parquet_table(table, names)
-    rest = "of the values are unknown to the policy, which takes them for missing. Check the spelling, or learn from such cases."
+    rest = "of the values are unknown to the policy, which treats them as missing. Check the spelling, or learn from such cases."
     return [
         Caveat(
             "unknown-categories",

@@ -1,4 +1,4 @@
-"""Run a learner on a table, keep what is done, and go on after whatever happens."""
+"""Run a learner on a table, save its progress, and resume after an interruption."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ SETTINGS, POLICY, HISTORY, VALUES, EVALUATION, CHECKPOINT, LOCK = (
     "checkpoint.zip",
     ".lock",
 )
-HISTORY_COLUMNS = ("k", "loss", "changed", "value", "score")  # what does not depend on the machine
+HISTORY_COLUMNS = ("k", "loss", "changed", "value", "score")  # only numbers that do not depend on the machine
 VALUES_FORMAT = "capi values"
-SHARE = 0.05  # of the time that checkpoints may take
+SHARE = 0.05  # of the running time that checkpoints may take
 READ_AT_ONCE = 2**20
 
 
@@ -57,7 +57,7 @@ class RunResult:
     history: list[dict[str, float]]
 
     def plot_history(self) -> Figure:
-        """Return a picture of loss, changed decisions and estimated value by iteration."""
+        """Return a figure of loss, changed decisions and estimated value by iteration."""
         return draw_history(self.history)
 
     def rules(self) -> str:
@@ -77,39 +77,39 @@ def fit_run(
     resume: bool = False,
     shown: Callable[[Iterator[Iteration], int, int], Iterator[Iteration]] = lambda rounds, done, total: rounds,  # noqa: ARG005
 ) -> RunResult:
-    """Learn as ``settings`` say and write the run to the folder ``out``.
+    """Learn a policy as described by ``settings``, and write the run to the folder ``out``.
 
     Parameters
     ----------
     settings : RunSettings, optional
-        None with ``resume``: those of the folder.
+        None with ``resume``, which uses the settings in the folder.
     out : str or Path
     resume : bool
-        Go on with the run in the folder, to the same policy as if it had not been interrupted.
+        Resume the run in the folder. It ends with the same policy as without the interruption.
     shown : callable
-        Wraps the iterations, for a progress bar: (iterations, how many are done, how many there are) -> iterations.
+        Wraps the iterations, for a progress bar: (iterations, number done, total number) -> iterations.
     """
     if resume and not (Path(out) / SETTINGS).is_file():
         raise InvalidInputError(f"{out} has no run: {SETTINGS} is missing.")
     folder = result_folder(out)
-    with locked(folder / LOCK, lambda holder: f"another process (id {holder}) is at work in {folder}. Wait for it."):
+    with locked(folder / LOCK, lambda holder: f"another process (id {holder}) is using {folder}. Wait for it."):
         if resume:
             settings = _settings_of(folder)
         elif settings is None:
             raise InvalidInputError("settings must be given for a new run.")
         elif (folder / SETTINGS).exists():
-            raise InvalidInputError(f"{folder} already has a run. Continue it with --resume, or choose another folder.")
+            raise InvalidInputError(f"{folder} already has a run. Resume it with --resume, or choose another folder.")
         if (folder / POLICY).is_file():
             return load_run(folder)
-        batch = settings.batch()  # before anything is written: a table that cannot be read makes no run
-        batch.schema.to_dict()  # nor do words that no file can hold
+        batch = settings.batch()  # before anything is written: an unreadable table must not leave a run behind
+        batch.schema.to_dict()  # nor must names or labels that cannot be saved
         if not resume:
             write_text(folder / SETTINGS, settings.to_toml())
         try:
             return _run(settings, batch, folder, shown)
         except CapiError:
             if not resume and not (folder / CHECKPOINT).exists():
-                (folder / SETTINGS).unlink(missing_ok=True)  # there is nothing to go on with: the folder is free again
+                (folder / SETTINGS).unlink(missing_ok=True)  # nothing to resume: free the folder again
             raise
 
 
@@ -117,7 +117,7 @@ def load_run(folder: str | Path) -> RunResult:
     """Return a finished run."""
     path = Path(folder)
     if not (path / POLICY).is_file():
-        hint = " It is not finished: capi fit --resume goes on with it." if (path / SETTINGS).is_file() else ""
+        hint = " The run is not finished: resume it with capi fit --resume." if (path / SETTINGS).is_file() else ""
         raise InvalidInputError(f"{path} has no {POLICY}.{hint}")
     try:
         with (path / HISTORY).open(encoding="utf-8", newline="") as file:
@@ -133,10 +133,10 @@ def _run(settings: RunSettings, batch: Transitions, folder: Path, shown: Any) ->
     table = digest(settings.table)
     origin = _origin(settings.to_toml(), table)
     after: Iteration | None = None
-    kept: Kept | None = None  # the best so far, if that is asked for
+    kept: Kept | None = None  # the best so far, if the settings ask for it
     history: list[dict[str, float]] = []
     if (folder / CHECKPOINT).is_file():
-        written_then = _origin((folder / SETTINGS).read_text(encoding="utf-8"), table)  # maybe in an older layout
+        written_then = _origin((folder / SETTINGS).read_text(encoding="utf-8"), table)  # perhaps in an older layout
         origins = (origin, written_then)
         after, history, kept = read_checkpoint(
             folder / CHECKPOINT, origins, batch, learner.evaluator, settings.random_state
@@ -169,7 +169,7 @@ def _run(settings: RunSettings, batch: Transitions, folder: Path, shown: Any) ->
 
 
 def _origin(settings: str, table: str) -> str:
-    """Return a fingerprint of what a run comes from: the text of its settings, and the digest of its table."""
+    """Return a fingerprint of the text of a run's settings and the digest of its table."""
     return hashlib.sha256(settings.encode() + table.encode()).hexdigest()
 
 
@@ -193,7 +193,7 @@ def _csv(history: list[dict[str, float]]) -> str:
 
 
 def digest(path: str | Path) -> str:
-    """Return a fingerprint of a file's bytes, or of those of all files in a folder."""
+    """Return the SHA-256 digest of a file, or of all files in a folder."""
     place, found = Path(path), hashlib.sha256()
     for part in sorted(place.rglob("*")) if place.is_dir() else [place]:
         if part.is_file():

@@ -1,4 +1,4 @@
-"""Decisions of a kept policy for the rows of a table."""
+"""Apply a saved policy to the rows of a table."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ DECISION = "decision"
 
 
 def policy_of(run: str | Path) -> Policy:
-    """Return the policy of a run's folder, or of a policy file."""
+    """Return the policy of a run folder or a policy file."""
     path = Path(run)
     return load_policy(path / POLICY if path.is_dir() else path)
 
 
 def predict_table(run: str | Path, table: str | Path, out: str | Path) -> int:
-    """Write ``table`` with the column ``decision`` to ``out``, and return how many rows there are."""
+    """Write ``table`` with an added column ``decision`` to ``out``, and return its number of rows."""
     policy: Any = policy_of(run)
     if policy.schema is None:
         raise InvalidInputError(
-            f"the policy of {run} does not know the names of its columns, so it cannot read a table."
+            f"the policy of {run} cannot read a table: it was saved without column names. Learn it from a table."
         )
     source, target = Path(table), Path(out)
     if target.exists() and source.exists() and target.samefile(source):
-        raise InvalidInputError(f"{table} would be replaced by its decisions. Choose another --out.")
+        raise InvalidInputError(f"{table} would be overwritten. Choose another --out.")
     frame, states = _read(source, policy.schema)
     if DECISION in frame.column_names:
         raise InvalidInputError(f"{table} already has a column {DECISION!r}. Rename it first.")
@@ -46,7 +46,7 @@ def predict_table(run: str | Path, table: str | Path, out: str | Path) -> int:
 
 
 def write_result(out: str | Path, content: Any) -> None:
-    """Write text, bytes or an Arrow table to a file, which appears whole or not at all."""
+    """Write text, bytes or an Arrow table to a file atomically."""
     target = Path(out)
     is_table = not isinstance(content, str | bytes)
     as_csv = is_table and format_of(target, "out") == "csv"
@@ -62,13 +62,13 @@ def write_result(out: str | Path, content: Any) -> None:
 
 
 def _labels(labels: Sequence[Any]) -> Any:
-    """Return the labels as an Arrow array; as text if they are of several kinds."""
-    kinds = {type(label) for label in labels}
-    return pa.array(list(labels) if len(kinds) == 1 else [str(label) for label in labels])
+    """Return the labels as an Arrow array, as text if their types differ."""
+    types = {type(label) for label in labels}
+    return pa.array(list(labels) if len(types) == 1 else [str(label) for label in labels])
 
 
 def _read(path: Path, schema: Schema) -> tuple[Any, Floats]:
-    """Return a table as it is, to be written again, and the states of its rows in the encodings of ``schema``."""
+    """Return the table unchanged, to be written again, and the states of its rows encoded by ``schema``."""
     names = [column.name for column in schema.columns]
     if format_of(path, "the table") == "csv":
         texts = [c.name for c in schema.columns if c.values and all(isinstance(value, str) for value in c.values)]

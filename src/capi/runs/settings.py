@@ -1,4 +1,4 @@
-"""What a run depends on, as one TOML file."""
+"""The settings of a run, stored as one TOML file."""
 
 from __future__ import annotations
 
@@ -35,36 +35,36 @@ SPACES = {
     "neighbors": "Neighbors",
 }
 NOT_IN_FILES = {"regressor", "kernel", "features", "metric_params", "monotone"}
-CANDIDATES = 10  # last rounds among which the best is sought
+CANDIDATES = 10  # keep="best" chooses among this many last iterations
 LEARNING = ("discount", "n_iterations", "random_state", "hold_out", "keep")
 
 
 class Parts(NamedTuple):
-    """What the loop evaluates and improves with."""
+    """The evaluator and the policy space of a run."""
 
     evaluator: PolicyEvaluator
     space: PolicySpace
 
 
 class KeepsBest(CAPI):
-    """The learner that ends with the best of its last rounds, by fitted Q evaluation on what it learns from."""
+    """A learner that ends with the best policy of its last iterations, by fitted Q evaluation on the learning data."""
 
     def fit(self, transitions: Any = None, y: None = None, **settings: Any) -> Self:
-        """Run the loop and keep its best policy; ``transitions`` is a batch."""
+        """Run the loop on the batch ``transitions``, and keep the best policy."""
 
         def score(iteration: Iteration) -> float:
             early = self.n_iterations - iteration.k > CANDIDATES
             return -np.inf if early else score_of(iteration.policy, transitions, self.discount, self.random_state)
 
-        asked, self.keep = self.keep, score
+        given, self.keep = self.keep, score
         try:
             return super().fit(transitions, y, **settings)
         finally:
-            self.keep = asked
+            self.keep = given
 
 
 def score_of(policy: Policy, batch: Transitions, discount: float, seed: Any) -> float:
-    """Return the number by which runs compare the policies of their last rounds."""
+    """Return the score by which a run compares the policies of its last iterations."""
     return offline.fitted_value(policy, batch, discount=discount, random_state=seed, n_jobs=-1)
 
 
@@ -76,26 +76,26 @@ def _share(value: Any, name: str) -> None:
 @renamed(iterations="n_iterations", seed="random_state")
 @dataclass(frozen=True)
 class RunSettings:
-    """Table, roles of its columns, and how to learn from it.
+    """The table of a run, the roles of its columns, and how to learn from it.
 
     Parameters
     ----------
     table : str
         A CSV or Parquet file.
     roles : mapping
-        From episode, time, state (a list), action, reward, terminated, truncated, propensity, weight to names of columns.
+        From roles (episode, time, state, action, reward, terminated, truncated, propensity, weight) to column names; a list for state.
     discount : float in [0, 1)
     n_iterations : int
     random_state : int
     evaluator, space : str
-        Their kinds: see `EVALUATORS` and `SPACES`.
+        Names from `EVALUATORS` and `SPACES`.
     evaluator_options, space_options : mapping
-        Their parameters; what is not there has its default.
+        Their parameters; omitted ones have their defaults.
     hold_out : float in [0, 1)
-        The share of the episodes that are not learned from, so that the policy can be evaluated on them.
+        Share of episodes held out for evaluation.
     keep : "last" or "best"
-        Which policy the run ends with: that of the last iteration, or the best of the last ten by fitted Q evaluation on what was learned from.
-        Small policies make the iterations take turns between good and bad.
+        The policy that the run ends with: that of the last iteration, or the best of the last ten by fitted Q evaluation on the
+        learning data. With small policies, iterations can oscillate between good and bad ones.
     """
 
     table: str
@@ -126,7 +126,7 @@ class RunSettings:
         format_of(self.table)
         _check_options(self._kinds.evaluator, self.evaluator_options, "evaluator")
         _check_options(self._kinds.space, self.space_options, "space")
-        _ = self.parts  # which refuse what they cannot combine
+        _ = self.parts  # building them checks rules that relate several options
 
     @property
     def _kinds(self) -> Any:
@@ -142,7 +142,7 @@ class RunSettings:
         return Parts(_made(kinds.evaluator, self.evaluator_options), _made(kinds.space, self.space_options))
 
     def learner(self) -> CAPI:
-        """Return a learner as these settings describe it."""
+        """Return a learner with these settings."""
         kind = KeepsBest if self.keep == "best" else CAPI
         return kind(
             *self.parts,
@@ -152,25 +152,25 @@ class RunSettings:
         )
 
     def batch(self) -> Transitions:
-        """Return the decisions that are learned from: all of the table, but for the episodes that are held out."""
+        """Return the decisions to learn from: the whole table without the held-out episodes."""
         whole = self.read(self.table)
         return self._split(whole)[0] if self.hold_out else whole
 
     def held_out(self) -> Transitions:
-        """Return the decisions of the episodes that are not learned from."""
+        """Return the decisions of the held-out episodes."""
         if not self.hold_out:
-            raise InvalidInputError("the run learned from all of its table; nothing was held out.")
+            raise InvalidInputError("the run learned from its whole table; no episodes were held out.")
         return self._split(self.read(self.table))[1]
 
     def read(self, table: str | Path, schema: Schema | None = None) -> Transitions:
-        """Return a table as transitions, its columns in the same roles; ``schema`` has encodings and actions of an earlier one."""
+        """Read another table with the same column roles; ``schema`` holds the encodings and actions of an earlier table."""
         return read_decisions(table, self.roles, self.discount, schema)
 
     def _split(self, whole: Transitions) -> tuple[Transitions, Transitions]:
         return whole.split(1 - self.hold_out, random_state=self.random_state)
 
     def to_toml(self) -> str:
-        """Return the settings as text, complete: defaults of today are written down, so that tomorrow's change nothing."""
+        """Return the settings as TOML, with all defaults written out, so that a later change of defaults has no effect."""
         sections = {
             "data": {"table": self.table, **{role: name for role, name in self.roles.items() if name is not None}},
             "learning": {name: getattr(self, name) for name in LEARNING},
@@ -181,7 +181,7 @@ class RunSettings:
 
     @classmethod
     def from_toml(cls, path: str | Path) -> RunSettings:
-        """Return the settings of a file; names that options had before are translated."""
+        """Return the settings of a file; old option names are translated."""
         try:
             found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -195,7 +195,7 @@ class RunSettings:
         try:
             learning = translated(cls, found.get("learning", {}))
             if set(learning) - set(LEARNING):
-                raise InvalidInputError(f"learning has {', '.join(LEARNING)}; got {sorted(learning)}.")
+                raise InvalidInputError(f"learning takes {', '.join(LEARNING)}; got {sorted(learning)}.")
             parts = _part("evaluator", found, evaluators, EVALUATORS) | _part("space", found, policy_spaces, SPACES)
             return cls(str(data.pop("table", "")), data, **learning, **parts)
         except InvalidInputError as error:
@@ -203,30 +203,34 @@ class RunSettings:
 
 
 def _part(name: str, found: Mapping[str, Any], home: Any, kinds: Mapping[str, str]) -> dict[str, Any]:
-    """Return kind and options of the evaluator or the space as a file has them."""
+    """Return the kind and the options of the evaluator or the space in a settings file."""
     options = dict(found.get(name, {}))
     if "kind" not in options:
         return {}
     kind = options.pop("kind")
-    made = getattr(home, kinds[kind]) if isinstance(kind, str) and kind in kinds else None  # others are refused later
+    made = (
+        getattr(home, kinds[kind]) if isinstance(kind, str) and kind in kinds else None
+    )  # unknown kinds are refused later
     return {name: kind, f"{name}_options": translated(made, options)}
 
 
 def _check_options(kind: Any, options: Mapping[str, Any], part: str) -> None:
-    """Refuse options that ``kind`` does not have, or whose values break the rules of their own, without building one."""
+    """Refuse options that ``kind`` does not have or whose values break its constraints, without building one."""
     known = _known(kind)
     refuse_old_names(kind, options)
     if unknown := set(options) - known:
         raise InvalidInputError(
-            f"{kind.__name__} has no option {min(unknown)!r} in a file; the {part} takes {', '.join(sorted(known))}."
+            f"{kind.__name__} has no option {min(unknown)!r} in run settings; the {part} takes {', '.join(sorted(known))}."
         )
     if hasattr(kind, "_constraints"):
         check_options(kind, _given(options))
 
 
 def _made(kind: Any, options: Mapping[str, Any]) -> Any:
-    """Return an evaluator or a space with ``options``."""
-    threads = {"n_jobs": -1} if "n_jobs" in _known(kind) else {}  # all cores; the result does not depend on it
+    """Build an evaluator or a space with ``options``."""
+    threads = (
+        {"n_jobs": -1} if "n_jobs" in _known(kind) else {}
+    )  # all cores; the result does not depend on their number
     return kind(**{**threads, **_given(options)})
 
 
@@ -235,11 +239,11 @@ def _known(kind: Any) -> set[str]:
 
 
 def _given(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options as settings hold them: tuples, where a file has lists."""
+    """Return options with tuples in place of a file's lists."""
     return {name: tuple(map(tuple, value)) if isinstance(value, list) else value for name, value in options.items()}
 
 
 def _options(part: Any) -> dict[str, Any]:
-    """Return the settings of an evaluator or space that a file can hold; None is left out, it is the default."""
+    """Return the options of an evaluator or space that a file can hold, without None, which is the default."""
     values = {f.name: getattr(part, f.name) for f in fields(part) if f.name not in NOT_IN_FILES}
     return {name: value for name, value in values.items() if isinstance(value, bool | int | float | str | tuple)}

@@ -1,4 +1,4 @@
-"""The table of a run: which columns play which part, and its rows as a batch."""
+"""The table of a run: the roles of its columns, and its rows as a batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ROLES = ("episode", "time", "state", "action", "reward", "terminated", "truncate
 
 
 def check_roles(roles: Mapping[str, Any]) -> None:
-    """Refuse roles that tables do not have, and roles without which there is nothing to learn."""
+    """Refuse unknown roles, and require state, action and reward."""
     for role in roles:
         check_choice(role, "a role", ROLES)
     for role in ("state", "action", "reward"):
@@ -33,10 +33,10 @@ def read_decisions(
     ----------
     table : str or Path
     roles : mapping
-        From some of `ROLES` to names of columns; state has a list of them.
+        From some of `ROLES` to column names; a list for state.
     discount : float in [0, 1)
     schema : Schema, optional
-        Encodings and actions of an earlier table.
+        Encodings and actions of an earlier table, to reuse.
     """
     reader = Transitions.from_csv if format_of(table) == "csv" else Transitions.from_parquet
     names: dict[str, Any] = {role: list(name) if role == "state" else name for role, name in roles.items()}
