@@ -11,12 +11,7 @@ from sklearn.base import clone
 
 from capi._utils.randomness import RandomState
 from capi._utils.threads import n_threads, one_blas_thread
-from capi._utils.validation import (
-    as_discount,
-    as_int,
-    check_choice,
-    is_real,
-)
+from capi._utils.validation import as_discount, check_choice
 from capi.data.transitions import Transitions
 from capi.errors import EvidenceWarning, InvalidInputError
 from capi.learning.learner import Learner
@@ -222,12 +217,6 @@ def _settings(discount: float | None, method: str = "auto", methods: Any = None,
     for name in named:
         check_choice(name, "a setting", known)
     settings = Settings(as_discount(discount), method, asked, *rest, **named)
-    as_int(settings.n_folds, "n_folds", minimum=2)
-    as_int(settings.n_resamples, "n_resamples", minimum=1)
-    if not is_real(settings.level) or not 0 < settings.level < 1:
-        raise InvalidInputError(f"level must lie strictly between 0 and 1; got {settings.level!r}.")
-    if settings.evaluator is not None and not isinstance(settings.evaluator, PolicyEvaluator):
-        raise InvalidInputError(f"evaluator must be a PolicyEvaluator; got {settings.evaluator!r}.")
     threads = n_threads(settings.n_jobs)
     return replace(settings, regression=replace(settings.regression, n_jobs=threads))
 
