@@ -1,4 +1,4 @@
-"""What every test and doctest has at hand."""
+"""Configuration shared by all tests and doctests."""
 
 import os
 
@@ -6,21 +6,20 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-settings.register_profile(
-    "same", derandomize=True
-)  # the same examples each time, so that a failure says something about the change
-settings.register_profile("other", derandomize=False)  # HYPOTHESIS=other looks elsewhere
+# By default property tests use the same examples each time, so a failure points to the change under test.
+settings.register_profile("same", derandomize=True)
+settings.register_profile("other", derandomize=False)  # HYPOTHESIS=other tries new examples
 settings.load_profile(os.environ.get("HYPOTHESIS", "same"))
 
 JIT = not int(os.environ.get("NUMBA_DISABLE_JIT") or 0)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what would take Python minutes, or is about machine code, if kernels are not compiled."""
+    """Without a compiler, skip tests that would take minutes in Python or that test machine code."""
     if not JIT:
         for item in items:
             if item.get_closest_marker("compiled"):
-                item.add_marker(pytest.mark.skip(reason="needs compiled kernels, and NUMBA_DISABLE_JIT is set"))
+                item.add_marker(pytest.mark.skip(reason="needs compiled kernels, but NUMBA_DISABLE_JIT is set"))
 
 
 @pytest.fixture(autouse=True)

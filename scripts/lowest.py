@@ -1,6 +1,6 @@
 """Print the lowest versions that pyproject.toml allows, as requirements for pip: ``python scripts/lowest.py``.
 
-These are all dependencies, the extras that the tests use, and the tools of the tests. What those depend on in turn is as new as it may be.
+The list covers all dependencies, the extras that the tests use, and the test tools. Indirect dependencies are not pinned.
 """
 
 import sys

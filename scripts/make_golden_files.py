@@ -1,6 +1,6 @@
-"""Write the golden policy files of this format version, each with what it decides: ``python scripts/make_golden_files.py``.
+"""Write the golden policy files of this format version with their decisions: ``python scripts/make_golden_files.py``.
 
-They are made once and then stay as they are: a file that is there already is not written again.
+Golden files never change: existing files are not overwritten.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ N_STATES = 40
 
 def main() -> None:
     sys.path.insert(0, str(ROOT / "tests"))
-    from files.all_kinds import masks, policies  # noqa: PLC0415  they live with the tests
+    from files.all_kinds import masks, policies  # noqa: PLC0415  in the tests folder
 
     FOLDER.mkdir(exist_ok=True)
-    for name, (policy, asked) in policies().items():
+    for name, (policy, all_states) in policies().items():
         place = FOLDER / f"v{VERSION}-{name}.capi"
         if place.exists():
             continue
-        states = asked[:: max(1, len(asked) // N_STATES)]
+        states = all_states[:: max(1, len(all_states) // N_STATES)]
         allowed = masks(policy, states)
         save_policy(policy, place, settings={"name": name})
         known = {

@@ -1,8 +1,8 @@
-"""Make the table of simulated HIV patients that comes with the package: five rounds of the paper's protocol.
+"""Create the table of simulated HIV patients that is shipped with the package: five rounds of the paper's protocol.
 
     python scripts/make_hiv_table.py src/capi/datasets/hiv.parquet
 
-Takes a few minutes. The same versions of everything on the same kind of processor give the same table.
+This takes a few minutes. The same versions of all libraries on the same kind of processor give the same table.
 """
 
 import sys
@@ -20,7 +20,7 @@ DAYS = 5
 
 
 def table_of(batch):
-    """Return a row a decision, and one more for each patient's last state."""
+    """Return one row per decision, and one more for each patient's last state."""
     hiv = HIV()
     ends = np.append(batch.episodes[1:] != batch.episodes[:-1], True)
     rows = np.sort(np.concatenate([np.arange(len(batch)), np.flatnonzero(ends) + 0.5]))

@@ -1,4 +1,4 @@
-"""Small problems and batches for tests to run on."""
+"""Builders of small problems and batches for tests."""
 
 import numpy as np
 
@@ -13,16 +13,16 @@ def random_mdp(rng, n_states=5, n_actions=3):
 
 
 def tabular_batch(mdp, n, rng, **columns):
-    """Draw ``n`` states and actions uniformly, and what follows them."""
+    """Draw ``n`` uniform states and actions, with their rewards and next states."""
     states, actions = mdp.initial(n, rng), rng.integers(mdp.n_actions, size=n)
     following, rewards, ends = mdp.step(states, actions, rng)
     return Transitions(states, actions, rewards, following, ends, n_actions=mdp.n_actions, **columns)
 
 
 class Layers:
-    """A small decision process in layers, so that time is part of the state: state t * S + x is x at step t.
+    """A small layered decision process with time as part of the state: state t * S + x is x at step t.
 
-    Every path through it can be listed. Episodes end early with a probability that depends on the action, and in the last layer.
+    All its paths can be enumerated. Episodes end in the last layer, or earlier with a probability that depends on the action.
     """
 
     def __init__(self, rng, n_layers=3, n_states=2, n_actions=2):
@@ -51,10 +51,10 @@ class Layers:
         return self.start @ self.values(pi, discount)[0][: self.n_states]
 
     def every_log(self, longest=None):
-        """Return a batch in which each possible episode of at most ``longest`` rows stands once, and their probabilities (E,)."""
+        """Return a batch with each possible episode of at most ``longest`` rows once, and their probabilities (E,)."""
         rows, probabilities = [], []
 
-        def go_on(path, x, p):
+        def extend(path, x, p):
             for a in range(self.n_actions):
                 here = p * self.behaviour[x, a]
                 if self.ends[x, a] > 0:
@@ -65,14 +65,14 @@ class Layers:
                     if longest is not None and len(further) == longest:
                         finish(further, q)
                     else:
-                        go_on(further, after + y, q)
+                        extend(further, after + y, q)
 
         def finish(path, p):
             rows.extend((len(probabilities), *step) for step in path)
             probabilities.append(p)
 
         for x in range(self.n_states):
-            go_on([], x, self.start[x])
+            extend([], x, self.start[x])
         episode, states, actions, following, ends = (np.array(column) for column in zip(*rows, strict=True))
         batch = Transitions(
             states[:, None],

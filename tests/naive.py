@@ -1,4 +1,4 @@
-"""Slow and obvious twins of what the library computes fast."""
+"""Slow, obvious versions of the library's fast computations."""
 
 from itertools import pairwise, product
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def best_threshold(states, q_values, weights=None):
-    """Least gap-weighted loss (a sum) over all features, cuts and pairs of actions, one policy at a time."""
+    """Return the least gap-weighted loss (a sum) over all features, cuts and pairs of actions, one policy at a time."""
     n, n_actions = q_values.shape
     weights = np.ones(n) if weights is None else weights
     least = np.inf
@@ -18,7 +18,7 @@ def best_threshold(states, q_values, weights=None):
 
 
 def leaves(nodes, states):
-    """The leaf of each state in one tree, node by node."""
+    """Return the leaf of each state in one tree, node by node."""
     found = []
     for state in states:
         node = nodes[0]
@@ -31,7 +31,7 @@ def leaves(nodes, states):
 
 
 def mean_of_leaves(leaves, starts, values):
-    """Mean over trees of the values of each row's leaf, added tree after tree."""
+    """Return the mean over trees of the value of each row's leaf, added tree by tree."""
     n_trees, n = leaves.shape
     means = np.zeros(n)
     for i in range(n):
@@ -41,7 +41,7 @@ def mean_of_leaves(leaves, starts, values):
 
 
 def sums_by_leaf(leaves, starts, y):
-    """Sum of the rows in each leaf of each tree, added row after row."""
+    """Return the sum of the rows in each leaf of each tree, added row by row."""
     sums = np.zeros(starts[-1])
     for t, of_rows in enumerate(leaves):
         for leaf, value in zip(of_rows, y, strict=True):
@@ -57,7 +57,7 @@ def policy_loss(q_values, actions, weights):
 
 
 def action_values(P, R, discount, pi, n_sweeps=20_000):
-    """Q^pi by many sweeps of plain loops over actions."""
+    """Return Q^pi by many sweeps of plain loops over actions."""
     q = np.zeros_like(R)
     for _ in range(n_sweeps):
         v = (pi * q).sum(axis=1)
@@ -69,7 +69,7 @@ def action_values(P, R, discount, pi, n_sweeps=20_000):
 
 
 def optimal_values(P, R, discount):
-    """V* as the best of all deterministic policies, one after the other."""
+    """Return V* as the best of all deterministic policies, one by one."""
     n_actions, n_states = R.shape[1], R.shape[0]
     best = np.full(n_states, -np.inf)
     for actions in product(range(n_actions), repeat=n_states):
@@ -80,7 +80,7 @@ def optimal_values(P, R, discount):
 
 
 def pair_features(batch, policy, phi):
-    """phi(x, a) of the rows and the policy's mean of phi(x', .), zero after an end, one row at a time."""
+    """Return phi(x, a) of the rows and the policy's mean of phi(x', .), zero after termination, one row at a time."""
     table, following = np.asarray(phi(batch.states)), np.asarray(phi(batch.next_states))
     shares = policy.probabilities(batch.next_states)
     now, then = [], []
@@ -91,7 +91,7 @@ def pair_features(batch, policy, phi):
 
 
 class Uniforms:
-    """The kernels' random numbers, with Python's integers."""
+    """The random numbers of the kernels, with Python integers."""
 
     def __init__(self, seed):
         self.x = int(seed)
@@ -105,7 +105,7 @@ class Uniforms:
 
 
 class TreeGrower:
-    """Grow a tree with boolean masks, looking at the same candidates in the same order as the kernels."""
+    """Grows a tree with boolean masks, trying the same candidates in the same order as the kernels."""
 
     def __init__(self, X, Y, weights, growth, seed):
         self.X, self.Y, self.w, self.g = X, Y, np.ones(len(X)) if weights is None else weights, growth
@@ -256,10 +256,9 @@ class TreeGrower:
 
 
 def best_line(states, q_values):
-    """Least gap-weighted loss (a sum) of two actions on either side of a line in the plane.
+    """Return the least gap-weighted loss (a sum) of two actions on the two sides of a line in the plane.
 
-    In general position the sides of any line are those of a line through two of the points, which may themselves be on
-    either side of it.
+    In general position, every line splits the points like a line through two of them, with these two on either side.
     """
     n = len(states)
     gain = q_values[:, 1] - q_values[:, 0]
@@ -278,7 +277,7 @@ def best_line(states, q_values):
 
 
 def linear_loss(table, weights, lost):
-    """What the allowed actions with the largest scores lose in sum, one row after the other."""
+    """Return the total loss of the allowed actions with the largest scores, one row at a time."""
     total = 0.0
     for phi, row in zip(table, lost, strict=True):
         scores = [w @ phi if r < np.inf else -np.inf for w, r in zip(weights, row, strict=True)]
@@ -287,7 +286,7 @@ def linear_loss(table, weights, lost):
 
 
 def pair_surrogate(ell, scores, lost):
-    """Sum over rows and pairs of allowed actions of what one loses more times the loss of their margin."""
+    """Return the sum over rows and pairs of allowed actions of their difference in loss times ``ell`` of their margin."""
     total = 0.0
     for f, r in zip(scores, lost, strict=True):
         for a, b in product(range(len(f)), repeat=2):
@@ -296,11 +295,11 @@ def pair_surrogate(ell, scores, lost):
     return total
 
 
-# -- what a policy is worth, from logged episodes ------------------------------------------------------
+# -- the value of a policy, from logged episodes -------------------------------------------------------
 
 
 def rows_of_episodes(batch):
-    """Return the row numbers of each episode, a list an episode."""
+    """Return the row numbers of each episode, one list per episode."""
     rows = []
     for i in range(len(batch)):
         if i == 0 or batch.episodes is None or batch.episodes[i] != batch.episodes[i - 1]:
@@ -310,7 +309,7 @@ def rows_of_episodes(batch):
 
 
 def running_products(episodes, ratios):
-    """Return the importance weights of each episode's rows, a list an episode."""
+    """Return the importance weights of the rows, one list per episode."""
     weights = []
     for rows in episodes:
         products, product_so_far = [], 1.0
@@ -322,12 +321,12 @@ def running_products(episodes, ratios):
 
 
 def weight_at(products, t):
-    """The weight of an episode at step t: its last one if it is over."""
+    """Return the weight of an episode at step t; after its end, its last weight."""
     return products[min(t, len(products) - 1)]
 
 
 def effective_episodes(weights, counts, discount):
-    """Kish's size at each step, in the mean that the discount weights."""
+    """Return Kish's effective size, averaged over the steps with weights discount^t."""
     total = shares = 0.0
     for t in range(max(map(len, weights))):
         now = [c * weight_at(products, t) for c, products in zip(counts, weights, strict=True)]
@@ -338,13 +337,13 @@ def effective_episodes(weights, counts, discount):
 
 
 def closed_returns(episodes, batch, discount, next_values):
-    """Return the discounted rewards of each episode's rows; what follows a truncated one is worth its next value."""
+    """Return the discounted rewards of each episode's rows; a truncated episode ends with the value of its next state."""
     out = []
     for rows in episodes:
         rewards = []
         for t, i in enumerate(rows):
-            goes_on = i == rows[-1] and not batch.terminated[i]
-            rewards.append(discount**t * (batch.rewards[i] + (discount * next_values[i] if goes_on else 0.0)))
+            truncated = i == rows[-1] and not batch.terminated[i]
+            rewards.append(discount**t * (batch.rewards[i] + (discount * next_values[i] if truncated else 0.0)))
         out.append(rewards)
     return out
 
@@ -389,7 +388,7 @@ def doubly_robust(episodes, batch, discount, ratios, start_values, taken_values,
 
 
 def weighted_doubly_robust(episodes, batch, discount, weights, start_values, taken_values, next_values, counts):
-    """Thomas & Brunskill (2016), Eq. 10: after its end an episode stays, with its last weight, where all values are zero."""
+    """Thomas & Brunskill (2016), Eq. 10: after its end an episode keeps its last weight, and all its values are zero."""
     total = 0.0
     for t in range(max(map(len, weights)) + 1):
         now = [c * weight_at(products, t) for c, products in zip(counts, weights, strict=True)]
@@ -398,7 +397,7 @@ def weighted_doubly_robust(episodes, batch, discount, weights, start_values, tak
             if t < len(rows):
                 i = rows[t]
                 total += discount**t * now[k] / sum(now) * (batch.rewards[i] - taken_values[i])
-            if t <= len(rows):  # the state reached at t, of which the model knows the value
+            if t <= len(rows):  # the state reached at t, whose value comes from the model
                 value = (
                     start_values[k] if t == 0 else 0.0 if batch.terminated[rows[t - 1]] else next_values[rows[t - 1]]
                 )
@@ -407,7 +406,7 @@ def weighted_doubly_robust(episodes, batch, discount, weights, start_values, tak
 
 
 def calibration_error(predicted, actions, n_bins):
-    """Mean difference of predicted and observed shares; a new bin starts at each n-th part of the sorted predictions, never among equal ones."""
+    """Return the mean difference of predicted and observed shares in bins of equal size; equal predictions share a bin."""
     n, n_actions = predicted.shape
     total = 0.0
     for a in range(n_actions):
@@ -421,7 +420,7 @@ def calibration_error(predicted, actions, n_bins):
 
 
 def leaf_values(system, counts, kept=None, n_sweeps=3000):
-    """The values of a system's leaves by sweeps of plain loops; leaves without rows keep what they have."""
+    """Return the values of a system's leaves by sweeps of plain loops; leaves without rows keep their values."""
     e = system.episodes
     taken, following = system.taken.toarray(), system.following.toarray()
     n, n_leaves = taken.shape
@@ -441,9 +440,9 @@ def leaf_values(system, counts, kept=None, n_sweeps=3000):
 
 
 def left_out_leaf_values(again, system, n_sweeps=3000):
-    """The values of a resample's leaves by sweeps of plain loops: ``again`` is the resample on the leaves of ``system``.
+    """Return the values of a resample's leaves by sweeps of plain loops; ``again`` is the resample on the leaves of ``system``.
 
-    What the resample does to the mean of a leaf of m targets, at the values of the whole log, counts m / (m - 1) times.
+    The change that the resample makes to the mean of a leaf of m targets, at the values of the whole log, is scaled by m / (m - 1).
     """
     e, old = again.episodes, system.solution[1]
     taken, following = again.taken.toarray(), again.following.toarray()

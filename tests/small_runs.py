@@ -1,4 +1,4 @@
-"""What tests of runs share: the roles of a table, settings, and a run that is interrupted."""
+"""Shared by tests of runs: column roles, settings, and an interruption."""
 
 from capi.runs import RunSettings
 

@@ -7,7 +7,7 @@ from capi.domains import HIV
 from capi.errors import InvalidInputError
 
 
-def test_the_table_is_small_and_in_the_words_of_the_domain():
+def test_the_table_is_small_and_uses_the_names_of_the_domain():
     assert hiv_table().stat().st_size < 2_000_000
     table = pd.read_parquet(hiv_table())
     assert list(table.columns) == [
@@ -31,7 +31,7 @@ def test_the_table_is_small_and_in_the_words_of_the_domain():
 
 
 def test_the_batch_is_what_the_simulator_does():
-    """Stored in single precision: a step of the simulator from a stored state leads to the stored next state, nearly."""
+    """A simulator step from a stored state leads to the stored next state, up to single precision."""
     batch, hiv = load_hiv_batch(), HIV()
     rows = np.random.default_rng(0).integers(len(batch), size=500)
     following, rewards, _ = hiv.step(batch.states[rows], batch.actions[rows], np.random.default_rng(0))

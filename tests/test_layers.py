@@ -1,4 +1,4 @@
-"""The package can be drawn from its folder names: eight layers, each importing only from those below."""
+"""The package has eight layers that follow its folder names; each imports only from the layers below."""
 
 import re
 import statistics
@@ -14,11 +14,11 @@ import capi
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "src" / "capi").rglob("*.py"))
 TOO_LONG_FOR_NOW = {"trees/_optimal.py"}  # the optimal-tree search
-MEDIAN, MOST = 200, 500  # lines of a module
+MEDIAN, MOST = 200, 500  # lines per module
 
 
 def picture():
-    """Return the rows of the picture in docs/concepts.md, top first: lists of siblings, and whether they are independent."""
+    """Yield the rows of the picture in docs/concepts.md from the top: the siblings, and whether they are independent."""
     text = (ROOT / "docs" / "concepts.md").read_text().split("## Eight layers\n")[1]
     block = re.search(r"\n((?: {4}.+\n)+)", text)[1]
     for line in block.splitlines():
@@ -27,13 +27,13 @@ def picture():
 
 
 def contract():
-    """Return the same of the import linter's contract."""
+    """Yield the same for the import linter's contract."""
     [layers] = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     for layer in layers["layers"]:
         yield re.split(r" [:|] ", layer), "|" in layer
 
 
-def test_the_picture_in_the_documents_is_the_linters():
+def test_the_picture_in_the_documents_matches_the_linters_contract():
     assert list(picture()) == list(contract())
 
 
@@ -49,7 +49,7 @@ def test_there_are_eight_layers_and_everything_is_in_one():
 
 
 def test_a_layer_imports_only_from_those_below():
-    """Imports for type checkers and inside functions count, too."""
+    """Imports for type checkers and inside functions count as well."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     assert not settings.get("exclude_type_checking_imports")
     assert not any("ignore_imports" in contract for contract in settings["contracts"])

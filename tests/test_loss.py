@@ -22,7 +22,7 @@ from capi.loss import (
 Q2 = np.array([[1.0, 3.0], [2.0, 2.5], [4.0, 4.0]])
 Q3 = np.array([[1.0, 3.0, 2.0], [5.0, 5.0, 0.0]])
 
-# Values on a grid of quarters: sums of them are exact, so that equalities can be tested as such.
+# Values on a grid of quarters: their sums are exact, so tests can compare for equality.
 quarters = st.integers(-40, 40).map(lambda k: k / 4)
 
 
@@ -43,7 +43,7 @@ def test_regrets_by_hand():
     np.testing.assert_array_equal(regrets(Q3), [[2.0, 0.0, 1.0], [0.0, 0.0, 5.0]])
 
 
-def test_regrets_with_masks_seek_the_best_among_the_allowed():
+def test_regrets_with_masks_compare_with_the_best_allowed_action():
     allowed = [[True, False, True], [True, True, True]]
     np.testing.assert_array_equal(regrets(Q3, allowed), [[1.0, np.inf, 0.0], [0.0, 0.0, 5.0]])
 
@@ -53,7 +53,7 @@ def test_second_best_gap_by_hand():
     np.testing.assert_array_equal(second_best_gap([[-1.0, -5.0, -3.0, -9.0]]), [2.0])
 
 
-def test_second_best_gap_seeks_among_the_allowed_and_is_infinite_where_nothing_is_to_choose():
+def test_second_best_gap_looks_at_allowed_actions_and_is_infinite_if_there_is_only_one():
     allowed = [[True, True, False], [False, True, False]]
     np.testing.assert_array_equal(second_best_gap(Q3, allowed), [2.0, np.inf])
     np.testing.assert_array_equal(second_best_gap([[1.0], [2.0]]), [np.inf, np.inf])
@@ -125,7 +125,7 @@ def test_two_action_loss_weighs_rows():
     assert two_action_loss(Q2, [0, 0, 1], weights=[3.0, 1.0, 1.0]) == pytest.approx(6.5 / 5)
 
 
-def test_zero_one_loss_seeks_the_best_among_the_allowed():
+def test_zero_one_loss_compares_with_the_best_allowed_action():
     allowed = [[True, False, True], [True, True, True]]
     assert zero_one_loss(Q3, [2, 0], allowed=allowed) == 0.0
     assert zero_one_loss(Q3, [0, 0], allowed=allowed) == 0.5

@@ -1,4 +1,4 @@
-"""Everything public is documented, and what the documents name exists."""
+"""All public names are documented, and all names in the documents exist."""
 
 import importlib
 import inspect
@@ -73,7 +73,7 @@ def test_names_of_the_package_are_listed_and_found():
 
 
 def resolve(dotted):
-    """Import the longest module prefix of ``dotted`` and walk the rest."""
+    """Import the longest module prefix of ``dotted`` and follow the remaining attributes."""
     parts = dotted.split(".")
     for cut in range(len(parts), 0, -1):
         try:
@@ -90,7 +90,7 @@ DOCUMENTS = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIB
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
-def test_what_the_documents_name_exists(document):
+def test_names_in_the_documents_exist(document):
     for quoted in re.findall(r"`([^`\n]+)`", document.read_text()):
         if re.fullmatch(r"capi(\.\w+)+", quoted):
             resolve(quoted)

@@ -1,4 +1,4 @@
-"""The contract checks must catch what they promise to catch."""
+"""The checks in `capi.testing` must catch the violations that they promise to catch."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from capi.testing import NearestQ, check_domain, check_evaluator, check_policy, 
 
 
 class BatchMeans:
-    """A correct small evaluator: the mean reward of each action, everywhere."""
+    """A small correct evaluator: the mean reward of each action, in every state."""
 
     def evaluate(self, policy, transitions, *, discount, states=None, previous=None, rng=None):
         rows = [transitions.rewards[transitions.actions == a].mean() for a in range(transitions.n_actions)]
@@ -38,7 +38,7 @@ class BootstrapsPastTheEnd(BatchMeans):
 
 
 class ReadsMasks(BatchMeans):
-    """Correct, and asks which actions the next states allow."""
+    """A correct evaluator that reads the masks of the next states."""
 
     def evaluate(self, policy, transitions, **options):
         mask = transitions.next_allowed
@@ -85,7 +85,7 @@ def test_broken_evaluators_are_caught(evaluator, rule):
 
 
 class Space:
-    """Delegates to a correct space, with one thing broken."""
+    """A space that delegates to a correct one, with one defect."""
 
     def __init__(self, before=lambda states, values: None, values=lambda values: values, space=None):
         self.before, self.change, self.space = before, values, space or Thresholds()
@@ -101,7 +101,7 @@ def writes(states, q_values):
 
 
 class Coin:
-    """Another constant at each call."""
+    """Returns a different constant at each call."""
 
     def __init__(self):
         self.calls = 0
@@ -112,7 +112,7 @@ class Coin:
 
 
 class ClockedCoin(Coin):
-    """Another constant at each call unless it is given an rng."""
+    """Returns a different constant at each call, unless given an rng."""
 
     def improve(self, states, q_values, *, rng=None, **options):
         return Constant(0, q_values.shape[1]) if rng is not None else super().improve(states, q_values)
@@ -205,7 +205,7 @@ def test_broken_policies_are_caught(policy, rule):
 
 
 class Walk:
-    """A correct small domain."""
+    """A small correct domain."""
 
     n_actions = 2
     feature_names = ("x",)
