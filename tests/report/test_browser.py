@@ -9,7 +9,6 @@ import pytest
 from capi.files.exports.program import program_of
 from capi.policy_spaces.trees.greedy import Trees
 from capi.report import report_record
-from capi.report.flat import FlatTree
 from capi.report.sources import read_sources
 from capi.runs import RunSettings
 from report.tables import fitted, states, with_policy
@@ -258,7 +257,7 @@ def odd(tmp_path_factory):
 def test_points_in_time_are_compared_to_the_microsecond(odd, open_page, written):
     run, policy, batch, frame = odd
     page = open_page(written(run))
-    tree = FlatTree.of(program_of(read_sources(run).policy).trees[0])
+    tree = program_of(read_sources(run).policy).trees[0]
     cuts = [t for j, t in zip(tree.feature, tree.at_most, strict=True) if j == 0]
     assert cuts
     origin = batch.schema.columns[0].origin_microseconds

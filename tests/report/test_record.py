@@ -23,8 +23,8 @@ from capi.report import panel as panels
 from capi.report import report_record, write_report
 from capi.report.columns import _merged
 from capi.report.drawings import wrapped
-from capi.report.flat import FlatTree, program_record
 from capi.report.page import script_json
+from capi.report.program_record import program_record
 from capi.report.record import KINDS
 from capi.report.sources import read_sources
 from capi.report.svg import ticks
@@ -331,7 +331,7 @@ def test_flat_trees_lead_where_the_policy_does():
     states[rng.random(states.shape) < 0.1] = np.nan
     policy = Forests(n_trees=1, min_samples_leaf=5).improve(states, values)
     program = program_of(policy)
-    tree = FlatTree.of(program.trees[0])
+    tree = program.trees[0]
     decided = [tree.actions[leaf][0] for leaf in tree.leaf_of(states)]
     np.testing.assert_array_equal(decided, policy.act(states))
     record = program_record(program)
@@ -355,7 +355,7 @@ def test_report_rules_and_export_show_the_same_tree(run_of, kind):
     shown = read_sources(run).shown
     assert not shown.own
     found = imitation(policy, batch.states)
-    assert vars(shown.tree) == vars(FlatTree.of(program_of(found.tree).trees[0]))
+    assert vars(shown.tree) == vars(program_of(found.tree).trees[0])
     assert shown.fidelity == found.fidelity
     assert policy.to_dict(batch.states)["imitation"] == found.tree.to_dict()
     assert policy.rules(batch.states) == load_run(run).rules()

@@ -12,7 +12,7 @@ from capi._utils.validation import Floats
 from capi.data.columns import DAY, Column
 from capi.files.exports.program import Program
 from capi.report.columns import column_record, thinned, typical
-from capi.report.flat import program_record
+from capi.report.program_record import program_record
 from capi.report.sources import Sources
 from capi.report.wording import FEW, conditions, label_texts, numbered, short
 

@@ -12,6 +12,7 @@ import numpy as np
 from capi._utils.validation import check_choice
 from capi.data.columns import Column
 from capi.data.summary.description import Coverage
+from capi.files.exports.flat_tree import FlatTree
 from capi.policies import Constant
 from capi.policy_spaces.constrained import ConstrainedPolicy
 from capi.policy_spaces.imitation import ReadByImitation
@@ -19,7 +20,6 @@ from capi.policy_spaces.linear.linear import LinearPolicy
 from capi.policy_spaces.trees.greedy import TreePolicy
 from capi.report.columns import histogram, scale_of
 from capi.report.evaluation import evaluation_record, number_or_none
-from capi.report.flat import FlatTree
 from capi.report.importance import differences_record, leaf_rows, leaves_record, stakes_record
 from capi.report.maps import influences, map_record
 from capi.report.panel import panel_record
@@ -232,7 +232,7 @@ def _rules(sources: Sources) -> dict[str, Any]:
         lines = [f"always {label_texts(sources.schema.action_labels)[policy.action]}"]
     else:
         own = program is not None and len(program.trees) == 1
-        tree = FlatTree.of(program.trees[0]) if program is not None and own else sources.shown.tree
+        tree = program.trees[0] if program is not None and own else sources.shown.tree
         lines = list(_lines(sources, tree))
     letters = np.cumsum([len(line) + 1 for line in lines])
     n = min(len(lines), MOST_LINES, int(np.searchsorted(letters, MOST_RULE_LETTERS, side="right")))

@@ -16,12 +16,12 @@ from capi.data.sketch import sketch
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.files.archive import read_archive
+from capi.files.exports.flat_tree import FlatTree
 from capi.files.exports.program import Program, program_of
 from capi.policy_spaces.imitation import imitating_tree
 from capi.policy_spaces.trees.forests import ForestPolicy
 from capi.report.columns import rare_renamed, without_rare_words
 from capi.report.evaluation import checked_evaluation
-from capi.report.flat import FlatTree
 from capi.report.wording import FEW, TINY, label_texts
 from capi.runs.fit import EVALUATION, POLICY, VALUES, RunResult, digest, load_run
 
@@ -35,10 +35,14 @@ class ShownTree:
     """The small tree that the page shows: the policy itself, or a tree that imitates it."""
 
     program: Program
-    tree: FlatTree
     own: bool
     fidelity: float
     leaf_of_row: Ints  # (n,) indices of nodes
+
+    @property
+    def tree(self) -> FlatTree:
+        """The only tree of the program."""
+        return self.program.trees[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,7 +86,7 @@ class Sources:
         found = set(self.decisions.tolist())
         program = None if self._too_large else program_of(self.policy)
         if program is not None and len(program.trees) == 1:
-            found |= {actions[0] for actions in FlatTree.of(program.trees[0]).actions if actions}
+            found |= {actions[0] for actions in program.trees[0].actions if actions}
         return sorted(found)
 
     @property
@@ -114,13 +118,12 @@ class Sources:
         states = self.batch.states
         program = self.program
         if program is not None and len(program.trees) == 1 and program.depth <= DRAWN_DEPTH:
-            tree = FlatTree.of(program.trees[0])
-            return ShownTree(program, tree, True, 1.0, tree.leaf_of(states))
+            return ShownTree(program, True, 1.0, program.trees[0].leaf_of(states))
         program = self._imitating()
-        tree = FlatTree.of(program.trees[0])
+        tree = program.trees[0]
         leaves = tree.leaf_of(states)
         decided = np.array([actions[0] if actions else -1 for actions in tree.actions])[leaves]
-        return ShownTree(program, tree, False, float(np.mean(decided == self.decisions)), leaves)
+        return ShownTree(program, False, float(np.mean(decided == self.decisions)), leaves)
 
     def _imitating(self) -> Program:
         """Return a small tree grown to imitate the policy in the states of the table."""

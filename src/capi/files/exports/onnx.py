@@ -17,7 +17,8 @@ from capi._utils.late import onnx
 from capi._utils.validation import Floats
 from capi._utils.versions import __version__
 from capi.errors import InvalidInputError
-from capi.files.exports.program import Leaf, Node, Program, Scores, Split
+from capi.files.exports.flat_tree import FlatTree
+from capi.files.exports.program import Program, Scores
 from capi.files.metadata import schema_to_json
 from capi.policy_spaces.rules import Forbidden
 
@@ -129,7 +130,7 @@ class _Model:
             votes.append(self._add("OneHot", [first, depth, on_off]))
         return self._add("Sum", votes)
 
-    def _ensemble(self, trees: tuple[Node, ...], points: Floats) -> str:
+    def _ensemble(self, trees: tuple[FlatTree, ...], points: Floats) -> str:
         """Return the sum over trees of points (n, A): the first, second, ... action of a state's leaf gets the first, second, ... of ``points`` (A,)."""
         table: dict[str, list[Any]] = {
             f"nodes_{key}": []
@@ -148,23 +149,18 @@ class _Model:
         return self._add("TreeEnsembleRegressor", ["states"], **attributes)
 
     def _add_nodes(
-        self, t: int, tree: Node, points: Floats, table: dict[str, list[Any]], leaves: dict[str, list[Any]]
+        self, t: int, tree: FlatTree, points: Floats, table: dict[str, list[Any]], leaves: dict[str, list[Any]]
     ) -> None:
-        waiting, count = [(tree, 0)], 1
-        while waiting:
-            node, number = waiting.pop()
+        for node, number, left in tree.renumbered():
             row = (t, number, 0, 0.0, "LEAF", 0, 0, 0)
-            if isinstance(node, Split):
-                low, missing = at_most(node.at_most), int(node.missing_left)
-                row = (t, number, node.feature, low, "BRANCH_LEQ", count, count + 1, missing)
-                waiting += [(node.left, count), (node.right, count + 1)]
-                count += 2
+            if tree.left[node] >= 0:
+                low, missing = at_most(tree.at_most[node]), int(tree.missing_left[node])
+                row = (t, number, tree.feature[node], low, "BRANCH_LEQ", left, left + 1, missing)
             for key, entry in zip(table, row, strict=True):
                 table[key].append(entry)
-            if isinstance(node, Leaf):
-                for action, weight in zip(node.actions, points, strict=False):
-                    for key, entry in zip(leaves, (t, number, action, float(weight)), strict=True):
-                        leaves[key].append(entry)
+            for action, weight in zip(tree.actions[node], points, strict=False):
+                for key, entry in zip(leaves, (t, number, action, float(weight)), strict=True):
+                    leaves[key].append(entry)
 
     def _linear(self, scores: Scores, barred: str | None) -> str:
         """Return the scores (n, A) in 64-bit precision."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from capi._utils.validation import Floats, Ints
 from capi.data.columns import Column
 from capi.data.schema import Schema
 from capi.errors import InvalidInputError
+from capi.files.exports.flat_tree import FlatTree
 from capi.policies import Constant
 from capi.policy_spaces.constrained import ConstrainedPolicy
 from capi.policy_spaces.linear.linear import LinearPolicy, StatesAndConstant
@@ -19,28 +20,6 @@ from capi.policy_spaces.rules import Forbidden
 from capi.policy_spaces.thresholds import ThresholdPolicy
 from capi.policy_spaces.trees.forests import ForestPolicy
 from capi.policy_spaces.trees.greedy import TreePolicy
-from capi.trees.forest import Tree
-
-
-@dataclass(frozen=True)
-class Leaf:
-    """Actions in order of preference: the first that no rule forbids is taken; the last is one that no rule ever forbids, if there is one."""
-
-    actions: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Split:
-    """A split: a state goes left if its feature is at most a number; infinity sends all known values left."""
-
-    feature: int
-    at_most: float
-    missing_left: bool
-    left: Node
-    right: Node
-
-
-Node: TypeAlias = Leaf | Split
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +44,7 @@ class Program:
     """A policy that does not need the library: trees that vote (a single one decides), or scores; the lowest action wins ties."""
 
     schema: Schema
-    trees: tuple[Node, ...] = ()
+    trees: tuple[FlatTree, ...] = ()
     scores: Scores | None = None
     forbidden: tuple[Forbidden, ...] = ()
     needed: tuple[int, ...] = ()  # features that must not be missing
@@ -86,24 +65,14 @@ class Program:
         found = set(self.needed)
         for rule in self.forbidden:
             found |= {*rule.box.low, *rule.box.high}
-        waiting = list(self.trees)
-        while waiting:
-            node = waiting.pop()
-            if isinstance(node, Split):
-                found.add(node.feature)
-                waiting += [node.left, node.right]
+        for tree in self.trees:
+            found.update(j for j in tree.feature if j >= 0)
         return sorted(found)
 
     @cached_property
     def depth(self) -> int:
         """The largest number of splits on any path."""
-        deepest, waiting = 0, [(tree, 0) for tree in self.trees]
-        while waiting:
-            node, depth = waiting.pop()
-            deepest = max(deepest, depth)
-            if isinstance(node, Split):
-                waiting += [(node.left, depth + 1), (node.right, depth + 1)]
-        return deepest
+        return max((max(tree.levels) for tree in self.trees), default=0)
 
     @cached_property
     def barred(self) -> frozenset[int]:
@@ -136,17 +105,19 @@ def _plain(policy: Any, barred: frozenset[int]) -> tuple[int, int, Any] | None:
     if kind is Constant:
         n_features = len(policy.schema.feature_names) if policy.schema else 1
         leaf = _ranked(np.argsort(np.arange(policy.n_actions) != policy.action, kind="stable"), barred)
-        return n_features, policy.n_actions, lambda schema: Program(schema, (leaf,))
+        return n_features, policy.n_actions, lambda schema: Program(schema, (FlatTree.leaf(leaf),))
     if isinstance(policy, TreePolicy):
-        tree = nodes_of(policy.tree, policy.ranking, barred)
+        tree = FlatTree.of(policy.tree, [_ranked(row, barred) for row in policy.ranking])
         return policy.n_features, policy.n_actions, lambda schema: Program(schema, (tree,))
     if kind is ForestPolicy:
-        rankings = [np.argsort(tree.sums, axis=1, kind="stable") for tree in policy.forest.trees]
-        trees = tuple(nodes_of(*pair, barred) for pair in zip(policy.forest.trees, rankings, strict=True))
+        trees = tuple(
+            FlatTree.of(tree, [_ranked(row, barred) for row in np.argsort(tree.sums, axis=1, kind="stable")])
+            for tree in policy.forest.trees
+        )
         return policy.n_features, policy.n_actions, lambda schema: Program(schema, trees)
     if kind is ThresholdPolicy:
         low, high = (_ranked(row, barred) for row in policy.ranking)
-        tree = low if policy.cut == np.inf else Split(policy.feature, policy.cut, False, low, high)
+        tree = FlatTree.leaf(low) if policy.cut == np.inf else FlatTree.split(policy.feature, policy.cut, low, high)
         return policy.n_features, policy.n_actions, lambda s: Program(s, (tree,), needed=(policy.feature,))
     if kind is LinearPolicy and isinstance(policy.features.transform, StatesAndConstant):
         scaling, d = policy.features.transform.scaling, policy.n_features
@@ -155,28 +126,12 @@ def _plain(policy: Any, barred: frozenset[int]) -> tuple[int, int, Any] | None:
     return None
 
 
-def nodes_of(tree: Tree, ranking: Ints, barred: frozenset[int]) -> Node:
-    """Return a tree with its leaves' rankings (l, A), without redundant splits."""
-    made: list[Node] = [Leaf(())] * len(tree.nodes)
-    for i in range(len(tree.nodes) - 1, -1, -1):  # children follow their parents
-        node = tree.nodes[i]
-        left = int(node["left"])
-        if left < 0:
-            made[i] = _ranked(ranking[-1 - left], barred)
-        elif isinstance(made[left], Leaf) and made[left] == made[left + 1]:
-            made[i] = made[left]
-        else:
-            threshold, missing_left = float(node["threshold"]), bool(node["missing_left"])
-            made[i] = Split(int(node["feature"]), threshold, missing_left, made[left], made[left + 1])
-    return made[0]
-
-
 def _barred(rules: tuple[Forbidden, ...]) -> frozenset[int]:
     return frozenset(a for rule in rules for a in rule.actions)
 
 
-def _ranked(actions: Any, barred: frozenset[int]) -> Leaf:
-    """Return the leaf with these actions, up to the first that no rule ever forbids."""
-    known = [int(a) for a in actions]
+def _ranked(actions: Ints, barred: frozenset[int]) -> tuple[int, ...]:
+    """Return the actions of a leaf (A,), up to the first that no rule ever forbids."""
+    known = actions.tolist()
     sure = next((i for i, a in enumerate(known) if a not in barred), len(known) - 1)
-    return Leaf(tuple(known[: sure + 1]))
+    return tuple(known[: sure + 1])

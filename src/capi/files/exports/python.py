@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from capi.errors import InvalidInputError
-from capi.files.exports.program import Leaf, Node, Program, Split
+from capi.files.exports.flat_tree import FlatTree
+from capi.files.exports.program import Program
 from capi.policy_spaces.rules import Forbidden
 
 DEEPEST = 40  # splits written as nested ifs; Python allows a hundred
@@ -89,7 +90,7 @@ def python_code(program: Program, note: str = "") -> str:
     if program.scores is not None:
         lines += _scored(program)
     elif len(program.trees) == 1 and program.depth <= DEEPEST:
-        lines += _nested(program, program.trees[0], "    ")
+        lines += _nested(program, program.trees[0], 0, "    ")
     else:
         tables = ["", "", "_TREES = (", *(f"    {_table(program, tree)}," for tree in program.trees), ")"]
         lines += _voted(program)
@@ -154,40 +155,36 @@ def _holds(rule: Forbidden) -> str:
     return " and ".join(parts) or "True"
 
 
-def _nested(program: Program, node: Node, indent: str) -> Iterator[str]:
-    """Yield a tree as nested ifs."""
-    if isinstance(node, Leaf):
-        yield f"{indent}return {_decision(program, node)}"
+def _nested(program: Program, tree: FlatTree, node: int, indent: str) -> Iterator[str]:
+    """Yield a tree, from a node on, as nested ifs."""
+    left = tree.left[node]
+    if left < 0:
+        yield f"{indent}return {_decision(program, tree.actions[node])}"
         return
-    x = f"x{node.feature}"
-    compared = f"{x} <= {_number(node.at_most)}"
-    yield (
-        f"{indent}if {x} is None or {compared}:" if node.missing_left else f"{indent}if {x} is not None and {compared}:"
-    )
-    yield from _nested(program, node.left, indent + "    ")
+    x = f"x{tree.feature[node]}"
+    missing = f"{x} is None or" if tree.missing_left[node] else f"{x} is not None and"
+    yield f"{indent}if {missing} {x} <= {_number(tree.at_most[node])}:"
+    yield from _nested(program, tree, left, indent + "    ")
     yield f"{indent}else:"
-    yield from _nested(program, node.right, indent + "    ")
+    yield from _nested(program, tree, left + 1, indent + "    ")
 
 
-def _decision(program: Program, leaf: Leaf) -> str:
-    if leaf.actions[0] not in program.barred:
-        return literal(program.schema.action_labels[leaf.actions[0]])
-    return f"ACTIONS[_first({leaf.actions!r}, barred)]"
+def _decision(program: Program, actions: tuple[int, ...]) -> str:
+    if actions[0] not in program.barred:
+        return literal(program.schema.action_labels[actions[0]])
+    return f"ACTIONS[_first({actions!r}, barred)]"
 
 
-def _table(program: Program, tree: Node) -> str:
+def _table(program: Program, tree: FlatTree) -> str:
     """Return a tree as a tuple of nodes: (feature, at_most, missing_left, left child) or (actions,); without rules (action,)."""
-    rows: list[str] = [""]
-    waiting: list[tuple[Node, int]] = [(tree, 0)]
-    while waiting:
-        node, place = waiting.pop()
-        if isinstance(node, Split):
-            feature = program.used.index(node.feature)
-            rows[place] = f"({feature}, {_number(node.at_most)}, {node.missing_left}, {len(rows)})"
-            waiting += [(node.left, len(rows)), (node.right, len(rows) + 1)]
-            rows += ["", ""]
+    rows = [""] * len(tree)
+    for node, number, left in tree.renumbered():
+        actions = tree.actions[node]
+        if not actions:
+            feature = program.used.index(tree.feature[node])
+            rows[number] = f"({feature}, {_number(tree.at_most[node])}, {tree.missing_left[node]}, {left})"
         else:
-            rows[place] = f"({node.actions!r},)" if program.forbidden else f"({node.actions[0]},)"
+            rows[number] = f"({actions!r},)" if program.forbidden else f"({actions[0]},)"
     return _tuple(rows)
 
 

@@ -16,7 +16,8 @@ import numpy as np
 
 from capi.data.columns import DAY, Column
 from capi.errors import InvalidInputError
-from capi.files.exports.program import Leaf, Node, Program
+from capi.files.exports.flat_tree import FlatTree
+from capi.files.exports.program import Program
 from capi.policy_spaces.rules import Forbidden
 
 DEEPEST = 20  # splits on a path: SQLite's parser can take a few more, but not as many as its other limits allow
@@ -115,24 +116,26 @@ class _Code:
         if program.scores is not None:
             code = self._scored()
         elif len(program.trees) == 1:
-            code = self._tree(program.trees[0], self.labels, "")
+            code = self._tree(program.trees[0], 0, self.labels, "")
         else:
             code = self._voted()
         missing = [f"{self._known(j)} IS NULL" for j in program.needed]
         return f"CASE WHEN {' OR '.join(missing)} THEN NULL ELSE\n{code}\nEND" if missing else code
 
-    def _tree(self, node: Node, words: Sequence[str], indent: str) -> str:
-        if isinstance(node, Leaf):
-            return indent + self._decision(node, words)
-        condition = self._compared(node.feature, "<=", node.at_most)
-        if node.missing_left:
-            condition = f"({self._known(node.feature)} IS NULL OR {condition})"
-        left, right = (self._tree(child, words, indent + "  ") for child in (node.left, node.right))
+    def _tree(self, tree: FlatTree, node: int, words: Sequence[str], indent: str) -> str:
+        """Return a tree, from a node on."""
+        first = tree.left[node]
+        if first < 0:
+            return indent + self._decision(tree.actions[node], words)
+        condition = self._compared(tree.feature[node], "<=", tree.at_most[node])
+        if tree.missing_left[node]:
+            condition = f"({self._known(tree.feature[node])} IS NULL OR {condition})"
+        left, right = (self._tree(tree, child, words, indent + "  ") for child in (first, first + 1))
         return f"{indent}CASE WHEN {condition} THEN\n{left}\n{indent}ELSE\n{right}\n{indent}END"
 
-    def _decision(self, leaf: Leaf, words: Sequence[str]) -> str:
+    def _decision(self, actions: tuple[int, ...], words: Sequence[str]) -> str:
         code = "NULL"
-        for action in reversed(leaf.actions):
+        for action in reversed(actions):
             rules = [rule for rule in self.program.forbidden if action in rule.actions]
             barred = " OR ".join(self._holds(rule) for rule in rules)
             code = f"CASE WHEN {barred} THEN {code} ELSE {words[action]} END" if rules else words[action]
@@ -151,7 +154,7 @@ class _Code:
         n = self.program.n_actions
         numbers = [str(a) for a in range(n)]
         votes = ",\n".join(
-            f"{self._tree(tree, numbers, '    ')} AS {self.own}t{i}" for i, tree in enumerate(self.program.trees)
+            f"{self._tree(tree, 0, numbers, '    ')} AS {self.own}t{i}" for i, tree in enumerate(self.program.trees)
         )
         counts = [
             _sum([f"CASE WHEN {self.own}t{i} = {a} THEN 1 ELSE 0 END" for i in range(len(self.program.trees))])
