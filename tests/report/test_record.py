@@ -123,8 +123,8 @@ def test_evaluations_with_old_keys_say_the_same(small, tmp_path):
         records.append(report_record(run))
     assert records[0] == records[1]
     facts = dict(records[1]["evaluation"]["facts"])
-    assert facts["Share of the value beyond the log"] == "75.0 %"
-    assert facts["Decisions hardly ever taken"] == "25.0 %"
+    assert facts["Share of the value beyond the log's end"] == "75.0 %"
+    assert facts["Decisions rarely taken in the log"] == "25.0 %"
     assert [record["head"]["unreliable"] for record in records] == [True, True, False]
 
 
