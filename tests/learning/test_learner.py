@@ -38,7 +38,7 @@ class RewardByAction:
 
 @dataclass(frozen=True, eq=False)
 class InProbabilities:
-    """A deterministic policy of which nobody can see that it is one."""
+    """A deterministic policy that is not recognisable as one."""
 
     policy: Tabular
 
@@ -193,7 +193,7 @@ def test_a_function_may_use_its_buffer_again():
 def test_a_failed_fit_leaves_nothing_of_an_earlier_one():
     fitted = learner().fit()
     fitted.set_params(update=lambda old, new, **_: None)
-    with pytest.raises(InvalidInputError, match="there is no policy"):
+    with pytest.raises(InvalidInputError, match="no policy was learned"):
         fitted.fit()
     with pytest.raises(NotFittedError, match="has no schema_ yet"):
         fitted.predict(MDP.states)
@@ -306,7 +306,7 @@ def test_masks_of_the_batch_count_in_the_policy_and_the_loss(loss):
     assert fitted.history_[0]["loss"] == pytest.approx({"gap": 0.5 / 3, "zero-one": 1 / 3}[loss])
 
 
-def test_the_evaluator_is_told_where_improvement_will_ask():
+def test_the_evaluator_receives_the_states_of_the_improvement():
     evaluator = RowQ([[1.0, 0.0, 0.0]] * 3)
     batch = numbered_batch()
     one_cell(evaluator, batch)
@@ -340,7 +340,7 @@ def test_functions_of_the_round_bring_their_words_too():
 
     named = CAPI(RowQ([[0.0, 1.0, 0.0]] * 3), Partition(cells), 0.5, 2, initial_policy=Constant(0, 3)).fit(batches)
     assert named.predict([[0.0]]).tolist() == ["b"]
-    with pytest.raises(InvalidInputError, match="features and actions must not change; at k = 2"):
+    with pytest.raises(InvalidInputError, match="features and actions must not change between rounds; at k = 2"):
         named.set_params(n_iterations=3).fit(batches)
 
 
@@ -491,7 +491,7 @@ class Broken:
         ({"keep": lambda iteration: None}, "at k = 0 it returned None"),
         ({"keep": np.zeros(2)}, "keep must be 'last' or a function"),
         ({"loss": np.zeros(2)}, "loss must be one of"),
-        ({"update": lambda old, new, **_: None}, "there is no policy"),
+        ({"update": lambda old, new, **_: None}, "no policy was learned"),
         ({"random_state": "x"}, "random_state must be"),
         (
             {"evaluator": lambda k, policy, rng: 3, "initial_policy": Uniform(2)},
@@ -501,7 +501,7 @@ class Broken:
         ({"evaluator": Broken(np.zeros((5, 2)))}, "Broken's Q must have one row per state: 200"),
         ({"space": Broken()}, "Broken.improve must return a Policy; got None"),
         ({"space": Broken(policy=Constant(0, 3))}, "must return a Policy with 2 actions; got one with 3"),
-        ({"evaluator": Broken(np.zeros((200, 3)))}, "Broken's Q must have a column an action; it has 3"),
+        ({"evaluator": Broken(np.zeros((200, 3)))}, "Broken's Q must have one column per action; it has 3"),
         ({"evaluator": Mute()}, "Mute.evaluate must return a QFunction"),
     ],
 )
@@ -529,9 +529,9 @@ def test_bad_data_are_refused_with_a_sentence(arguments, words):
 
 def test_without_states_or_number_of_actions_there_is_a_clear_word():
     blind = Broken(np.zeros((1, 2)))
-    with pytest.raises(InvalidInputError, match="states must be given: there is no batch, and Broken knows none"):
+    with pytest.raises(InvalidInputError, match="states must be given: neither a batch nor Broken provides them"):
         learner(evaluator=blind).fit()
-    with pytest.raises(InvalidInputError, match="an initial_policy must be given"):
+    with pytest.raises(InvalidInputError, match="transitions or initial_policy must be given"):
         learner(evaluator=lambda k, policy, rng: blind).fit()
 
 

@@ -145,7 +145,7 @@ def test_learners_with_any_parts_can_be_cloned_and_fitted(parts):
     check_is_fitted(clone(capi(**parts)).fit(BATCH))
 
 
-def test_parameters_of_parts_are_listed_behind_their_part():
+def test_nested_parameters_are_listed_after_their_parent():
     learner = capi(space=Constrained(Trees(max_depth=4), [Cap(0, 0.5)]))
     found = learner.get_params()
     assert found["evaluator"] is FOREST
@@ -321,15 +321,15 @@ def test_a_table_without_its_roles_is_refused_with_what_to_write(roles, message)
 
 def test_iterate_names_the_reader_of_tables():
     with pytest.raises(
-        InvalidInputError, match=r"got a DataFrame. Make a batch of the table with Transitions.from_frame"
+        InvalidInputError, match=r"got a DataFrame. Convert the table to a batch with Transitions.from_frame"
     ):
         next(capi().iterate(table()))
 
 
 def test_roles_without_a_table_and_targets_are_refused():
-    with pytest.raises(InvalidInputError, match="reward: names of columns go with a table; fit got a Transitions"):
+    with pytest.raises(InvalidInputError, match="reward: column names must come with a table; fit got a Transitions"):
         capi().fit(BATCH, reward="outcome")
-    with pytest.raises(InvalidInputError, match="y must be None: a batch holds its rewards; got a list"):
+    with pytest.raises(InvalidInputError, match="y must be None, because the batch contains the rewards; got a list"):
         capi().fit(BATCH, [1, 2])
     with pytest.raises(InvalidInputError, match="y must be None"):
         capi().fit(BATCH).score(BATCH, [1, 2])

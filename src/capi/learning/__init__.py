@@ -1,4 +1,4 @@
-"""The loop: evaluate the policy, improve it, repeat."""
+"""The learning loop: evaluate the policy, improve it, repeat."""
 
 from __future__ import annotations
 

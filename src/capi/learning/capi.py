@@ -19,54 +19,57 @@ from capi.types import Policy, PolicyEvaluator, PolicySpace
 class CAPI(Learner):
     r"""Classification-based approximate policy iteration (the paper's Algorithm 1).
 
-    From :math:`\pi_0` on, :math:`\hat Q^{\pi_k} \leftarrow` ``evaluator.evaluate``, and :math:`\pi_{k+1}
-    \leftarrow \arg\min_{\pi \in \Pi} \hat L_n^{\pi_k}(\pi)` by ``space.improve``: the policy of the space that
-    loses the least value on the sampled states.
+    Starting from :math:`\pi_0`, each round estimates :math:`\hat Q^{\pi_k}` with ``evaluator.evaluate`` and sets
+    :math:`\pi_{k+1} \leftarrow \arg\min_{\pi \in \Pi} \hat L_n^{\pi_k}(\pi)` with ``space.improve``: the policy of the
+    space that loses the least value on the sampled states.
 
     Parameters
     ----------
     evaluator : PolicyEvaluator, or function (k, policy, rng) -> PolicyEvaluator
+        Estimates Q of the current policy.
     space : PolicySpace, or function (k, policy, rng) -> PolicySpace
+        The policies to choose from.
     discount : float in [0, 1)
+        Discount factor.
     n_iterations : int
-        K, the number of rounds.
+        Number of rounds, K.
     initial_policy : Policy, optional
         :math:`\pi_0`; by default action 0 everywhere (or the lowest allowed action).
     random_state : int, Generator or None
-        The same int gives the same policy, bit for bit. Round k draws from a seed of its own.
+        The same int gives the same policy, bit for bit. Each round has its own seed.
     loss : "gap" or "zero-one"
-        What the space minimises: the action-gap-weighted loss, or the plain share of states whose action
-        is not greedy, for comparison.
+        The loss that the space minimises: weighted by the action gap, or, for comparison, the fraction of states whose
+        action is not greedy.
     update : function (old, new, *, q, states, k) -> Policy or None, optional
-        How the new policy enters. By default it replaces the old one. None ends the loop with the old one.
+        Combines the old and the new policy. By default the new policy replaces the old one. If the function returns
+        None, the loop ends with the old policy.
     patience : int, optional
-        Stop when no decision on the sample has changed for this many rounds in a row. One is enough
-        when each evaluation is complete; with one sweep a round, Q may still be moving under a policy
-        that does not.
+        Stop after this many consecutive rounds without a changed decision on the sample. One is enough if each
+        evaluation is complete; with one sweep per round, Q may still change while the policy does not.
     keep : "last", or function of an `Iteration`
-        Which policy is returned. Restricted spaces make the iterates oscillate; with a score function
-        (larger is better) the best iterate is kept, the first among equals. The score is in ``history_``.
+        Which policy to keep. In restricted spaces the policies can oscillate between rounds; with a score function
+        (larger is better) the best policy is kept, the first one in case of a tie. ``history_`` records the scores.
 
     Attributes
     ----------
     policy_ : Policy
-        With the names and labels of the batch (``schema``) and its origin (``training``).
+        The learned policy, with the names and labels of the batch (``schema``) and its origin (``training``).
     q_ : QFunction
         The action values from which ``policy_`` was chosen.
     history_ : list of dict
-        k, loss, changed, value and seconds of every round; ``pandas.DataFrame(learner.history_)`` is a table.
+        k, loss, changed, value and seconds of every round; ``pandas.DataFrame(learner.history_)`` gives a table.
     schema_ : Schema or None
-        The words of the batch, or without one those of the evaluator's model.
+        Feature names and action labels of the batch or, without a batch, of the evaluator's model.
     roles_ : dict or None
         The roles of the table's columns, if ``fit`` was given a table.
 
     See Also
     --------
-    capi.evaluators, capi.policy_spaces, capi.testing : the parts, and checks for your own.
+    capi.evaluators, capi.policy_spaces, capi.testing : evaluators, policy spaces, and checks for your own.
 
     Examples
     --------
-    The paper's chain walk, one sweep of evaluation a round, policies with one cut:
+    The paper's chain walk, with one evaluation sweep per round and policies with one threshold:
 
     >>> from capi.domains import ChainWalk
     >>> from capi.evaluators import Exact
@@ -108,5 +111,5 @@ class CAPI(Learner):
         self.keep = keep
 
     def loop(self) -> Loop:
-        """Return what the loop runs with, checked."""
+        """Return the checked settings of the loop."""
         return Loop(**self.get_params(deep=False))

@@ -1,4 +1,4 @@
-"""What the loop runs with, what a round yields, and the checks at both ends."""
+"""The settings of the loop, the result of a round, and the checks of inputs and results."""
 
 from __future__ import annotations
 
@@ -36,30 +36,30 @@ States: TypeAlias = ArrayLike | tuple[ArrayLike, ...] | StateSample
 
 
 class Update(Protocol):
-    """How the new policy enters the loop."""
+    """Combine the old and the new policy."""
 
     def __call__(self, old: Policy, new: Policy, *, q: QFunction, states: Floats, k: int) -> Policy | None:
-        """Return the policy to go on with; None ends the loop with the old one."""
+        """Return the policy to continue with, or None to end the loop with the old one."""
 
 
 @dataclass(frozen=True, eq=False)
 class Iteration:
-    """What one round of the loop did: Q of the old policy, and the new policy."""
+    """The result of one round: Q of the old policy, and the new policy."""
 
     k: int  # from 0; the policy is the paper's pi_{k+1}
     q: QFunction
     policy: Policy
-    loss: float  # of the policy on the sample, by q: what the space minimised
-    changed: float  # share of decisions on the sample that differ from the last policy's (total variation)
+    loss: float  # of the policy on the sample, according to q: what the space minimised
+    changed: float  # fraction of decisions on the sample that differ from the previous policy's (total variation)
     seconds: float
-    n_unchanged: int  # rounds in a row, up to this one, in which no decision changed
-    seeds: np.random.SeedSequence  # of the whole loop, so that it can go on from here
-    schema: Schema | None  # the words of the round's batch, or of its evaluator's model
-    value: float  # mean of q over the sample under the new policy: what the evaluator itself believes, no evidence
-    n_drawn: int = 0  # rows of a batch that was made for this round
+    n_unchanged: int  # consecutive rounds, up to this one, without a changed decision
+    seeds: np.random.SeedSequence  # of the whole loop, so it can resume after this round
+    schema: Schema | None  # names and labels of the round's batch, or of its evaluator's model
+    value: float  # mean of q over the sample under the new policy: the evaluator's own estimate, not evidence
+    n_drawn: int = 0  # rows of a batch that was generated for this round
 
     def numbers(self) -> dict[str, float]:
-        """Return what is cheap to keep: everything but Q and the policy, and what Q cost if it was simulated."""
+        """Return the numbers of the round, which are cheap to keep, and the number of simulated transitions if any."""
         simulated = getattr(self.q, "n_transitions", None)
         cost = {} if simulated is None else {"n_transitions": simulated + self.n_drawn}
         return {
@@ -73,17 +73,17 @@ class Iteration:
 
 
 def own_states(batch: Transitions) -> StateSample:
-    """Return the states of a batch, where its decisions were made."""
+    """Return the states of a batch, in which the logged decisions were made."""
     return StateSample(batch.states, batch.weights, batch.allowed)
 
 
 def next_states(batch: Transitions) -> StateSample:
-    """Return the next states of a batch, where a policy's decisions enter the Bellman targets."""
+    """Return the next states of a batch, in which a policy's decisions enter the Bellman targets."""
     return StateSample(batch.next_states, batch.weights, batch.next_masks())
 
 
 def _part_with(verb: str) -> Constraint:
-    """Accept what has the method ``verb``, and functions that make such a part for each round."""
+    """Return a constraint that accepts objects with the method ``verb`` and functions that build one per round."""
 
     def check(part: Any, name: str) -> None:
         if isinstance(part, type) or not (callable(part) or hasattr(part, verb)):
@@ -97,7 +97,7 @@ def _part_with(verb: str) -> Constraint:
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """Everything that the loop runs with; `CAPI` explains all but ``stop``."""
+    """The settings of the loop; `CAPI` documents all except ``stop`` and ``sample_of``."""
 
     evaluator: PolicyEvaluator | ByIteration[PolicyEvaluator]
     space: PolicySpace | ByIteration[PolicySpace]
@@ -109,8 +109,8 @@ class Loop:
     update: Update | None = None
     patience: int | None = None
     keep: Literal["last"] | Callable[[Iteration], float] = "last"
-    stop: Callable[[Iteration], bool] | None = None  # asked after each round, besides patience
-    sample_of: Callable[[Transitions], StateSample] = own_states  # the points of a batch if none are given
+    stop: Callable[[Iteration], bool] | None = None  # called after each round, in addition to patience
+    sample_of: Callable[[Transitions], StateSample] = own_states  # the states to use if none are given
 
     _constraints: ClassVar[Constraints] = {
         "evaluator": _part_with("evaluate"),
@@ -121,7 +121,7 @@ class Loop:
             satisfying(
                 lambda policy: isinstance(policy, Policy),
                 "be a Policy (act, probabilities, n_actions)",
-                advice="For one action everywhere pass capi.policies.Constant(action, n_actions).",
+                advice="For the same action everywhere, pass capi.policies.Constant(action, n_actions).",
             )
         ),
         "loss": one_of("gap", "zero-one"),
@@ -138,14 +138,14 @@ class Loop:
         object.__setattr__(self, "discount", as_discount(self.discount))
 
     def ends_with(self, iteration: Iteration) -> bool:
-        """Whether the loop is over after ``iteration``."""
+        """Return whether the loop ends after ``iteration``."""
         if self.patience is not None and iteration.n_unchanged >= self.patience:
             return True
         return self.stop is not None and self.stop(iteration)
 
 
 def resolved(value: Any, k: int, policy: Policy, rng: Callable[[], np.random.Generator], kind: type) -> Any:
-    """Return ``value``, or what it makes for round ``k`` if it is a function of (k, policy, rng)."""
+    """Return ``value``, or its result for round ``k`` if it is a function of (k, policy, rng)."""
     if not inspect.isroutine(value) and (value is None or isinstance(value, kind)):
         return value
     made = value(k, policy, rng())
@@ -165,14 +165,14 @@ def state_sample(
     policy: Policy,
     rng: Callable[[], np.random.Generator],
 ) -> StateSample:
-    """Return the points, weights and masks of round ``k``, checked."""
+    """Return the checked states, weights and masks of round ``k``."""
     if states is None:
         if batch is not None:
             return sample_of(batch)
         known = getattr(evaluator, "states", None)
         if known is None:
             raise InvalidInputError(
-                f"states must be given: there is no batch, and {type(evaluator).__name__} knows none."
+                f"states must be given: neither a batch nor {type(evaluator).__name__} provides them. Pass states to fit."
             )
         return StateSample(as_states(known))
     if callable(states):
@@ -181,39 +181,42 @@ def state_sample(
         raise InvalidInputError(f"states must be an array or (states, weights, allowed); got a tuple of {len(states)}.")
     sample = StateSample(*states) if isinstance(states, tuple) else StateSample(states)
     x = as_states(sample.states, n_features=None if batch is None else batch.n_features).copy()
-    x.flags.writeable = False  # so that what is found out about these points can be remembered
+    x.flags.writeable = False  # only results for arrays that cannot change are cached
     allowed = as_allowed(sample.allowed, "allowed", (len(x), policy.n_actions))
     return StateSample(x, as_weights(sample.weights, "weights", len(x)), allowed)
 
 
 def n_actions(evaluator: Any, transitions: Any) -> int:
-    """Return A for the default initial policy."""
+    """Return the number of actions, A, for the default initial policy."""
     for source in (transitions, evaluator):
         n_actions = getattr(source, "n_actions", None)
         if n_actions is not None:
             return int(n_actions)
     raise InvalidInputError(
-        "transitions or an initial_policy must be given: neither a fixed batch nor the evaluator says how many actions "
-        "there are. Pass the batch to fit, or initial_policy=capi.policies.Constant(0, n_actions)."
+        "transitions or initial_policy must be given: without them, and with an evaluator that has no n_actions, the "
+        "number of actions is unknown. Pass the batch to fit, or initial_policy=capi.policies.Constant(0, n_actions)."
     )
 
 
 def check_batch(transitions: Any) -> None:
-    """Refuse what is neither a batch nor a function that makes one."""
+    """Raise an error unless ``transitions`` is a batch, a function that returns one, or None."""
     if transitions is not None and not isinstance(transitions, Transitions) and not callable(transitions):
-        remedy = " Make a batch of the table with Transitions.from_frame." if is_table(transitions) else ""
+        remedy = " Convert the table to a batch with Transitions.from_frame." if is_table(transitions) else ""
         raise InvalidInputError(
             f"transitions must be Transitions, a function (k, policy, rng) or None; got a {type(transitions).__name__}.{remedy}"
         )
 
 
 def batch_of(transitions: Any, roles: Mapping[str, Any], discount: float, verb: str) -> Any:
-    """Return the batch of a table whose columns have ``roles``, and everything else as it is; ``verb`` was called with it."""
+    """Convert a table whose columns have ``roles`` to a batch, and return anything else unchanged.
+
+    ``verb`` is the method that the user called, for error messages.
+    """
     if not is_table(transitions):
         if roles:
             raise InvalidInputError(
-                f"{', '.join(roles)}: names of columns go with a table; {verb} got a {type(transitions).__name__}. "
-                "Leave them out, or pass the table."
+                f"{', '.join(roles)}: column names must come with a table; {verb} got a {type(transitions).__name__}. "
+                "Omit them, or pass the table."
             )
         return transitions
     known = list(RoleNames.__annotations__)
@@ -222,36 +225,36 @@ def batch_of(transitions: Any, roles: Mapping[str, Any], discount: float, verb: 
     missing = [role for role in ("state", "action", "reward") if role not in roles]
     if missing:
         raise InvalidInputError(
-            f"{verb} must be told which columns of a table are what; {', '.join(missing)} not given. Write for example "
-            f'{verb}(table, episode="patient", time="day", state=["age", "dose"], action="drug", reward="score"), or make the '
-            f"batch first with Transitions.from_frame. The columns are {_column_names(transitions)}."
+            f"{verb} needs the roles of the table's columns; {', '.join(missing)} not given. For example, write "
+            f'{verb}(table, episode="patient", time="day", state=["age", "dose"], action="drug", reward="score"), or build '
+            f"the batch first with Transitions.from_frame. The columns are {_column_names(transitions)}."
         )
     if roles.get("discount", discount) != discount:
         raise InvalidInputError(
-            f"discount must be that of the learner, {discount:g}; got {roles['discount']!r}. Leave it out."
+            f"discount must be that of the learner, {discount:g}; got {roles['discount']!r}. Omit it."
         )
     return Transitions.from_frame(transitions, **{**roles, "discount": discount})
 
 
 def _column_names(table: Any, most: int = 12) -> str:
     names = list(table) if isinstance(table, Mapping) else list(getattr(table, "column_names", table.columns))
-    return ", ".join(map(repr, names[:most])) + (f", ... ({len(names)} in all)" if len(names) > most else "")
+    return ", ".join(map(repr, names[:most])) + (f", ... ({len(names)} in total)" if len(names) > most else "")
 
 
 def checked_values(q: Any, states: Floats, n_actions: int, evaluator: str) -> Floats:
-    """Return the values of ``q`` at ``states``, or say what is wrong with what the evaluator returned."""
+    """Return the checked values of ``q``, which ``evaluator`` returned, at ``states``."""
     if not isinstance(q, QFunction):
         raise InvalidInputError(f"{evaluator}.evaluate must return a QFunction (n_actions, values); got {q!r}.")
     values = as_q_values(q.values(states), n_rows=len(states), name=f"{evaluator}'s Q")
     if values.shape[1] != n_actions:
         raise InvalidInputError(
-            f"{evaluator}'s Q must have a column an action; it has {values.shape[1]}, the policy has {n_actions} actions."
+            f"{evaluator}'s Q must have one column per action; it has {values.shape[1]}, the policy has {n_actions} actions."
         )
     return values
 
 
 def check_policy(policy: Any, n_actions: int, rule: str) -> None:
-    """Refuse what is no policy over as many actions."""
+    """Raise an error unless ``policy`` is a policy with ``n_actions`` actions."""
     if not isinstance(policy, Policy):
         raise InvalidInputError(f"{rule}; got {policy!r}.")
     if policy.n_actions != n_actions:

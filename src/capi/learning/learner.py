@@ -1,7 +1,7 @@
 """`Learner`: the loop, its results, and the scikit-learn interface.
 
-`capi.learning.capi.CAPI` is the learner whose parts the user names; the baselines are learners that name them themselves.
-Both only say in ``loop()`` what the loop runs with.
+In `capi.learning.capi.CAPI` the user chooses the evaluator and the policy space; the baselines choose their own. Each
+learner only defines ``loop()``, which returns the settings of the loop.
 """
 
 from __future__ import annotations
@@ -56,15 +56,16 @@ LEARNED = ("policy_", "q_", "history_", "schema_", "roles_")
 
 
 class Learner:
-    """The loop and its results; subclasses say in `loop` what it runs with.
+    """The loop and its results; subclasses define its settings in `loop`.
 
-    Follows scikit-learn: ``__init__`` only stores its arguments, which ``get_params`` and ``set_params``
-    know by name (so ``sklearn.base.clone`` works), and what is learned ends in an underscore. Parameters of the parts have nested
-    names: ``set_params(evaluator__n_trees=50)``. ``score`` and whole-episode splits (`capi.EpisodeKFold`) serve ``GridSearchCV``.
+    Follows scikit-learn: ``__init__`` only stores its arguments, ``get_params`` and ``set_params`` access them by name (so
+    ``sklearn.base.clone`` works), and learned attributes end in an underscore. Parameters of the evaluator and of the space
+    have nested names: ``set_params(evaluator__n_trees=50)``. With ``score`` and splits into whole episodes
+    (`capi.EpisodeKFold`), ``GridSearchCV`` works, too.
     """
 
     def loop(self) -> Loop:
-        """Return what the loop runs with, checked."""
+        """Return the checked settings of the loop."""
         raise CapiError(f"{type(self).__name__} must define loop().")
 
     def iterate(
@@ -74,21 +75,21 @@ class Learner:
         states: States | ByIteration[States] | None = None,
         after: Iteration | None = None,
     ) -> Iterator[Iteration]:
-        """Yield each round of the paper's Algorithm 1; `fit` only consumes this.
+        """Yield each round of the paper's Algorithm 1; `fit` consumes this iterator.
 
-        Stop, look and go on between rounds as you like. ``after`` continues behind a round that was
-        yielded earlier, with the same results as if the loop had not been left.
+        You can inspect or stop the loop between rounds. ``after`` resumes after a round that was yielded earlier, with the
+        same results as without the interruption.
         """
         loop = self.loop()
         check_batch(transitions)
         if after is not None and not isinstance(after, Iteration):
-            raise InvalidInputError(f"after must be an Iteration that iterate has yielded; got {after!r}.")
+            raise InvalidInputError(f"after must be an Iteration yielded by iterate; got {after!r}.")
         seeds = seed_sequence(loop.random_state) if after is None else after.seeds
         policy = loop.initial_policy if after is None else after.policy
         q = None if after is None else after.q
         if policy is None:
             policy = Constant(0, n_actions(loop.evaluator, transitions))
-        sample: StateSample | None = None  # kept from round to round if nothing about it can change
+        sample: StateSample | None = None  # kept between rounds if its sources are fixed
         sources: list[Any] = [source for source in (states, transitions) if source is not None]
         fixed = not any(map(callable, sources or [loop.evaluator]))
         before: Decisions | None = None  # the policy's decisions on a fixed sample
@@ -97,7 +98,7 @@ class Learner:
             if after is not None and loop.ends_with(after):
                 return
             started = perf_counter()
-            rng = partial(numbered_rng, seeds, k)  # each consumer below has a stream of its own
+            rng = partial(numbered_rng, seeds, k)  # each consumer below has its own stream
             batch = resolved(transitions, k, policy, partial(rng, 0), Transitions)
             evaluator = resolved(loop.evaluator, k, policy, partial(rng, 1), PolicyEvaluator)
             space = resolved(loop.space, k, policy, partial(rng, 2), PolicySpace)
@@ -108,7 +109,7 @@ class Learner:
 
             q = evaluator.evaluate(policy, batch, discount=loop.discount, states=x, previous=q, rng=rng(4))
             values = checked_values(q, x, policy.n_actions, type(evaluator).__name__)
-            problem = ImprovementProblem(x, values, weights, allowed)  # each part was checked where it came in
+            problem = ImprovementProblem(x, values, weights, allowed)  # all parts are checked already
             scored = problem.scored_zero_one() if loop.loss == "zero-one" else problem
             new = improved(space, scored, q=q, previous=policy, rng=rng(5))
             check_policy(new, policy.n_actions, f"{type(space).__name__}.improve must return a Policy")
@@ -146,24 +147,24 @@ class Learner:
         Parameters
         ----------
         transitions : Transitions, or function (k, policy, rng) -> Transitions, or table, optional
-            The batch that the evaluator learns from. Not needed by evaluators that hold a model. A table (pandas, polars, Arrow,
-            or a mapping of columns) needs ``roles``.
+            The batch to learn from. Evaluators that have a model do not need it. A table (pandas, polars, Arrow, or a
+            mapping of columns) needs ``roles``.
         y : None
-            Takes the place of scikit-learn's targets; the rewards are in the batch.
+            Must be None; for compatibility with scikit-learn. The rewards are in the batch.
         states : array of shape (n, d), or tuple (states, weights[, allowed]), or function of (k, policy, rng), optional
             The sample of nu on which the policy is improved. By default the states of the batch, with
             its weights and masks; without a batch, all states of the evaluator's model.
         progress : bool
-            Show a progress bar with loss and changed decisions on the terminal.
+            Show a progress bar with the loss and the fraction of changed decisions in the terminal.
         **roles
-            With a table: its columns by role (``episode``, ``time``, ``state``, ``action``, ``reward``, ...), as in
+            For a table: its columns by role (``episode``, ``time``, ``state``, ``action``, ``reward``, ...), as in
             `Transitions.from_frame`.
 
         Returns
         -------
         self
-            With ``policy_``, ``q_`` and ``history_``, which are up to date after each round: an interrupted
-            ``fit`` keeps what it had.
+            With ``policy_``, ``q_`` and ``history_``, which are updated after each round, so an interrupted ``fit`` keeps
+            the results of the rounds that it finished.
         """
         loop = self.loop()
         _check_no_targets(y)
@@ -174,13 +175,13 @@ class Learner:
             self.__dict__.pop(name, None)
         history: list[dict[str, float]] = []
         best = None
-        words: Schema | None = None
+        earlier_schema: Schema | None = None
         rounds = self.iterate(transitions, states=states)
-        for iteration in _shown(rounds, loop.n_iterations) if progress else rounds:
+        for iteration in _with_progress_bar(rounds, loop.n_iterations) if progress else rounds:
             schema, score = iteration.schema, _score(loop.keep, iteration)
-            if history and schema != words:
+            if history and schema != earlier_schema:
                 raise InvalidInputError(
-                    f"features and actions must not change; at k = {iteration.k} they are {schema}."
+                    f"features and actions must not change between rounds; at k = {iteration.k} they are {schema}."
                 )
             if best is None or score is None or score > best:
                 trained = replace(training, n_iterations=iteration.k + 1)
@@ -188,59 +189,57 @@ class Learner:
                 self.q_: QFunction = iteration.q
                 best = score
             history.append(iteration.numbers() | ({} if score is None else {"score": score}))
-            words = schema
-            self.schema_, self.history_, self.roles_ = words, history, table_roles
+            earlier_schema = schema
+            self.schema_, self.history_, self.roles_ = schema, history, table_roles
         if "policy_" not in self.__dict__:
-            raise InvalidInputError(
-                "update ended the loop in the first round: there is no policy. Return a Policy at k = 0."
-            )
+            raise InvalidInputError("update must return a Policy at k = 0; it returned None, so no policy was learned.")
         return self
 
     def predict(self, states: Any, allowed: ArrayLike | None = None) -> NDArray[Any]:
-        """Return the policy's action in each state, in the caller's own labels (n,).
+        """Return the policy's action in each state, as labels of the batch's actions (n,).
 
         Parameters
         ----------
         states : array of shape (n, d), or table, or Transitions
-            A pandas, polars or Arrow table, or a mapping of columns, is read by the names of the columns that were learned from.
-            A batch brings its masks.
+            From a table (pandas, polars, Arrow, or a mapping of columns) the columns that were used for learning are
+            selected by name. A batch also provides its masks.
         allowed : array of shape (n, A), optional
-            The actions to choose from, if not all of them.
+            The actions to choose from; by default all of them.
         """
-        x, mask = self._asked(states, allowed)
+        x, mask = self._states_and_masks(states, allowed)
         actions = self.policy_.act(x, mask)
         return actions if self.schema_ is None else self.schema_.labels_of(actions)
 
     def score(self, transitions: Any, y: None = None, **roles: Unpack[RoleNames]) -> float:
-        """Return what the policy is worth on the episodes of a batch, estimated from these episodes alone; larger is better.
+        """Return the estimated value of the policy on the episodes of a batch; larger is better.
 
-        This is `capi.offline.fitted_value`: fitted Q evaluation of ``policy_``, averaged over the first states of the episodes. It
-        needs no propensities, has no importance weights that explode on a small fold, and uses the same regression and seed for
-        every policy, so scores on the same batch compare. On episodes that were not learned from it serves to choose parameters.
-        It is not evidence: use `capi.offline.evaluate` for that. Values under different discounts do not compare, so do not
-        search over ``discount`` with this score.
+        This is `capi.offline.fitted_value`: fitted Q evaluation of ``policy_`` on these episodes alone, averaged over their
+        first states. It needs no propensities, has no importance weights that explode on a small fold, and uses the same
+        regression and seed for every policy, so scores on the same batch are comparable. Use it on held-out episodes to
+        choose parameters. It is not evidence: use `capi.offline.evaluate` for that. Values under different discounts are
+        not comparable, so do not search over ``discount`` with this score.
 
         Parameters
         ----------
         transitions : Transitions, or table
-            Episodes that were not learned from.
+            Held-out episodes.
         y : None
-            Takes the place of scikit-learn's targets.
+            Must be None; for compatibility with scikit-learn.
         **roles
-            With a table: its columns by role, as in `fit`; by default those given to `fit`.
+            For a table: its columns by role, as in `fit`; by default those given to `fit`.
         """
         _check_no_targets(y)
         policy, discount = self.policy_, self.loop().discount
         named: dict[str, Any] = dict(roles)
         if is_table(transitions):
             named = named or dict(self.roles_ or {})
-            if self.schema_ is not None:  # features and actions as learned, not as found in this table
+            if self.schema_ is not None:  # use the learned features and actions, not those found in this table
                 named.pop("action_labels", None)
                 named.setdefault("schema", self.schema_)
         return registry.score_policy(policy, batch_of(transitions, named, discount, "score"), discount)
 
-    def _asked(self, states: Any, allowed: ArrayLike | None) -> tuple[Floats, Bools | None]:
-        """Return the states (n, d) and masks (n, A) that a question is about."""
+    def _states_and_masks(self, states: Any, allowed: ArrayLike | None) -> tuple[Floats, Bools | None]:
+        """Return the states as an array (n, d), and the masks (n, A) or None."""
         schema, policy = self.schema_, self.policy_
         if isinstance(states, Transitions):
             states, allowed = states.states, states.allowed if allowed is None else allowed
@@ -248,44 +247,44 @@ class Learner:
         return x, as_allowed(allowed, "allowed", (len(x), policy.n_actions))
 
     def plot_history(self) -> Figure:
-        """Return a picture of loss, share of changed decisions and value by iteration; see `capi.plotting.history.draw_history`."""
+        """Plot loss, fraction of changed decisions and value by iteration; see `capi.plotting.history.draw_history`."""
         return draw_history(self.history_)
 
     def plot_gap(self, states: Any, allowed: ArrayLike | None = None) -> Figure:
-        """Return a picture of how much the choice matters, by ``q_``; see `capi.plotting.gaps.draw_gaps`.
+        """Plot how much the choice of action matters according to ``q_``; see `capi.plotting.gaps.draw_gaps`.
 
         Parameters
         ----------
         states : Transitions, array of shape (n, d), or table
-            Where to look, such as the batch; its masks are used, too.
+            The states to plot, such as those of the batch, whose masks are then used.
         allowed : array of shape (n, A), optional
-            The actions to choose from in these states, if not all of them.
+            The actions to choose from in these states; by default all of them.
         """
-        x, mask = self._asked(states, allowed)
+        x, mask = self._states_and_masks(states, allowed)
         labels = None if self.schema_ is None else self.schema_.action_labels
         return draw_gaps(self.q_.values(x), mask, self.policy_.act(x, mask), labels)
 
     def __getattr__(self, name: str) -> Any:
-        """Say what to do about learned attributes that are not there yet."""
+        """Raise `NotFittedError` for learned attributes that do not exist yet."""
         if name in LEARNED:
             raise not_fitted(f"this {type(self).__name__} has no {name} yet: call fit first.")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    # -- what scikit-learn expects of an estimator's settings ----------------------------------------
+    # -- scikit-learn's interface for parameters -----------------------------------------------------
 
     @classmethod
     def _parameter_names(cls) -> list[str]:
         return [name for name in inspect.signature(cls).parameters if name != "self"]
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the settings by name; with ``deep`` also those of the parts, such as ``evaluator__n_trees``."""
+        """Return the parameters by name; with ``deep`` also nested ones, such as ``evaluator__n_trees``."""
         own = {name: getattr(self, name) for name in self._parameter_names()}
         return with_nested(own) if deep else own
 
     def set_params(self, **params: Any) -> Self:
-        """Change settings by name, also those of parts, and return self.
+        """Set parameters by name, including nested ones, and return self.
 
-        Parts are frozen settings, so a part is replaced by a changed one. If a name or value is wrong, nothing changes.
+        Evaluators and spaces are frozen, so a changed copy replaces them. If a name or value is invalid, nothing changes.
 
         Examples
         --------
@@ -323,7 +322,7 @@ class Learner:
 
 def _check_no_targets(y: Any) -> None:
     if y is not None:
-        raise InvalidInputError(f"y must be None: a batch holds its rewards; got a {type(y).__name__}.")
+        raise InvalidInputError(f"y must be None, because the batch contains the rewards; got a {type(y).__name__}.")
 
 
 def _score(keep: Any, iteration: Iteration) -> float | None:
@@ -331,19 +330,21 @@ def _score(keep: Any, iteration: Iteration) -> float | None:
         return None
     score = keep(iteration)
     if not isinstance(score, Real) or score != score:  # NaN
-        raise InvalidInputError(f"keep must return a number to compare; at k = {iteration.k} it returned {score!r}.")
+        raise InvalidInputError(
+            f"keep must return a number other than NaN; at k = {iteration.k} it returned {score!r}."
+        )
     return float(score)
 
 
 def training_of(transitions: Any, discount: float, n_iterations: int) -> Training:
-    """Return how a policy came about that was learned from ``transitions``, if they are a batch, in so many rounds."""
+    """Return the training record of a policy that was learned from ``transitions`` in ``n_iterations`` rounds."""
     if not isinstance(transitions, Transitions):
         return Training(discount, n_iterations, None, versions())
     return Training(discount, n_iterations, len(transitions), versions(), sketch(transitions.episode_hashes()))
 
 
-def _shown(rounds: Iterator[Iteration], total: int) -> Iterator[Iteration]:
-    """Yield ``rounds`` under a progress bar on standard error."""
+def _with_progress_bar(rounds: Iterator[Iteration], total: int) -> Iterator[Iteration]:
+    """Yield ``rounds`` and show a progress bar on standard error."""
     parts = rich.progress
     columns = (
         parts.BarColumn(),
