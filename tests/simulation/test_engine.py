@@ -149,7 +149,10 @@ def test_a_domain_that_misbehaves_is_named_with_the_step(case):
     ("call", "message"),
     [
         (lambda: performance(Constant(0, 2), Countdown(), n_episodes=1, max_steps=1), "domain's 3 actions; it has 2"),
-        (lambda: performance(Constant(0, 3), Countdown(), max_steps=1), "number of episodes or the states"),
+        (
+            lambda: performance(Constant(0, 3), Countdown(), max_steps=1),
+            "n_episodes or starts must be given: the number of episodes, or their start states",
+        ),
         (lambda: performance(Constant(0, 3), Countdown(), n_episodes=0, max_steps=1), "n_episodes"),
         (lambda: performance(Constant(0, 3), Countdown(), n_episodes=1, max_steps=0), "max_steps"),
         (lambda: performance(Constant(0, 3), Countdown(), starts=[[1.0, 2.0]], max_steps=1), "1 columns"),
@@ -329,7 +332,7 @@ def test_the_domain_before_the_policy_is_refused_with_the_right_order(name, call
 
 
 def test_no_policy_decides_at_random():
-    with pytest.raises(InvalidInputError, match="None as the policy decides uniformly at random"):
+    with pytest.raises(InvalidInputError, match="With None as the policy, actions are uniformly random"):
         sample_episodes(Countdown(), n_episodes=1, max_steps=1)
     settings = {"n_episodes": 5, "max_steps": 9, "random_state": 0}
     assert sample_episodes(None, Countdown(), **settings) == sample_episodes(Uniform(3), Countdown(), **settings)

@@ -246,7 +246,7 @@ def test_what_does_not_fit_is_refused_before_anything_runs():
         capi.simulation.gymnasium.run(Uniform(2), env, 0, 1, rng)
     with pytest.raises(InvalidInputError, match="max_steps must be an integer, at least 1"):
         capi.simulation.gymnasium.run(Uniform(2), env, 1, 0, rng)
-    with pytest.raises(InvalidInputError, match="starts where it likes"):
+    with pytest.raises(InvalidInputError, match="chooses its own start states"):
         sample_episodes(None, env, starts=np.zeros((1, 4)), max_steps=1)
 
 
@@ -282,11 +282,14 @@ def one_of(good, bad, when):
     [
         (Counter(raises_at(3)), r"Counter failed at step 2 of episode 0: RuntimeError\('the wheel came off'\)"),
         (Counter(raises_at(0)), r"Counter failed at the reset of episode 0: RuntimeError"),
-        (Counter(one_of(np.zeros(1), np.array([np.nan]), 2)), r"finite numbers; at step 1 of episode 0 it gave .*nan"),
+        (
+            Counter(one_of(np.zeros(1), np.array([np.nan]), 2)),
+            r"finite numbers; at step 1 of episode 0 it returned .*nan",
+        ),
         (Counter(one_of(np.zeros(1), np.array([np.inf]), 0)), r"finite numbers; at the reset of episode 0"),
         (Counter(reward=one_of(0.0, np.nan, 4)), r"finite numbers; at step 3 of episode 0 .* reward nan"),
         (Counter(reward=one_of(0.0, None, 1)), r"Counter failed at step 0 of episode 0: TypeError"),
-        (Counter(one_of(np.zeros(1), np.zeros(2), 1)), r"space, 1 numbers; at step 0 of episode 0 it gave 2"),
+        (Counter(one_of(np.zeros(1), np.zeros(2), 1)), r"space, 1 numbers; at step 0 of episode 0 it returned 2"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -302,7 +305,7 @@ def test_the_episode_of_a_failure_is_named():
         performance(Uniform(2), env, n_episodes=5, max_steps=10, discount=0.9)
 
 
-def test_an_environment_is_no_domain():
+def test_an_environment_is_rejected_as_a_domain():
     with pytest.raises(InvalidInputError, match="Gymnasium"):
         check_domain_fits(None, gymnasium.make("CartPole-v1"))
 
@@ -414,7 +417,7 @@ def test_an_environment_starts_where_it_is_told():
         env.reset(options={"state": [[17.0]]})
     with pytest.raises(InvalidInputError, match="must have 1 columns"):
         env.reset(options={"state": [17.0, 3.0]})
-    with pytest.raises(InvalidInputError, match="the key 'state' only"):
+    with pytest.raises(InvalidInputError, match="only the key 'state'"):
         env.reset(options={"start": [17.0]})
 
 
@@ -439,7 +442,7 @@ def test_an_episode_must_be_running():
         env.step(0)
     env.reset()
     assert env.step(0)[2] is True
-    with pytest.raises(InvalidInputError, match="again after the end"):
+    with pytest.raises(InvalidInputError, match="again after each episode"):
         env.step(0)
 
 

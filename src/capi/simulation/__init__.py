@@ -1,4 +1,4 @@
-"""Policies in simulators: episodes, samples of transitions, and performance."""
+"""Simulation of policies: episodes, sampled transitions, and performance."""
 
 from __future__ import annotations
 

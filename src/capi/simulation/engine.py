@@ -1,4 +1,4 @@
-"""A policy at work in a `Domain`, many episodes at once: rollouts, sampling and performance share it."""
+"""The simulation engine: runs a policy in a `Domain`, many episodes at once, for rollouts, sampling and performance."""
 
 from __future__ import annotations
 
@@ -30,40 +30,42 @@ Result = TypeVar("Result")
 
 
 class Step(NamedTuple):
-    """One step of all episodes that are still running, r of them."""
+    """One step of the r episodes that are still running."""
 
     t: int
-    running: Ints  # (r,) the numbers of the episodes
+    running: Ints  # (r,) episode numbers
     states: Floats  # (r, d)
     allowed: Bools | None  # (r, A)
     actions: Ints  # (r,)
-    propensities: Floats  # (r,) with which the policy took them
+    propensities: Floats  # (r,) probabilities with which the policy took the actions
     rewards: Floats  # (r,)
     next_states: Floats  # (r, d)
     terminated: Bools  # (r,)
-    next_allowed: Bools | None = None  # (r, A), of sources that say it only once: a domain can be asked
+    next_allowed: Bools | None = (
+        None  # (r, A), set by environments, which report masks only once; a domain can be called
+    )
 
 
 class Outcome(NamedTuple):
-    """What n episodes came to."""
+    """The results of n episodes."""
 
     discounted: Floats  # (n,) returns
     undiscounted: Floats  # (n,)
     lengths: Ints  # (n,)
     last_states: Floats  # (n, d)
-    terminated: Bools  # (n,) ended by themselves, not by the limit of steps
+    terminated: Bools  # (n,) ended by the process, not by the step limit
 
 
 def policy_first(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """Decorate a function of a policy and a domain, in this order: a call with the other order gets an error that shows it."""
+    """Decorate a function (policy, domain, ...) so that swapped arguments raise an error that shows the right order."""
     name = function.__name__
-    at_random = " None as the policy decides uniformly at random." if name.startswith("sample_") else ""
+    at_random = " With None as the policy, actions are uniformly random." if name.startswith("sample_") else ""
 
     @wraps(function)
     def checked(*arguments: Given.args, **keywords: Given.kwargs) -> Result:
         policy = arguments[0] if arguments else keywords.get("policy")
         domain = arguments[1] if len(arguments) > 1 else keywords.get("domain")
-        if _simulates(policy) or _decides(domain):  # protocols would take as long as a step
+        if _simulates(policy) or _decides(domain):  # checking the protocols would take as long as a step
             got = ", ".join(type(argument).__name__ for argument in (policy, domain) if argument is not None)
             raise InvalidInputError(
                 f"{name} takes the policy first, then the domain; got {got}. Write {name}(policy, domain, ...).{at_random}"
@@ -91,16 +93,16 @@ def steps(
     *,
     first_actions: Ints | None = None,
 ) -> Iterator[Step]:
-    """Run an episode from each of ``starts`` (n, d) and yield step after step of all that still run.
+    """Run an episode from each of ``starts`` (n, d) and yield one step at a time for all episodes that still run.
 
-    ``first_actions`` (n,) are taken at first, then the policy decides: its action is drawn from its probabilities. A
-    policy that changes with time has ``at(t)``. What the domain returns is checked.
+    ``first_actions`` (n,) are taken in the first step; then actions are drawn from the policy's probabilities. A policy
+    that changes with time has ``at(t)``. The domain's results are checked.
     """
     check_domain_fits(policy, domain)
     x = as_states(starts, "starts", n_features=len(domain.feature_names)).copy()
     running = np.arange(len(x))
     for t in range(as_int(max_steps, "max_steps", minimum=1)):
-        x.flags.writeable = False  # a domain that writes to its input would change the record of what was
+        x.flags.writeable = False  # a domain that writes to its input would change the recorded states
         masks = masks_of(domain, x)
         if t == 0 and first_actions is not None:
             actions, propensities = first_actions, np.ones(len(x))
@@ -108,14 +110,14 @@ def steps(
             actions, propensities = decide(policy.at(t) if hasattr(policy, "at") else policy, x, masks, rng)
         following, rewards, terminated = checked_step(domain, x, actions, rng, t)
         yield Step(t, running, x, masks, actions, propensities, rewards, following, terminated)
-        goes_on = ~terminated
-        running, x = running[goes_on], following[goes_on]
+        alive = ~terminated
+        running, x = running[alive], following[alive]
         if not len(running):
             return
 
 
 def outcome(running: Iterable[Step], starts: Floats, discount: float) -> Outcome:
-    """Return what the episodes from ``starts`` (n, d) came to, without keeping their steps."""
+    """Return the results of the episodes from ``starts`` (n, d) without keeping their steps."""
     n = len(starts)
     discounted, undiscounted, lengths = np.zeros(n), np.zeros(n), np.zeros(n, dtype=np.int64)
     last, ended = np.array(starts, dtype=np.float64), np.zeros(n, dtype=bool)
@@ -141,12 +143,12 @@ def decide(policy: Policy, states: Floats, allowed: Bools | None, rng: np.random
         propensities = chosen_entries(probabilities, actions)
     if allowed is not None:
         taken = allowed[np.arange(len(states)), actions]
-        check_rows(taken, actions, f"the actions of {type(policy).__name__}", "must be allowed where they are taken")
+        check_rows(taken, actions, f"the actions of {type(policy).__name__}", "must be allowed in their states")
     return actions, propensities
 
 
 def masks_of(domain: Any, states: Floats) -> Bools | None:
-    """Return what the domain allows in each state (n, A), None if it allows everything everywhere."""
+    """Return the actions that the domain allows in each state (n, A), or None if it always allows all actions."""
     if not hasattr(domain, "allowed"):
         return None
     name = f"{type(domain).__name__}.allowed"
@@ -160,12 +162,12 @@ def masks_of(domain: Any, states: Floats) -> Bools | None:
 def checked_step(
     domain: Domain, states: Floats, actions: Ints, rng: np.random.Generator, t: int
 ) -> tuple[Floats, Floats, Bools]:
-    """Return what the domain's step returns, or say what is wrong with it."""
+    """Return the checked result of one step of the domain."""
     name, (n, d) = f"{type(domain).__name__}.step", states.shape
     try:
         result = domain.step(states, actions, rng)
     except InvalidInputError as error:
-        error.add_note(f"{name} refused its input at step {t} of the simulation.")
+        error.add_note(f"{name} rejected its input at step {t} of the simulation.")
         raise
     except Exception as error:
         raise SimulationError(f"{name} failed at step {t} of the simulation: {error!r}.") from error
@@ -196,7 +198,7 @@ def checked_step(
 
 
 def check_domain(domain: Any, name: str = "domain") -> None:
-    """Refuse what cannot be restarted from any state."""
+    """Raise an error unless ``domain`` is a `Domain`, which can start from any state."""
     if isinstance(domain, type):
         raise InvalidInputError(
             f"{name} must be an instance; got the class {domain.__name__}. Did you mean {domain.__name__}()?"
@@ -205,8 +207,8 @@ def check_domain(domain: Any, name: str = "domain") -> None:
         hint = ""
         if hasattr(domain, "reset") and hasattr(domain, "step"):
             hint = (
-                " A Gymnasium environment cannot start from any state: a single one (no vector environment) is a source "
-                "of data (capi.simulation.sampling) and a test bench (capi.simulation.returns) only."
+                " A Gymnasium environment cannot start from any state: use a single one (not a vector environment) only "
+                "to sample data (capi.simulation.sampling) or to measure performance (capi.simulation.returns)."
             )
         raise InvalidInputError(
             f"{name} must have initial, step, n_actions, feature_names and action_labels; got {domain!r}.{hint}"
@@ -215,7 +217,7 @@ def check_domain(domain: Any, name: str = "domain") -> None:
 
 @policy_first
 def check_domain_fits(policy: Policy | None, domain: Any) -> None:
-    """Refuse what cannot be restarted from any state, and a policy over other actions."""
+    """Raise an error unless ``domain`` can start from any state and has as many actions as the policy."""
     check_domain(domain)
     if policy is not None:
         check_is_policy(policy)
@@ -226,27 +228,29 @@ def check_domain_fits(policy: Policy | None, domain: Any) -> None:
 
 
 def check_is_policy(policy: Any) -> None:
-    """Refuse what cannot decide."""
+    """Raise an error unless ``policy`` is a `Policy`."""
     if isinstance(policy, type) or not isinstance(policy, Policy):
         raise InvalidInputError(f"policy must be a Policy (act, probabilities, n_actions); got {policy!r}.")
 
 
 def start_states(domain: Domain, starts: Any, n: int | None, rng: np.random.Generator) -> Floats:
-    """Return given start states (k, d), or ``n`` drawn from the domain."""
+    """Return the given start states (k, d), or ``n`` states drawn from the domain."""
     if starts is not None and n is not None:
-        raise InvalidInputError("give n_episodes, or starts, not both: an episode begins in each of the starts.")
+        raise InvalidInputError(
+            "n_episodes and starts must not both be given: there is one episode per start. Omit n_episodes."
+        )
     if starts is not None:
         rows = as_array(starts, "starts")
         return as_states(
             rows[None] if rows.ndim == 1 else rows, "starts", n_features=len(domain.feature_names), allow_nan=False
         )
     if n is None:
-        raise InvalidInputError("the number of episodes or the states that they start from must be given.")
+        raise InvalidInputError("n_episodes or starts must be given: the number of episodes, or their start states.")
     return drawn_starts(domain, as_int(n, "n_episodes", minimum=1), rng)
 
 
 def drawn_starts(domain: Domain, n: int, rng: np.random.Generator) -> Floats:
-    """Return ``n`` start states of the domain (n, d), checked."""
+    """Return ``n`` checked start states of the domain (n, d)."""
     name, shape = f"{type(domain).__name__}.initial", (n, len(domain.feature_names))
     try:
         states = np.asarray(domain.initial(n, rng), dtype=np.float64)

@@ -1,11 +1,12 @@
-"""Gymnasium at the edge: its environments give data and measure policies, and our domains are environments too.
+"""Adapters for Gymnasium: its environments as simulators, and our domains as its environments.
 
-An environment runs one episode at a time and starts where it likes, so `capi.simulation.sampling` and `capi.simulation.returns` take it
-and rollouts do not. Its actions must be discrete: our action k is its action ``start + k``. Observations become rows of
-numbers: a Box is flattened, a Discrete is one column that counts from 0, other spaces go through Gymnasium's ``flatten``.
+An environment runs one episode at a time and chooses its own start states, so `capi.simulation.sampling` and
+`capi.simulation.returns` accept it and rollouts do not. Its actions must be discrete: our action k is its action
+``start + k``. Observations become rows of numbers: a Box is flattened, a Discrete becomes one column that counts from 0,
+and other spaces are converted with Gymnasium's ``flatten``.
 
-The other way round, ``DomainEnv(domain)`` is a Gymnasium environment for any `Domain`, and `register` gives ours their
-ids. Gymnasium itself is imported only when one of these is asked for.
+Conversely, ``DomainEnv(domain)`` is a Gymnasium environment for any `Domain`, and `register` registers the ids of our
+domains. Gymnasium is imported only when needed.
 """
 
 from __future__ import annotations
@@ -26,23 +27,23 @@ from capi.errors import InvalidInputError, SimulationError
 from capi.simulation.engine import Step, check_domain, checked_step, decide, masks_of, start_states
 from capi.types import Domain, Policy
 
-ENVIRONMENTS = {  # id: the domain and the limit of steps
+ENVIRONMENTS = {  # id: domain and step limit
     "capi/ChainWalk-v0": ("capi.domains.chain:ChainWalk", 1000),
     "capi/CartPole-v0": ("capi.domains.cart_pole:CartPole", 3000),
     "capi/HIV-v0": ("capi.domains.hiv:HIV", 1000),
     "capi/MountainCar-v0": ("capi.domains.mountain_car:MountainCar", 200),
 }
-N_SEEDS = 2**31  # some environments take 32-bit seeds only
+N_SEEDS = 2**31  # some environments accept only 32-bit seeds
 
 
 def is_environment(thing: Any) -> bool:
-    """Whether ``thing`` is a Gymnasium environment."""
-    module = sys.modules.get("gymnasium")  # never imported: nobody can have made one
+    """Return whether ``thing`` is a Gymnasium environment."""
+    module = sys.modules.get("gymnasium")  # if it was never imported, there are no environments
     return module is not None and isinstance(thing, module.Env)
 
 
 def words_of(env: gymnasium.Env[Any, Any]) -> dict[str, Any]:
-    """Return the names of the observation's columns and the environment's own numbers of the actions.
+    """Return the names of the observation's columns, and the environment's action numbers as labels.
 
     Examples
     --------
@@ -58,11 +59,11 @@ def words_of(env: gymnasium.Env[Any, Any]) -> dict[str, Any]:
 def run(
     policy: Policy, env: gymnasium.Env[Any, Any], n_episodes: int, max_steps: int, rng: np.random.Generator
 ) -> tuple[Floats, Iterator[Step]]:
-    """Return the start states (n, d) and the steps of ``n_episodes`` episodes, one after the other.
+    """Return the start states (n, d) and an iterator over the steps of ``n_episodes`` consecutive episodes.
 
-    The environment runs while one iterates, so the start states are zeros until their episodes begin. A step is
-    ``terminated`` only if the environment says so: its truncation and ``max_steps`` just end the episode. Each episode
-    has a seed of its own, drawn before anything else, so that different policies get the same ones.
+    The environment runs during iteration, so the start states are zeros until their episodes begin. A step is
+    ``terminated`` only if the environment reports termination: truncation and ``max_steps`` only end the episode. Each
+    episode has its own seed. Seeds are drawn first, so different policies get the same ones.
     """
     bench = _bench(env)
     if policy.n_actions != bench.n_actions:
@@ -78,7 +79,7 @@ def run(
 def _steps(
     bench: _Bench, policy: Policy, seeds: Ints, max_steps: int, rng: np.random.Generator, starts: Floats
 ) -> Iterator[Step]:
-    """Run an episode for each of ``seeds`` (n,) and write where it began to ``starts`` (n, d)."""
+    """Run one episode per seed in ``seeds`` (n,) and write its start state to ``starts`` (n, d)."""
     for episode, seed in enumerate(seeds):
         x, masks = bench.reset(int(seed), episode)
         starts[episode] = x[0]
@@ -105,17 +106,17 @@ def _steps(
 
 @dataclass(frozen=True, eq=False)
 class _Bench:
-    """An environment in our words, which says where it failed."""
+    """An environment with states as rows and actions from 0, whose errors name the episode and step."""
 
     env: Any
     name: str
     feature_names: tuple[str, ...]
-    row: Callable[[Any], Any]  # the numbers of an observation
+    row: Callable[[Any], Any]  # converts an observation to numbers
     first_action: int
     n_actions: int
 
     def reset(self, seed: int, episode: int) -> tuple[Floats, Bools | None]:
-        """Begin an episode; return its first state (1, d) and what it allows (1, A)."""
+        """Begin an episode; return its first state (1, d) and the allowed actions (1, A)."""
         where = f"the reset of episode {episode}"
         with self._failures(where):
             observation, info = self.env.reset(seed=seed)
@@ -124,7 +125,7 @@ class _Bench:
         return state, self._masks(info, where)
 
     def step(self, action: int, episode: int, t: int) -> tuple[Floats, float, bool, bool, Bools | None]:
-        """Take our ``action``; return next state (1, d), reward, terminated, truncated and what is allowed next (1, A)."""
+        """Take ``action``, counted from 0; return next state (1, d), reward, terminated, truncated and mask (1, A)."""
         where = f"step {t} of episode {episode}"
         with self._failures(where):
             observation, reward, terminated, truncated, info = self.env.step(self.first_action + action)
@@ -133,11 +134,11 @@ class _Bench:
         return *result, self._masks(info, where, terminated=result[2])
 
     def _masks(self, info: Any, where: str, *, terminated: bool = False) -> Bools | None:
-        """Return what ``info["action_mask"]`` allows (1, A), as Gymnasium's own environments have it; None without one."""
+        """Return ``info["action_mask"]`` (1, A), Gymnasium's own convention, or None if there is none."""
         if "action_mask" not in info:
             return None
         if terminated:
-            return np.zeros((1, self.n_actions), dtype=bool)  # nothing is decided any more
+            return np.zeros((1, self.n_actions), dtype=bool)  # no further decision
         allowed = np.asarray(info["action_mask"]).astype(bool)
         if allowed.shape != (self.n_actions,) or not allowed.any():
             raise SimulationError(
@@ -146,19 +147,19 @@ class _Bench:
         return allowed[None]
 
     def _state(self, observation: Any) -> Floats:
-        """Return a copy of the observation (1, d): environments may write to it in the next step."""
+        """Return a copy of the observation (1, d): environments may overwrite it in the next step."""
         return np.array(self.row(observation), dtype=np.float64)[None, :]
 
     def _check(self, state: Floats, reward: float, where: str) -> None:
         d = len(self.feature_names)
         if state.shape != (1, d):
             raise SimulationError(
-                f"{self.name} must give observations of its observation space, {d} numbers; at {where} it gave "
+                f"{self.name} must return observations from its observation space, {d} numbers; at {where} it returned "
                 f"{state.shape[1]}."
             )
         if not (np.isfinite(state).all() and np.isfinite(reward)):
             raise SimulationError(
-                f"{self.name} must give finite numbers; at {where} it gave observation {state[0]} and reward {reward}."
+                f"{self.name} must return finite numbers; at {where} it returned observation {state[0]} and reward {reward}."
             )
 
     @contextmanager
@@ -170,20 +171,20 @@ class _Bench:
 
 
 def _bench(env: Any) -> _Bench:
-    """Return the environment in our words, or refuse its spaces."""
+    """Return the adapter of an environment, or raise an error if its spaces are not supported."""
     inner = env.unwrapped
     name = type(inner).__name__ if inner.spec is None else inner.spec.id
     if not isinstance(env.action_space, gymnasium.spaces.Discrete):
         raise InvalidInputError(
             f"{name} must have a Discrete action space; its action space is {env.action_space}. Wrap the environment: "
-            "gymnasium.wrappers.DiscretizeAction makes bins of a Box, TransformAction takes any map from a Discrete."
+            "gymnasium.wrappers.DiscretizeAction bins a Box, TransformAction accepts any map from a Discrete."
         )
     feature_names, row = _columns(env.observation_space, name)
     return _Bench(env, name, feature_names, row, int(env.action_space.start), int(env.action_space.n))
 
 
 def _columns(space: Any, name: str) -> tuple[tuple[str, ...], Callable[[Any], Any]]:
-    """Return the names of the columns that observations have, and how to get their numbers."""
+    """Return the column names of observations, and the function that converts an observation to numbers."""
     utils = gymnasium.spaces.utils
     if isinstance(space, gymnasium.spaces.Discrete):
         return ("state",), lambda observation: np.ravel(observation).astype(np.float64) - int(space.start)
@@ -193,7 +194,7 @@ def _columns(space: Any, name: str) -> tuple[tuple[str, ...], Callable[[Any], An
         raise _unsuitable(space, name) from error
     if d == 0:
         raise _unsuitable(space, name)
-    # flatten would cast to the type of the space, and hide an observation that is not of it
+    # flatten would cast to the dtype of the space and hide an observation outside of it
     return tuple(f"obs_{i}" for i in range(d)), np.ravel if isinstance(space, gymnasium.spaces.Box) else partial(
         utils.flatten, space
     )
@@ -202,16 +203,16 @@ def _columns(space: Any, name: str) -> tuple[tuple[str, ...], Callable[[Any], An
 def _unsuitable(space: Any, name: str) -> InvalidInputError:
     return InvalidInputError(
         f"{name} must have observations that flatten to a fixed number of numbers; its observation space is {space}. "
-        "Wrap the environment: gymnasium.wrappers.TransformObservation makes a Box of it, FilterObservation keeps the "
-        "parts that are numbers."
+        "Wrap the environment: gymnasium.wrappers.TransformObservation can convert it to a Box, FilterObservation can "
+        "keep only the numeric parts."
     )
 
 
 def register() -> None:
-    """Give our domains their Gymnasium ids: capi/ChainWalk-v0, capi/CartPole-v0, capi/HIV-v0 and capi/MountainCar-v0.
+    """Register our domains with Gymnasium: capi/ChainWalk-v0, capi/CartPole-v0, capi/HIV-v0 and capi/MountainCar-v0.
 
-    Settings of the domain are passed to ``gymnasium.make``. What is registered already stays. Gymnasium has no plugins that
-    would call this; importing `capi.simulation.environments` does.
+    Pass settings of the domain to ``gymnasium.make``. Ids that are already registered are left unchanged. Gymnasium has no
+    plugin mechanism that would call this function; importing `capi.simulation.environments` does.
 
     Examples
     --------
@@ -235,7 +236,7 @@ def register() -> None:
 
 
 def _made(domain: str, **settings: Any) -> gymnasium.Env[Floats, np.int64]:
-    """Return the environment of a domain, ``"module:class"``, with the given settings."""
+    """Return the environment of the domain ``"module:class"`` with the given settings."""
     module, _, name = domain.partition(":")
     return _environment_class()(getattr(import_module(module), name)(**settings))
 
@@ -251,17 +252,18 @@ def _environment_class() -> Any:
     """Return ``DomainEnv``, a class that only exists once Gymnasium is imported."""
 
     class DomainEnv(gymnasium.Env[Floats, np.int64]):
-        """Any `Domain` as a Gymnasium environment, without limit of steps.
+        """Any `Domain` as a Gymnasium environment, without a step limit.
 
-        ``reset(options={"state": [...]})`` starts from that state. If the domain has ``allowed``, info holds it as
-        ``action_mask``.
+        ``reset(options={"state": [...]})`` starts from that state. If the domain has ``allowed``, info contains its result
+        as ``action_mask``.
 
         Parameters
         ----------
         domain : Domain
+            The domain to simulate.
         """
 
-        __qualname__ = "DomainEnv"  # where pickle finds it
+        __qualname__ = "DomainEnv"  # the name that pickle looks up
         metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012  Gymnasium declares it so
 
         def __init__(self, domain: Domain) -> None:
@@ -271,18 +273,18 @@ def _environment_class() -> Any:
                 -np.inf, np.inf, (len(domain.feature_names),), dtype=np.float64
             )
             self.action_space = gymnasium.spaces.Discrete(domain.n_actions)
-            self._state: Floats | None = None  # (1, d), None when no episode runs
+            self._state: Floats | None = None  # (1, d), None while no episode is running
             self._t = 0
 
         def reset(
             self, *, seed: int | None = None, options: dict[str, Any] | None = None
         ) -> tuple[Floats, dict[str, Any]]:
-            """Begin an episode from a drawn start, or from ``options["state"]``; return observation and info."""
+            """Begin an episode from a random start, or from ``options["state"]``; return observation and info."""
             super().reset(seed=seed)
             given = dict(options or {})
             start = given.pop("state", None)
             if given:
-                raise InvalidInputError(f"options may have the key 'state' only; got {options!r}.")
+                raise InvalidInputError(f"options may contain only the key 'state'; got {options!r}.")
             if start is not None:
                 start = as_floats(start, "options['state']", ndim=1)
             self._state = start_states(self.domain, start, 1 if start is None else None, self.np_random).copy()
@@ -292,9 +294,7 @@ def _environment_class() -> Any:
         def step(self, action: Any) -> tuple[Floats, float, bool, bool, dict[str, Any]]:
             """Take ``action``; return observation, reward, terminated, False and info."""
             if self._state is None:
-                raise InvalidInputError(
-                    "no episode is running: call reset first, and again after the end of an episode."
-                )
+                raise InvalidInputError("no episode is running: call reset first, and again after each episode.")
             actions = as_integers([action], "action")
             check_actions(actions, self.domain.n_actions, "action")
             following, rewards, ends = checked_step(self.domain, self._state, actions, self.np_random, self._t)
@@ -304,6 +304,6 @@ def _environment_class() -> Any:
 
         def _info(self, states: Floats) -> dict[str, Any]:
             masks = masks_of(self.domain, states)
-            return {} if masks is None else {"action_mask": masks[0].astype(np.int8)}  # as Discrete.sample wants it
+            return {} if masks is None else {"action_mask": masks[0].astype(np.int8)}  # dtype of Discrete.sample
 
     return DomainEnv

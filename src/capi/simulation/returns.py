@@ -1,4 +1,4 @@
-"""How good a policy is in a simulator: many episodes, with the uncertainty of their mean."""
+"""The performance of a policy in a simulator: the returns of many episodes, and the uncertainty of their mean."""
 
 from __future__ import annotations
 
@@ -21,26 +21,29 @@ STREAM = 1
 
 @dataclass(frozen=True, eq=False)
 class Performance:
-    """What n episodes came to. Shorter is not worse in itself: ``lengths`` end at the limit or where the process ends."""
+    """The results of n episodes.
+
+    A short episode is not bad in itself: ``lengths`` count steps until the step limit or the end of the process.
+    """
 
     returns: Floats = field(repr=False)  # (n,) discounted
     undiscounted: Floats = field(repr=False)  # (n,)
     lengths: Ints = field(repr=False)  # (n,)
-    terminated: Bools = field(repr=False)  # (n,) ended by themselves
+    terminated: Bools = field(repr=False)  # (n,) ended by the process
     discount: float
 
     @property
     def mean(self) -> float:
-        """Mean discounted return."""
+        """Return the mean discounted return."""
         return float(self.returns.mean())
 
     @property
     def standard_error(self) -> float:
-        """Standard error of `mean`."""
+        """Return the standard error of `mean`."""
         return standard_error(self.returns)
 
     def interval(self, level: float = 0.95) -> tuple[float, float]:
-        """Return a bootstrap interval of the mean discounted return."""
+        """Return a bootstrap interval for the mean discounted return."""
         return bootstrap_interval(self.returns, level)
 
     def __str__(self) -> str:
@@ -64,22 +67,24 @@ def performance(
     discount: float | None = None,
     random_state: RandomState = 0,
 ) -> Performance:
-    """Run ``policy`` in ``domain`` and return what its episodes came to.
+    """Run ``policy`` in ``domain`` and return the results of its episodes.
 
     Parameters
     ----------
     policy : Policy
+        The policy to measure.
     domain : Domain, or a Gymnasium environment with discrete actions
-        All episodes of a `Domain` run at once, those of an environment one after the other.
+        All episodes of a `Domain` run at once, those of an environment one after another.
     n_episodes : int, optional
-        From starts that the domain draws.
+        Number of episodes, from start states that the domain draws.
     starts : array of shape (n, d), optional
-        An episode from each of these states, instead; a `Domain` only.
+        Start states to use instead, one episode each; only for a `Domain`.
     max_steps : int
-        An episode that has not ended then is cut off.
+        Maximum length of an episode; longer ones are cut off.
     discount : float in [0, 1), optional
-        The domain's own unless given.
+        Discount factor; by default the domain's own.
     random_state : int, Generator or None
+        The same int gives the same episodes.
 
     Examples
     --------
@@ -93,15 +98,17 @@ def performance(
     check_is_policy(policy)
     if isinstance(random_state, np.random.Generator):
         rng = random_state
-    else:  # a stream of its own, so that the same seed does not test on the starts that it sampled
+    else:  # a separate stream, so the same seed does not test on the starts that it used for sampling
         rng = numbered_rng(seed_sequence(random_state), STREAM)
     own = getattr(domain, "discount", None) if discount is None else discount
     if own is None:
-        raise InvalidInputError(f"discount must be given: {type(domain).__name__} has none of its own.")
+        raise InvalidInputError(f"discount must be given: {type(domain).__name__} does not define one.")
     gamma = as_discount(own)
     if gymnasium.is_environment(domain):
         if starts is not None or n_episodes is None:
-            raise InvalidInputError("a Gymnasium environment starts where it likes: give n_episodes, and no starts.")
+            raise InvalidInputError(
+                "a Gymnasium environment chooses its own start states: pass n_episodes, and omit starts."
+            )
         first, running = gymnasium.run(policy, domain, n_episodes, max_steps, rng)
     else:
         check_domain_fits(policy, domain)

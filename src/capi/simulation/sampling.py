@@ -1,4 +1,4 @@
-"""Transitions from a simulator: trajectories under a behaviour policy, and steps from independent states."""
+"""Sampling of transitions from a simulator: episodes under a behaviour policy, and steps from independent states."""
 
 from __future__ import annotations
 
@@ -33,15 +33,17 @@ def sample_episodes(
     Parameters
     ----------
     policy : Policy or None
-        Who decides; None is uniformly random. `capi.policies.EpsilonGreedy` makes one that explores.
+        The behaviour policy; None is uniformly random. `capi.policies.EpsilonGreedy` adds exploration to a policy.
     domain : Domain, or a Gymnasium environment with discrete actions
+        The simulator.
     n_episodes : int, optional
-        From starts that the domain draws.
+        Number of episodes, from start states that the domain draws.
     starts : array of shape (n, d), optional
-        An episode from each of these states, instead; a `Domain` only.
+        Start states to use instead, one episode each; only for a `Domain`.
     max_steps : int
-        An episode that has not ended then is cut off: its last row is not terminated.
+        Maximum length of an episode; longer ones are cut off, and their last row is not terminated.
     random_state : int, Generator or None
+        The same int gives the same transitions.
 
     Examples
     --------
@@ -58,15 +60,17 @@ def sample_episodes(
     rng = as_generator(random_state)
     if gymnasium.is_environment(domain):
         if starts is not None or n_episodes is None:
-            raise InvalidInputError("a Gymnasium environment starts where it likes: give n_episodes, and no starts.")
-        words = gymnasium.words_of(domain)
-        behaviour = policy if policy is not None else Uniform(len(words["action_labels"]))
+            raise InvalidInputError(
+                "a Gymnasium environment chooses its own start states: pass n_episodes, and omit starts."
+            )
+        names = gymnasium.words_of(domain)
+        behaviour = policy if policy is not None else Uniform(len(names["action_labels"]))
         _, running = gymnasium.run(behaviour, domain, n_episodes, max_steps, rng)
-        return _collected(running, words)
+        return _collected(running, names)
     check_domain_fits(policy, domain)
     first = start_states(domain, starts, n_episodes, rng)
     behaviour = policy if policy is not None else Uniform(domain.n_actions)
-    return _collected(steps(behaviour, domain, first, max_steps, rng), _words(domain), domain)
+    return _collected(steps(behaviour, domain, first, max_steps, rng), _names_and_labels(domain), domain)
 
 
 @policy_first
@@ -77,9 +81,9 @@ def sample_steps(
     *,
     random_state: RandomState = None,
 ) -> Transitions:
-    """Return one transition from each of ``states`` (n, d), drawn by whatever means; rows are no episodes.
+    """Return one transition from each of ``states`` (n, d), whatever their source; the rows do not form episodes.
 
-    ``policy`` decides; None is uniformly random.
+    ``policy`` chooses the actions; None is uniformly random.
 
     Examples
     --------
@@ -93,20 +97,20 @@ def sample_steps(
     rng = as_generator(random_state)
     x = as_states(states, n_features=len(domain.feature_names), allow_nan=False)
     behaviour = policy if policy is not None else Uniform(domain.n_actions)
-    return _collected(steps(behaviour, domain, x, 1, rng), _words(domain), domain, are_episodes=False)
+    return _collected(steps(behaviour, domain, x, 1, rng), _names_and_labels(domain), domain, are_episodes=False)
 
 
-def _words(domain: Domain) -> dict[str, Any]:
+def _names_and_labels(domain: Domain) -> dict[str, Any]:
     return {"feature_names": domain.feature_names, "action_labels": domain.action_labels}
 
 
 def _collected(
-    running: Iterable[Step], words: dict[str, Any], domain: Domain | None = None, *, are_episodes: bool = True
+    running: Iterable[Step], names: dict[str, Any], domain: Domain | None = None, *, are_episodes: bool = True
 ) -> Transitions:
-    """Return all steps as a batch, episode after episode."""
+    """Return all steps as a batch, sorted by episode."""
     taken = list(running)
     episodes = np.concatenate([step.running for step in taken])
-    order = np.argsort(episodes, kind="stable")  # steps came in the order of time
+    order = np.argsort(episodes, kind="stable")  # the steps are already in order of time
 
     def column(name: str) -> Any:
         return np.concatenate([getattr(step, name) for step in taken])[order]
@@ -127,12 +131,12 @@ def _collected(
         next_allowed=(column("next_allowed") if domain is None else _next_masks(domain, next_states, terminated))
         if masked
         else None,
-        **words,
+        **names,
     )
 
 
 def _next_masks(domain: Domain, next_states: Floats, terminated: Bools) -> Bools:
-    """Return what the next states allow (n, A); where the process ended nobody is asked."""
+    """Return the actions allowed in the next states (n, A); none where the process terminated."""
     allowed = np.zeros((len(next_states), domain.n_actions), dtype=bool)
     if not terminated.all():
         allowed[~terminated] = masks_of(domain, next_states[~terminated])
