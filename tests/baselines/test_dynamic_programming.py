@@ -79,11 +79,11 @@ def test_policy_iteration_does_not_cycle_among_ties():
 def test_they_learn_from_the_model_alone():
     mdp = random_mdp(4)
     for learner in (ValueIteration(mdp), ModifiedPolicyIteration(mdp), PolicyIteration(mdp)):
-        with pytest.raises(InvalidInputError, match="takes neither transitions nor states"):
+        with pytest.raises(InvalidInputError, match="transitions and states must be None: "):
             learner.fit(states=mdp.states)
 
 
-def test_going_on_behind_the_last_round_adds_nothing():
+def test_resuming_after_the_last_round_adds_nothing():
     mdp = random_mdp(5)
     for learner in (ValueIteration(mdp), ModifiedPolicyIteration(mdp), PolicyIteration(mdp)):
         rounds = list(learner.iterate())

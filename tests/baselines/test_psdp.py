@@ -168,7 +168,7 @@ def test_what_makes_no_sense_is_refused():
         PSDP(Exact(mdp), PAIRS, 1.0, 3).fit()
     with pytest.raises(InvalidInputError, match="base must be a function"):
         PSDP(Exact(mdp), PAIRS, 0.9, 3, base=mdp.states).fit()
-    with pytest.raises(InvalidInputError, match="give base or states"):
+    with pytest.raises(InvalidInputError, match="base and states must not both be given"):
         PSDP(Exact(mdp), PAIRS, 0.9, 3, base=lambda t, rng: mdp.states).fit(states=mdp.states)
     with pytest.raises(InvalidInputError, match="states must be given"):
         PSDP(Rollouts(ChainWalk()), PAIRS, 0.99, 3).fit()

@@ -1,8 +1,9 @@
-"""Algorithms to compare with, as settings of the same loop wherever that is what they are.
+"""Baseline algorithms for comparison, written as settings of the CAPI loop.
 
-Policy iteration by plain classification, which counts every state alike whatever is lost in it, has no class of its own: it is
-`CAPI` with the 0/1 loss. With all policies to choose from the loss makes no difference, since one policy is best in each state.
-In a restricted space it does. Here one action must do for three states, and the two that hardly matter outvote the one that does:
+Policy iteration by plain classification, which gives every state the same weight however much value is at stake, has no class
+of its own: it is `CAPI` with the 0/1 loss. In the space of all policies the loss makes no difference, since one policy is best
+in each state. In a restricted space it does. Here three states must share one action, and the two in which little is at stake
+outvote the third:
 
 >>> from capi import CAPI, FiniteMDP
 >>> from capi.evaluators import Exact

@@ -1,23 +1,23 @@
 r"""Conservative policy iteration (Kakade and Langford 2002), as a setting of the CAPI loop.
 
-A new policy :math:`\pi'` enters the old one by a small share, :math:`\pi \leftarrow (1 - \alpha) \pi + \alpha \pi'`: a restricted space
-then cannot make the iterates oscillate. What the share must be follows from
+Each round mixes a small fraction of a new policy :math:`\pi'` into the old one, :math:`\pi \leftarrow (1 - \alpha) \pi + \alpha \pi'`,
+so the policies cannot oscillate in a restricted space. The fraction follows from
 
 .. math::
     \mathbb A(\pi') &= (1 - \gamma) \sum_x d_\pi(x) \sum_a \bigl(\pi'(a|x) - \pi(a|x)\bigr) Q^\pi(x, a)   && \text{(advantage)} \\
     \eta(\pi)       &= (1 - \gamma) \sum_x \mu(x) V^\pi(x)                                            && \text{(performance)} \\
     \eta(\pi_{new}) - \eta(\pi) &\ge \frac{\alpha}{1 - \gamma} \Bigl(\mathbb A(\pi') - \frac{2 \alpha R}{1 - \gamma}\Bigr)
 
-with the policy's discounted occupancy :math:`d_\pi` from the starts :math:`\mu` (the inequality is Theorem 4.1 of [1]_; its largest
-advantage in a state is at most R). The paper's values are means over discounted time, :math:`1 - \gamma` times ours: this is the factor
-in both definitions, and it makes advantage, performance and R all rewards a step. Its rewards lie in :math:`[0, R]`. Adding a constant to
-all rewards changes no advantage, so R is their *range*, :math:`r_{max} - r_{min}`, whatever their sign; a process that can end earns 0
-from then on, and 0 belongs to the range.
+where :math:`d_\pi` is the policy's discounted occupancy from the start distribution :math:`\mu` (the inequality is Theorem 4.1 of
+[1]_; the largest advantage in a state is at most R). The paper's values are means over discounted time, :math:`1 - \gamma` times ours.
+Hence the factor in both definitions; with it, advantage, performance and R are all rewards per step. The paper's rewards lie in
+:math:`[0, R]`. Adding a constant to all rewards does not change any advantage, so R is their *range*, :math:`r_{max} - r_{min}`,
+whatever their sign; a process that can end earns 0 afterwards, so the range must then include 0.
 
-The right side is largest at :math:`\alpha = (1 - \gamma) \mathbb A / (4 R)`, where it is :math:`\mathbb A^2 / (8 R)` (Corollary 4.2). An
-advantage that is known to :math:`\epsilon / 3` only is taken for :math:`\hat{\mathbb A} - \epsilon / 3`, and the end is reached at
-:math:`\hat{\mathbb A} < 2 \epsilon / 3`. Each step before it gains at least :math:`\epsilon^2 / (72 R)` of a performance within :math:`[0, R]`:
-there are at most :math:`72 R^2 / \epsilon^2` of them.
+The right-hand side is largest at :math:`\alpha = (1 - \gamma) \mathbb A / (4 R)`, where it is :math:`\mathbb A^2 / (8 R)` (Corollary 4.2).
+If the estimate of the advantage may be wrong by :math:`\epsilon / 3`, :math:`\hat{\mathbb A} - \epsilon / 3` takes its place, and the loop
+ends when :math:`\hat{\mathbb A} < 2 \epsilon / 3`. Each earlier step raises the performance, which lies within :math:`[0, R]`, by at least
+:math:`\epsilon^2 / (72 R)`, so there are at most :math:`72 R^2 / \epsilon^2` steps.
 
 .. [1] S. Kakade, J. Langford, "Approximately optimal approximate reinforcement learning", ICML 2002.
 """
@@ -48,42 +48,43 @@ from capi.types import Domain, Policy, PolicyEvaluator, PolicySpace, QFunction, 
 
 
 class CPI(Learner):
-    r"""Conservative policy iteration (Kakade and Langford 2002): each new policy enters a mixture by a small share.
+    r"""Conservative policy iteration (Kakade and Langford 2002): each new policy gets a small weight in a mixture.
 
     The states of a round are those that its policy visits: all states of a finite model, weighted by the policy's discounted
-    occupancy; states of a simulator, each reached from a start after a geometric number of steps; or, from a batch alone, the
-    batch's. With exact values and occupancies no round lowers the performance from the starts, in any policy space. With
-    a batch's states the advantage is one over them: the guarantee holds as far as the policy stays among them.
+    occupancy; states of a simulator, each reached from a start state after a geometric number of steps; or, with only a batch,
+    the states of the batch. With exact values and occupancies no round lowers the performance from the start states, in any
+    policy space. On the states of a batch the advantage is an average over these states, so the guarantee holds as far as the
+    policy stays among them.
 
     Parameters
     ----------
     evaluator : PolicyEvaluator
         Estimates Q of the mixture.
     space : PolicySpace
-        Where each round's new policy is looked for; the mixture itself is outside of it.
+        The space that contains each round's new policy; the mixture itself need not belong to it.
     discount : float in [0, 1)
-        What the reward of the next step counts.
+        Discount factor.
     n_iterations : int
-        The most rounds to make.
+        Maximum number of rounds.
     domain : FiniteMDP or Domain, optional
         Where the policy visits states, from ``mdp.start`` or ``domain.initial``. By default the evaluator's own ``mdp`` or
-        ``domain``; without any, the states of the batch serve. ``states`` given to ``fit`` replace it.
+        ``domain``; if it has neither, the states of the batch are used. ``states`` given to ``fit`` replace it.
     n_states : int
-        Episodes that look for a state, in a simulator, anew in each round. Those that end on their way find none, and count
-        as states without advantage.
+        Number of episodes simulated per round to draw states. An episode that ends too early yields no state and counts as a
+        state without advantage.
     epsilon : float
-        The accuracy that is asked for, as a reward a step (values times 1 - discount). Rounds end when the new policy's
-        advantage is below two thirds of it; at 0, when there is none.
+        Required accuracy, as a reward per step (values times 1 - discount). The loop ends when the new policy's advantage is
+        below two thirds of it or, with 0, when it is not positive.
     step_size : float in (0, 1], optional
-        A constant share for each new policy. By default the share that [1]_ proves safe, at most (1 - discount) / 4.
-        Larger ones are quicker and promise nothing.
+        A constant weight for each new policy. By default the weight that [1]_ proves safe, at most (1 - discount) / 4.
+        Larger weights learn faster but carry no guarantee.
     reward_range : float, optional
-        R, the largest reward minus the smallest; 0 is among the rewards if episodes can end. By default the model's or that
-        of the batch, which has seen no others; a simulator alone does not know it. A constant step does not need it.
+        R, the largest reward minus the smallest; if episodes can end, 0 counts as a reward. By default the range of the model
+        or of the rewards in the batch; for a simulator alone it must be given. Not needed with a constant ``step_size``.
     min_weight : float in [0, 1]
-        Members of the mixture with less weight are dropped; nothing is by default.
+        Members of the mixture with a smaller weight are dropped; by default none are.
     patience : int
-        Rounds in a row without a step after which to stop. More than one may help where each round draws new states.
+        Stop after this many consecutive rounds without a step. More than one may help if each round draws new states.
     initial_policy : Policy, optional
         By default action 0 everywhere.
     random_state : int, Generator or None
@@ -91,9 +92,9 @@ class CPI(Learner):
 
     Notes
     -----
-    ``policy_`` is a `capi.policies.Mixture`. In a finite model a policy that decides like a member in all states adds to its weight;
-    elsewhere each step adds a member, and a mixture of k policies asks all k of them. The advantage is estimated on the states
-    that the new policy was chosen on, so it is optimistic where these are few; [1]_ draws others.
+    ``policy_`` is a `capi.policies.Mixture`. In a finite model a policy that equals a member in all states adds to that member's
+    weight; otherwise each step adds a member, and a mixture of k policies evaluates all k of them. The advantage is estimated
+    on the states that were used to choose the new policy, so it is optimistic if there are few of them; [1]_ draws new states.
 
     References
     ----------
@@ -112,7 +113,7 @@ class CPI(Learner):
     True
     """
 
-    _constraints: ClassVar[Constraints] = {"n_states": at_least(1)}  # the others are checked by what they are passed to
+    _constraints: ClassVar[Constraints] = {"n_states": at_least(1)}  # Loop and _SmallSteps check the others
 
     def __init__(
         self,
@@ -146,7 +147,7 @@ class CPI(Learner):
         self.random_state = random_state
 
     def loop(self) -> Loop:
-        """Return the evaluator, and the space that takes small steps only; a round without a step ends it."""
+        """Return the settings of the loop, with a space that takes only small steps."""
         check_parameters(self)
         careful = _SmallSteps(
             self.space,
@@ -171,14 +172,14 @@ class CPI(Learner):
     def iterate(
         self, transitions: Any = None, *, states: Any = None, after: Iteration | None = None
     ) -> Iterator[Iteration]:
-        """Yield each round; ``states`` are those that its policy visits unless given."""
-        run = copy(self)  # with the range of the rewards at hand
+        """Yield each round; by default ``states`` are those that its policy visits."""
+        run = copy(self)  # with the reward range filled in
         run.reward_range = self._range_of(transitions)
         sample = self._visited() if states is None else _as_shares(states)
         return Learner.iterate(run, transitions, states=sample, after=after)
 
     def _model(self) -> Any:
-        """Return where the policy visits states, None if nobody knows."""
+        """Return the model or simulator in which the policy visits states, or None if there is none."""
         own = getattr(self.evaluator, "mdp", getattr(self.evaluator, "domain", None))
         model = own if self.domain is None else self.domain
         if model is not None:
@@ -186,7 +187,7 @@ class CPI(Learner):
         return model
 
     def _visited(self) -> Any:
-        """Return a function (k, policy, rng) that samples the policy's discounted occupancy, None without a model."""
+        """Return a function (k, policy, rng) that samples the policy's discounted occupancy, or None without a model."""
         model = self._model()
         if not isinstance(model, FiniteMDP):
             return None if model is None else partial(_stopped, model, self.n_states, as_discount(self.discount))
@@ -195,7 +196,7 @@ class CPI(Learner):
         return partial(_occupied, model)
 
     def _range_of(self, transitions: Any) -> float | None:
-        """Return R as given, or of the model, or of the batch; None where a constant step does without."""
+        """Return R as given, or of the model, or of the batch; None if a constant step makes it unnecessary."""
         if self.reward_range is not None or self.step_size is not None:
             return self.reward_range
         model = self._model()
@@ -205,7 +206,7 @@ class CPI(Learner):
             end = [0.0] if transitions.terminated.any() else []
             return float(np.ptp(np.append(transitions.rewards, end)))
         raise InvalidInputError(
-            "reward_range must be given: neither a finite model nor a fixed batch says how far rewards reach. "
+            "reward_range must be given: there is neither a finite model nor a fixed batch to take it from. "
             "Pass the largest reward minus the smallest, or a constant step_size."
         )
 
@@ -217,10 +218,10 @@ def _check_space(value: Any, name: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _SmallSteps(ImprovementSolver[Policy]):
-    """A policy space from which the old policy goes only a small step towards the best member.
+    """A policy space whose improvement is only a small step from the old policy towards the best member.
 
-    It is a space and no `Update`, because the size of the step needs the weights and masks of the sample. The weights are
-    shares of the policy's time: where they sum to less than one, the rest was spent without any advantage.
+    It is a space and not an `Update`, because the size of the step depends on the weights and masks of the sample. The
+    weights are fractions of the policy's time: if they sum to less than one, the rest counts as time without advantage.
     """
 
     space: PolicySpace
@@ -252,10 +253,10 @@ class _SmallSteps(ImprovementSolver[Policy]):
         previous: Policy | None = None,
         rng: np.random.Generator | None = None,
     ) -> Policy:
-        """Return the old policy with a share of the best new one, or as it is if none has enough advantage."""
+        """Return the old policy mixed with the best new one, or unchanged if that one's advantage is too small."""
         if previous is None:
-            raise InvalidInputError("previous must be given: a step starts from somewhere.")
-        last = previous.policies[-1] if isinstance(previous, Mixture) else previous  # what the space itself made
+            raise InvalidInputError("previous must be given: it is the policy that the step starts from.")
+        last = previous.policies[-1] if isinstance(previous, Mixture) else previous  # the space's own last policy
         new = improved(self.space, problem, q=q, previous=last, rng=rng)
         sample = problem.states, problem.allowed
         towards = new.probabilities(*sample) - previous.probabilities(*sample)  # (n, A)
@@ -267,17 +268,17 @@ class _SmallSteps(ImprovementSolver[Policy]):
         return new if step == 1 else self._mixed(previous, new, step)
 
     def step(self, advantage: float) -> float:
-        """Return alpha for the estimated advantage of a new policy; 0 is the end."""
+        """Return alpha for the estimated advantage of a new policy; 0 means no step."""
         if advantage <= 0 or advantage < 2 * self.epsilon / 3:
             return 0.0
         if self.step_size is not None:
             return self.step_size
-        if not self.reward_range:  # all rewards are alike: the advantage is rounding
+        if not self.reward_range:  # all rewards are equal, so the advantage is a rounding error
             return 0.0
         return min((1 - self.discount) * (advantage - self.epsilon / 3) / (4 * self.reward_range), 1.0)
 
     def _mixed(self, old: Policy, new: Policy, step: float) -> Mixture:
-        """Return the old policy with a share of the new one, in the member that is the same if there is one."""
+        """Return the old policy mixed with the new one, whose weight goes to an equal member if there is one."""
         mixture = Mixture([old, new], np.array([1 - step, step]))
         members, weights = list(mixture.policies), mixture.weights.copy()
         if isinstance(self.model, FiniteMDP):
@@ -290,7 +291,7 @@ class _SmallSteps(ImprovementSolver[Policy]):
 
 
 def _occupied(mdp: FiniteMDP, k: int, policy: Policy, rng: np.random.Generator) -> StateSample:  # noqa: ARG001
-    """Return all states, with the policy's discounted occupancy."""
+    """Return all states, weighted by the policy's discounted occupancy."""
     return StateSample(mdp.states, mdp.discounted_occupancy(policy))
 
 
@@ -302,7 +303,7 @@ def _stopped(
     policy: Policy,
     rng: np.random.Generator,
 ) -> StateSample:
-    """Return the states where ``n`` episodes stop, each step with probability 1 - discount: a draw of the occupancy."""
+    """Return a sample of the occupancy: the last states of ``n`` episodes that stop with probability 1 - discount per step."""
     x, found = drawn_starts(domain, n, rng), []
     while len(x):
         stops = rng.random(len(x)) >= discount
@@ -314,13 +315,13 @@ def _stopped(
     states = np.concatenate(found)
     if not len(states):
         raise InvalidInputError(
-            f"n_states must be larger: each of {n} episodes ended before it stopped to look at its state."
+            f"n_states must be larger: all {n} episodes terminated before a state could be drawn from them."
         )
     return StateSample(states, np.full(len(states), 1 / n), masks_of(domain, states))
 
 
 def _as_shares(states: Any) -> Any:
-    """Return the sample, or the function that draws it, with weights that sum to one."""
+    """Return the sample, or the function that draws it, with weights normalised to sum to one."""
     if callable(states):
         return lambda k, policy, rng: _as_shares(states(k, policy, rng))
     if not isinstance(states, tuple) or len(states) < 2 or states[1] is None:

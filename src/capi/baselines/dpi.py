@@ -30,16 +30,20 @@ class DPI(Learner):
     domain : Domain
         A simulator that can start in any state.
     space : PolicySpace
+        The policies to choose from.
     discount : float in [0, 1), optional
-        The domain's own unless given.
+        Discount factor; by default the domain's own.
     n_iterations : int
+        Number of rounds.
     n_states : int
-        States that rollouts start from, drawn anew from ``domain.initial`` in each round unless ``fit`` is given others.
+        Number of states from which rollouts start. They are redrawn from ``domain.initial`` in each round unless ``fit`` is
+        given ``states``.
     n_rollouts, horizon : int
         As in `capi.evaluators.Rollouts`.
     initial_policy : Policy, optional
-        Uniformly random by default: from a constant action rollouts say little about where the other one is better.
+        Uniformly random by default: rollouts of a constant action reveal little about where the other action is better.
     random_state : int, Generator or None
+        The same int gives the same policy.
 
     Examples
     --------
@@ -76,11 +80,11 @@ class DPI(Learner):
         self.random_state = random_state
 
     def evaluator(self) -> PolicyEvaluator:
-        """Return the rollouts."""
+        """Return the evaluator, rollouts."""
         return Rollouts(self.domain, self.n_rollouts, self.horizon)
 
     def loop(self) -> Loop:
-        """Return rollouts and the space."""
+        """Return the settings of the loop: rollouts and the space."""
         check_parameters(self)
         discount = _discount_of(self.domain) if self.discount is None else self.discount
         return Loop(
@@ -95,10 +99,10 @@ class DPI(Learner):
     def iterate(
         self, transitions: Any = None, *, states: Any = None, after: Iteration | None = None
     ) -> Iterator[Iteration]:
-        """Yield each round; ``states`` are drawn from the domain unless given."""
+        """Yield each round; by default ``states`` are drawn from the domain."""
         if transitions is not None:
             raise InvalidInputError(
-                "DPI learns by simulation: there is no use for transitions. Pass states, or nothing."
+                "transitions must be None: DPI learns by simulation. Omit them; states may be passed instead."
             )
         return super().iterate(
             states=partial(_draw, self.domain, self.n_states) if states is None else states, after=after
@@ -106,22 +110,27 @@ class DPI(Learner):
 
 
 class DPICritic(DPI):
-    """DPI whose rollouts end in the value of a critic (Gabillon et al. 2011): shorter rollouts, less variance.
+    """DPI whose rollouts end with a critic's value estimate (Gabillon et al. 2011): shorter rollouts, less variance.
 
     Parameters
     ----------
     domain : Domain
+        As in `DPI`.
     space : PolicySpace
+        As in `DPI`.
     critic : PolicyEvaluator
-        Fitted anew in each round, to the batch given to ``fit`` or, without one, to ``n_episodes`` episodes of the
-        round's policy.
+        Refitted in each round, to the batch given to ``fit`` or, without one, to ``n_episodes`` episodes of the round's
+        policy.
     discount : float in [0, 1), optional
+        As in `DPI`.
     n_iterations, n_states, n_rollouts, horizon : int
-        As in `DPI`; the horizon is shorter.
+        As in `DPI`; the default horizon is shorter.
     n_episodes, max_steps : int
-        Of the critic's own batch.
+        Number and maximum length of the episodes in the critic's own batch.
     initial_policy : Policy, optional
+        As in `DPI`.
     random_state : int, Generator or None
+        As in `DPI`.
 
     Examples
     --------
@@ -165,13 +174,13 @@ class DPICritic(DPI):
         self.max_steps = max_steps
 
     def evaluator(self) -> PolicyEvaluator:
-        """Return the rollouts with their critic."""
+        """Return the evaluator, rollouts with a critic."""
         return RolloutsWithCritic(self.domain, self.critic, self.n_rollouts, self.horizon)
 
     def iterate(
         self, transitions: Any = None, *, states: Any = None, after: Iteration | None = None
     ) -> Iterator[Iteration]:
-        """Yield each round; states and the critic's batch come from the domain unless given."""
+        """Yield each round; by default the states and the critic's batch are drawn from the domain."""
         return Learner.iterate(
             self,
             self._episodes if transitions is None else transitions,
@@ -192,5 +201,5 @@ def _draw(domain: Domain, n: int, k: int, policy: Policy, rng: np.random.Generat
 
 def _discount_of(domain: Any) -> float:
     if getattr(domain, "discount", None) is None:
-        raise InvalidInputError(f"discount must be given: {type(domain).__name__} has none of its own.")
+        raise InvalidInputError(f"discount must be given: {type(domain).__name__} does not define one.")
     return as_discount(domain.discount)

@@ -1,8 +1,8 @@
 r"""Exact dynamic programming in a finite MDP, as settings of the CAPI loop.
 
-With all policies to choose from, the evaluation alone decides the name: one sweep of :math:`T^{\pi_k}` a
-round is value iteration (for a policy that is greedy in Q, :math:`T^{\pi} Q = T^* Q`), m sweeps are modified
-policy iteration, the full solution is policy iteration.
+In the space of all policies the algorithms differ only in the evaluation: one sweep of :math:`T^{\pi_k}` per round is value
+iteration (for a policy that is greedy in Q, :math:`T^{\pi} Q = T^* Q`), m sweeps are modified policy iteration, and the full
+solution is policy iteration.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from capi.types import Policy, QFunction
 
 
 class _FiniteLearner(Learner):
-    """Learns from its model, on all of its states."""
+    """A learner that uses its model and all of its states."""
 
     def iterate(
         self, transitions: Any = None, *, states: Any = None, after: Iteration | None = None
     ) -> Iterator[Iteration]:
-        """Yield each round; ``after`` continues behind one that was yielded earlier."""
+        """Yield each round; ``after`` resumes after a round that was yielded earlier."""
         if transitions is not None or states is not None:
             raise InvalidInputError(
-                f"{type(self).__name__} learns from its model, on all states: it takes neither transitions nor states. "
-                "Use CAPI with capi.evaluators.Exact for other samples."
+                f"transitions and states must be None: {type(self).__name__} learns from its model, on all states. "
+                "To learn on other states, use CAPI with capi.evaluators.Exact."
             )
         return super().iterate(after=after)
 
@@ -46,11 +46,12 @@ class ValueIteration(_FiniteLearner):
     Parameters
     ----------
     mdp : FiniteMDP
+        The model.
     n_iterations : int
-        The most sweeps to make.
+        Maximum number of sweeps.
     tolerance : float, optional
-        Stop when the policy certainly loses at most this in any state (looked at every tenth sweep). None makes
-        all sweeps.
+        Stop when the policy provably loses at most this much in every state (checked every tenth sweep). With None, all
+        sweeps are made.
 
     Examples
     --------
@@ -67,9 +68,9 @@ class ValueIteration(_FiniteLearner):
         self.tolerance = tolerance
 
     def loop(self) -> Loop:
-        """Return one sweep a round, all policies."""
+        """Return the settings of the loop: one sweep per round, all policies."""
         evaluator = Exact(self.mdp, n_sweeps=1)
-        stop = _good_enough(self.mdp, self.tolerance, every=10)  # each look costs as much as a round
+        stop = _good_enough(self.mdp, self.tolerance, every=10)  # each check costs as much as a round
         return Loop(evaluator, Unrestricted(), self.mdp.discount, self.n_iterations, stop=stop)
 
 
@@ -80,12 +81,13 @@ class ModifiedPolicyIteration(_FiniteLearner):
     Parameters
     ----------
     mdp : FiniteMDP
+        The model.
     n_sweeps : int
-        m; 1 is value iteration, very many are policy iteration.
+        Sweeps per round, m; 1 gives value iteration, a large number approaches policy iteration.
     n_iterations : int
-        The most rounds to make.
+        Maximum number of rounds.
     tolerance : float, optional
-        Stop when the policy certainly loses at most this in any state. None makes all rounds.
+        Stop when the policy provably loses at most this much in every state. With None, all rounds are made.
     """
 
     def __init__(
@@ -97,7 +99,7 @@ class ModifiedPolicyIteration(_FiniteLearner):
         self.tolerance = tolerance
 
     def loop(self) -> Loop:
-        """Return m sweeps a round, all policies."""
+        """Return the settings of the loop: m sweeps per round, all policies."""
         evaluator = Exact(self.mdp, n_sweeps=self.n_sweeps)
         stop = _good_enough(self.mdp, self.tolerance, every=1)
         return Loop(evaluator, Unrestricted(), self.mdp.discount, self.n_iterations, stop=stop)
@@ -106,14 +108,15 @@ class ModifiedPolicyIteration(_FiniteLearner):
 class PolicyIteration(_FiniteLearner):
     r"""Policy iteration: :math:`Q^{\pi_k}` exactly, then the greedy policy, until it no longer changes.
 
-    A greedy policy that is nowhere better than the old one, to the error of the evaluation, does not replace
-    it: rounding cannot make the policies cycle among ties.
+    A greedy policy replaces the old one only if it is better somewhere by more than the error of the evaluation, so rounding
+    cannot make the policies cycle among ties.
 
     Parameters
     ----------
     mdp : FiniteMDP
+        The model.
     n_iterations : int
-        The most rounds to make.
+        Maximum number of rounds.
     initial_policy : Policy, optional
         By default action 0 everywhere.
 
@@ -132,7 +135,7 @@ class PolicyIteration(_FiniteLearner):
         self.initial_policy = initial_policy
 
     def loop(self) -> Loop:
-        """Return exact evaluation, all policies, and a stop at the first round without change."""
+        """Return the settings of the loop: exact evaluation, all policies, and a stop after the first unchanged round."""
         evaluator, start = Exact(self.mdp), self.initial_policy
         return Loop(
             evaluator, _AllTables(self.mdp), self.mdp.discount, self.n_iterations, initial_policy=start, patience=1
@@ -141,7 +144,7 @@ class PolicyIteration(_FiniteLearner):
 
 @dataclass(frozen=True, eq=False)
 class _AllTables:
-    """All policies of a finite MDP; the old one stays if none is better."""
+    """All policies of a finite MDP; the old policy stays if none is better."""
 
     mdp: FiniteMDP
 
@@ -162,7 +165,7 @@ class _AllTables:
 
 
 def _good_enough(mdp: FiniteMDP, tolerance: float | None, every: int) -> Callable[[Iteration], bool] | None:
-    """Return whether the policy of an iteration certainly loses at most ``tolerance`` anywhere; asked now and then.
+    """Return a function that checks, every ``every`` rounds, whether the policy provably loses at most ``tolerance``.
 
     A policy pi that is greedy in Q has T^pi Q = T* Q, and then Q^pi and Q* both lie between T* Q + c min(T* Q - Q)
     and T* Q + c max(T* Q - Q) with c = discount / (1 - discount) (Puterman 1994, Theorem 6.6.3).

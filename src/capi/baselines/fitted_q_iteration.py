@@ -1,4 +1,4 @@
-"""Fitted Q iteration, with trees and with kernels, as a setting of the CAPI loop."""
+"""Fitted Q iteration, with trees and with kernels, as settings of the CAPI loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Evaluator = TypeVar("Evaluator", bound=FittedQ | KernelFittedQ)
 
 
 class _SweptIteration(Learner, Generic[Evaluator]):
-    """One sweep a round, all policies to choose from: the greedy policy has T^pi Q = T* Q."""
+    """One sweep per round in the space of all policies: the greedy policy has T^pi Q = T* Q."""
 
     _kind: ClassVar[type[FittedQ | KernelFittedQ]]
 
@@ -30,7 +30,7 @@ class _SweptIteration(Learner, Generic[Evaluator]):
         self.random_state = random_state
 
     def loop(self) -> Loop:
-        """Return one sweep a round, all policies."""
+        """Return the settings of the loop: one sweep per round, all policies."""
         if not isinstance(self.evaluator, self._kind):
             raise InvalidInputError(f"evaluator must be a {self._kind.__name__}; got {self.evaluator!r}.")
         return Loop(
@@ -46,17 +46,20 @@ class _SweptIteration(Learner, Generic[Evaluator]):
 class FittedQIteration(_SweptIteration[FittedQ]):
     r"""Fitted Q iteration (Ernst, Geurts and Wehenkel 2005): :math:`\hat Q_{k+1} \approx T^* \hat Q_k`, and its greedy policy.
 
-    The policy that is greedy in Q has :math:`T^\pi Q = T^* Q`, so one sweep of `FittedQ` a round with all policies to choose
-    from is fitted Q iteration. Tree-FQI and Tree-CAPI then differ in the policy alone. The share of changed decisions is
-    measured at the next states of the batch unless ``states`` are given: there a sweep needs Q anyway.
+    The policy that is greedy in Q has :math:`T^\pi Q = T^* Q`, so one sweep of `FittedQ` per round in the space of all policies
+    is fitted Q iteration. Tree-FQI and Tree-CAPI then differ only in the policy. By default the fraction of changed decisions
+    is measured at the next states of the batch, where a sweep needs Q anyway.
 
     Parameters
     ----------
     evaluator : FittedQ
-        Trees or regressor, and when the trees are refreshed; it makes one sweep a round.
+        The trees or regressor, and when to regrow the trees; it makes one sweep per round.
     discount : float in [0, 1)
+        Discount factor.
     n_iterations : int
+        Number of rounds, that is, sweeps.
     random_state : int, Generator or None
+        The same int gives the same policy.
 
     Examples
     --------
@@ -71,21 +74,22 @@ class FittedQIteration(_SweptIteration[FittedQ]):
 
 
 class RFQI(_SweptIteration[KernelFittedQ]):
-    r"""Regularised fitted Q iteration (Farahmand, Ghavamzadeh, Szepesvari and Mannor 2009): `FittedQIteration` by kernel ridge regression.
+    r"""Regularised fitted Q iteration (Farahmand, Ghavamzadeh, Szepesvari and Mannor 2009), by kernel ridge regression.
 
-    One sweep of `KernelFittedQ` a round, :math:`\hat Q_{k+1} = \arg\min_Q \sum_i (Q(X_i, A_i) - R_i - \gamma \max_a \hat Q_k(X'_i, a))^2
-    + \lambda n \|Q\|^2`, and the greedy policy of the last Q. RFQI and CAPI with the same evaluator differ in the policy alone.
+    One sweep of `KernelFittedQ` per round, :math:`\hat Q_{k+1} = \arg\min_Q \sum_i (Q(X_i, A_i) - R_i - \gamma \max_a \hat Q_k(X'_i, a))^2
+    + \lambda n \|Q\|^2`, and the greedy policy of the last Q. RFQI and CAPI with the same evaluator differ only in the policy. See
+    `FittedQIteration` for trees.
 
     Parameters
     ----------
     evaluator : KernelFittedQ
-        Kernel, ridge and sparsification; it makes one sweep a round.
+        Kernel, ridge and sparsification; it makes one sweep per round.
     discount : float in [0, 1)
-        What the reward of the next step counts.
+        Discount factor.
     n_iterations : int
-        Number of rounds, so of sweeps.
+        Number of rounds, that is, sweeps.
     random_state : int, Generator or None
-        Taken as every learner takes it; nothing here is random.
+        Has no effect, because nothing here is random; present as in every learner.
 
     References
     ----------

@@ -12,20 +12,22 @@ from capi.policy_spaces import Unrestricted
 
 
 class LSPI(Learner):
-    """Least-squares policy iteration (Lagoudakis and Parr 2003): the greedy policy of each LSTD-Q solution, until it stays.
+    """Least-squares policy iteration (Lagoudakis and Parr 2003): the greedy policy of LSTD-Q, until it no longer changes.
 
-    CAPI with `LSTDQ` and all policies to choose from is LSPI; only the rule for stopping is its own.
+    LSPI is CAPI with `LSTDQ` and the space of all policies; it adds only its own stopping rule.
 
     Parameters
     ----------
     evaluator : LSTDQ or BellmanResidual
         Features and ridge.
     discount : float in [0, 1)
+        Discount factor.
     n_iterations : int
-        At most.
+        Maximum number of rounds.
     patience : int, optional
-        Stop after so many rounds in a row without another decision in the states of the batch; None never stops early.
+        Stop after this many consecutive rounds without a changed decision in the states of the batch; None never stops early.
     random_state : int, Generator or None
+        The same int gives the same policy.
 
     Examples
     --------
@@ -52,7 +54,7 @@ class LSPI(Learner):
         self.random_state = random_state
 
     def loop(self) -> Loop:
-        """Return the whole solution of a linear system a round, all policies."""
+        """Return the settings of the loop: one solved linear system per round, all policies."""
         if not isinstance(self.evaluator, LSTDQ | BellmanResidual):
             raise InvalidInputError(f"evaluator must be an LSTDQ or a BellmanResidual; got {self.evaluator!r}.")
         return Loop(

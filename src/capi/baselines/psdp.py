@@ -1,13 +1,13 @@
 r"""Policy search by dynamic programming (Bagnell, Kakade, Ng and Schneider 2003), as a setting of the CAPI loop.
 
-There are T steps to take. Backwards in time, from :math:`Q_T = 0` on,
+The horizon has T steps. Backwards in time, starting from :math:`Q_T = 0`,
 
 .. math::
-    Q_t &= T^{\pi_{t+1}} Q_{t+1} && \text{(what an action is worth at step t, then } \pi_{t+1}, \dots, \pi_{T-1}\text{)} \\
+    Q_t &= T^{\pi_{t+1}} Q_{t+1} && \text{(value of an action at step t, followed by } \pi_{t+1}, \dots, \pi_{T-1}\text{)} \\
     \pi_t &= \arg\min_{\pi \in \Pi} \sum_x \mu_t(x) \bigl[\max_a Q_t(x, a) - Q_t(x, \pi(x))\bigr]
 
-which is one sweep of evaluation and one improvement on a sample of :math:`\mu_t`: round k of the loop is step T - 1 - k. The loop's
-`update` puts each new policy before the others. With all policies to choose from this is backward induction.
+which is one evaluation sweep and one improvement on a sample of :math:`\mu_t`: round k of the loop is step T - 1 - k. The loop's
+``update`` puts each new policy before the others. In the space of all policies this is backward induction.
 """
 
 from __future__ import annotations
@@ -36,32 +36,33 @@ Base: TypeAlias = Callable[[int, np.random.Generator], States]  # (t, rng) -> a 
 
 
 class PSDP(Learner):
-    r"""Policy search by dynamic programming: one policy for each of T steps, the last one found first.
+    r"""Policy search by dynamic programming: one policy for each of T steps, found backwards from the last step.
 
-    If :math:`\mu_t` are the states that a policy of the space visits at step t, and Q is exact, the result is at least as good as that
-    policy from its starts: each step loses nothing against it in the states where it would be.
+    If :math:`\mu_t` is the distribution of the states that a policy of the space visits at step t, and Q is exact, the result is at
+    least as good as that policy from its start states: no step loses value in the states that this policy would visit.
 
     Parameters
     ----------
     evaluator : Exact, FittedQ, KernelFittedQ, or Rollouts
-        Makes one sweep a round. Rollouts start at step t and last until the end.
+        Makes one sweep per round. Rollouts start at step t and run until the end.
     space : PolicySpace
-        Where the policy of each step is looked for.
+        The policies to choose from at each step.
     discount : float in [0, 1)
-        What the reward of the next step counts. Over T steps 1 would make sense, too; the loop does not take it, and
-        1 - 1e-9 is the same in practice.
+        Discount factor. With T steps 1 would make sense, too, but the loop does not accept it; 1 - 1e-9 is the same in
+        practice.
     horizon : int
-        T, the number of steps, and of rounds.
+        Number of steps and of rounds, T.
     base : function (t, rng) -> states, or (states, weights[, allowed]), optional
-        A sample of :math:`\mu_t`, the states in which a good policy is at step t. By default it is the same for all steps: the
-        ``states`` given to ``fit``, so those of the batch or all of the model.
+        Draws a sample of :math:`\mu_t`, the states that a good policy visits at step t. By default the sample is the same for
+        all steps: the ``states`` given to ``fit``, or those of the batch, or all states of the model.
     random_state : int, Generator or None
         The same int gives the same policy.
 
     Notes
     -----
-    ``policy_`` is a `capi.policies.NonStationary`: ``policy_.at(t)`` decides at step t, and the last step's policy afterwards;
-    ``predict`` is about step 0. All T policies stay in memory, with Q behind each of them if the space is `Unrestricted`.
+    ``policy_`` is a `capi.policies.NonStationary`: ``policy_.at(t)`` is the policy of step t, and after the last step that of the
+    last step; ``predict`` returns the actions at step 0. All T policies stay in memory, each with its Q if the space is
+    `Unrestricted`.
 
     References
     ----------
@@ -69,7 +70,7 @@ class PSDP(Learner):
 
     Examples
     --------
-    Far from the end it pays to walk to the reward; near the end it is too late, all actions are alike, and the first is taken:
+    Far from the end it pays to walk to the reward; near the end it is too late, all actions are equal, and the first is chosen:
 
     >>> from capi.domains import ChainWalk
     >>> from capi.evaluators import Exact
@@ -106,7 +107,7 @@ class PSDP(Learner):
         self.random_state = random_state
 
     def loop(self) -> Loop:
-        """Return one sweep a round, and an update that puts each policy before those of later steps."""
+        """Return the settings of the loop: one sweep per round, and an update that puts each policy before later ones."""
         check_parameters(self)
         return Loop(
             _one_step(self.evaluator),
@@ -120,9 +121,11 @@ class PSDP(Learner):
     def iterate(
         self, transitions: Any = None, *, states: Any = None, after: Iteration | None = None
     ) -> Iterator[Iteration]:
-        """Yield each round, from the last step to the first; its policy is that of the steps from there on."""
+        """Yield each round, from the last step to the first; its policy covers this and all later steps."""
         if self.base is not None and states is not None:
-            raise InvalidInputError("give base or states, not both: base says where each step is improved.")
+            raise InvalidInputError(
+                "base and states must not both be given: base already draws the states of each step. Omit one of them."
+            )
         sample = states if self.base is None else partial(_base_states, self.base, self.horizon)
         return super().iterate(transitions, states=sample, after=after)
 
@@ -132,17 +135,17 @@ def _base_states(base: Base, horizon: int, k: int, policy: Policy, rng: np.rando
 
 
 def _before_the_others(old: Policy, new: Policy, *, q: QFunction, states: Floats, k: int) -> NonStationary:  # noqa: ARG001
-    """Return the new policy for one step, then the old ones; what the loop starts with decides nothing."""
+    """Return the new policy for one step followed by those found before; the loop's initial policy is not used."""
     return NonStationary((new, *_later(old)))
 
 
 def _later(policy: Policy) -> tuple[Policy, ...]:
-    """Return the policies that have been found so far, in the order of time."""
+    """Return the policies found so far, in order of time."""
     return tuple(policy.policies) if isinstance(policy, NonStationary) else ()
 
 
 def _one_step(evaluator: Any) -> PolicyEvaluator:
-    """Return the evaluator of Q_t from the policies of later steps."""
+    """Return an evaluator of Q_t, given the policies of later steps."""
     if isinstance(evaluator, Rollouts):
         return _ToTheEnd(evaluator)
     if makes_sweeps(evaluator):
@@ -150,13 +153,13 @@ def _one_step(evaluator: Any) -> PolicyEvaluator:
         return one_sweep
     raise InvalidInputError(
         f"evaluator must make sweeps of the Bellman operator (Exact, FittedQ, KernelFittedQ) or be Rollouts; got {evaluator!r}. "
-        "The value of a step is one sweep from that of the next, not a fixed point."
+        "The values of a step are one sweep applied to those of the next step, not a fixed point."
     )
 
 
 @dataclass(frozen=True, eq=False)
 class _ToTheEnd:
-    """Rollouts of each action, then of the policies of all later steps."""
+    """Rollouts that take each action first and then follow the policies of all later steps."""
 
     rollouts: Rollouts
 
@@ -179,6 +182,6 @@ class _ToTheEnd:
         rng: np.random.Generator | None = None,
     ) -> RolloutValues:
         later = _later(policy)
-        now = NonStationary((policy, *later))  # the rollouts' own first action takes the place of step 0
+        now = NonStationary((policy, *later))  # the rollouts' first action replaces step 0
         whole = replace(self.rollouts, horizon=1 + len(later))
         return whole.evaluate(now, transitions, discount=discount, states=states, previous=previous, rng=rng)
