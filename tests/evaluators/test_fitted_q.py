@@ -100,7 +100,7 @@ def test_capi_learns_with_masks_from_data():
     assert learner.predict(points, allowed=masks).tolist() == [0, 1, 2, 1]
 
 
-def test_nothing_follows_the_end_and_a_time_limit_is_no_end():
+def test_values_stop_at_termination_but_not_at_a_time_limit():
     batch = Transitions([[0.0], [0.0]], [0, 0], [1.0, 1.0], [[0.0], [0.0]], [True, False], n_actions=1)
     q = FittedQ(n_trees=1, n_sweeps=200).evaluate(Constant(0, 1), batch, discount=0.5)
     assert q.values(np.zeros((1, 1)))[0, 0] == pytest.approx(4 / 3), "Q = 1 + 0.5 * Q / 2"

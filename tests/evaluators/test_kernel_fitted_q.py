@@ -202,7 +202,7 @@ def test_rows_of_almost_no_weight_do_no_harm(form):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_nothing_follows_the_end_and_a_time_limit_is_no_end(form):
+def test_values_stop_at_termination_but_not_at_a_time_limit(form):
     batch = Transitions([[0.0], [0.0]], [0, 0], [1.0, 1.0], [[0.0], [0.0]], [True, False], n_actions=1)
     evaluator = KernelFittedQ(ridge=1e-9, threshold=form, n_sweeps=None)
     q = evaluator.evaluate(Constant(0, 1), batch, discount=0.5)
@@ -413,7 +413,9 @@ def test_missing_values_are_named(name):
     columns = {"states": np.zeros((3, 2)), "next_states": np.zeros((3, 2))}
     columns[name][1, 0] = np.nan
     batch = Transitions(**columns, actions=[0, 0, 0], rewards=[1.0] * 3, terminated=[False] * 3)
-    with pytest.raises(InvalidInputError, match=rf"^{name} must have all values.*first {name}\[1\].*use FittedQ"):
+    with pytest.raises(
+        InvalidInputError, match=rf"^{name} must not have missing values.*first {name}\[1\].*use FittedQ"
+    ):
         KernelFittedQ().evaluate(Constant(0, 1), batch, discount=0.5)
 
 

@@ -217,7 +217,7 @@ def test_a_kernel_that_tells_all_states_apart_comes_near_the_exact_values(method
     ids=lambda e: type(e).__name__,
 )
 def test_weights_are_repetitions(evaluator):
-    """A row of weight 3 is a row that is there three times."""
+    """A row of weight 3 counts like three equal rows."""
     batch = weighted_batch(2)
     one, other = (
         evaluator.evaluate(Uniform(3), b, discount=0.5).values(batch.states) for b in (batch, repeated(batch))
@@ -378,12 +378,12 @@ def test_irrelevant_features_are_left_out():
     assert set(np.flatnonzero(q.weights[0])) == {0, 1}
 
 
-def test_where_there_is_no_solution_it_says_so():
+def test_without_a_solution_it_raises_an_error_or_warns():
     """A feature that doubles along each transition: w = 1 + 2 * 0.9 w has no stable solution, and A is negative."""
     batch = Transitions([[1.0]], [0], [1.0], [[2.0]], [False])
     with pytest.raises(DivergenceError, match="no fixed point"):
         LassoTD(lambda x: x, penalty=0.1, solver="fixed-point").evaluate(Constant(0, 1), batch, discount=0.9)
-    with pytest.warns(PathEndedWarning, match=r"turned back at a penalty of 1, above the 0\.1 that was asked for"):
+    with pytest.warns(PathEndedWarning, match=r"turned back at penalty 1, above the requested 0\.1"):
         q = LassoTD(lambda x: x, penalty=0.1).evaluate(Constant(0, 1), batch, discount=0.9)
     assert not q.weights.any()
     assert LassoTD(lambda x: x, penalty=0.1).path(Constant(0, 1), batch, discount=0.9).penalties.tolist() == [1.0]
@@ -532,7 +532,7 @@ def test_the_units_of_features_do_not_matter_by_default(make, factor):
 
 
 def test_a_residual_without_minimum_is_refused():
-    with pytest.raises(InvalidInputError, match="the modified loss has no minimum"):
+    with pytest.raises(InvalidInputError, match="the modified loss must have a minimum"):
         BellmanResidual(quadratic, lambda x: np.ones((len(x), 1))).evaluate(Uniform(3), random_batch(), discount=0.95)
 
 

@@ -149,7 +149,7 @@ def test_a_budget_that_is_not_needed_is_not_spent():
 
 
 def test_a_policy_that_never_fails_is_kept():
-    """Within the horizon nothing happens, so all gaps are zero: the current policy's action wins by a hair."""
+    """Within the horizon nothing happens, so all gaps are zero: the bonus makes the current policy's action win."""
     states = np.arange(150.0, 190.0)[:, None]
     policy = Tabular(np.arange(200) % 2, 2)
     q = Rollouts(ChainWalk(variant=2), horizon=5).evaluate(policy, None, discount=0.9, states=states)
@@ -171,7 +171,7 @@ def test_equal_seeds_give_equal_values(mdp):
 def test_values_elsewhere_are_unknown():
     chain = ChainWalk()
     q = Rollouts(chain).evaluate(Constant(0, 2), None, discount=0.9, states=np.array([[3.0]]))
-    with pytest.raises(InvalidInputError, match="only at the states that they started from"):
+    with pytest.raises(InvalidInputError, match="must be start states of the rollouts"):
         q.values(np.array([[4.0]]))
     with pytest.raises(InvalidInputError, match="not in Unrestricted"):
         CAPI(Rollouts(chain), Unrestricted(), 0.9, 3).fit(states=lambda k, policy, rng: chain.initial(5, rng))
@@ -236,7 +236,7 @@ class EndsOutside(Falls):
         return np.repeat(states < 3, 2, axis=1)
 
 
-def test_nobody_is_asked_about_an_end():
+def test_the_critic_is_not_evaluated_at_terminal_states():
     class Strict:
         def evaluate(self, policy, transitions, *, discount, states=None, previous=None, rng=None):
             def values(_, x):

@@ -74,12 +74,12 @@ def test_sweeps_that_contract_settle_where_they_say(discount):
 
 def test_sweeps_that_expand_are_given_up_with_advice():
     with pytest.raises(
-        DivergenceError, match=r"^Q must settle; after \d+ sweeps it has reached .* of that. Take less.$"
+        DivergenceError, match=r"^Q must converge; after \d+ sweeps it has reached .* of that. Take less.$"
     ):
         settled_targets(np.array([1.0]), lambda x: 2 * x, 0.9, 1.0, "Take less.")
     with pytest.raises(DivergenceError, match="after 94 sweeps"):  # three times the 31 of a contraction, and one more
         settled_targets(np.array([1.0]), lambda x: -x, 0.5, 1.0, "")
-    with pytest.raises(DivergenceError, match=r"^Q must stay finite; it grew beyond all numbers"):
+    with pytest.raises(DivergenceError, match=r"^Q must stay finite; it became infinite or NaN"):
         finite_targets(np.array([1.0, np.inf]), "Take less.")
 
 

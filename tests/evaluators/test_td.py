@@ -281,7 +281,7 @@ def test_keeps_the_contract(method, features, options):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_nothing_follows_the_end_and_a_time_limit_is_no_end(method):
+def test_values_stop_at_termination_but_not_at_a_time_limit(method):
     zeros = np.zeros((1000, 1))
     batch = Transitions(zeros, [0] * 1000, [1.0] * 1000, zeros, [True, False] * 500, n_actions=1)
     q = method(OneHot(1)).evaluate(Constant(0, 1), batch, discount=0.5)
@@ -323,7 +323,7 @@ def test_the_scale_of_features_rewards_and_weights_does_not_matter(method):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_row_without_weight_is_no_row(method):
+def test_rows_of_weight_zero_are_ignored(method):
     batch = logged_batch()
     q = method(curves, n_passes=3).evaluate(Leaning(), batch, discount=0.9)
     rest = method(curves, n_passes=3).evaluate(Leaning(), batch.subset(batch.weights > 0), discount=0.9)
@@ -402,7 +402,7 @@ def test_a_schedule_may_be_a_function():
         (lambda t: np.full(len(t), np.nan), r"schedule\(t\) must be finite"),
         (
             lambda t: np.ones(2),
-            r"schedule\(t\) must be a number, or have shape \(\d+,\), one for each step; got \(2,\)",
+            r"schedule\(t\) must be a number, or have shape \(\d+,\), one number per step; got \(2,\)",
         ),
     ],
 )
@@ -446,7 +446,7 @@ def test_it_says_what_is_wrong_with_the_data(method):
         holes = getattr(batch, name).copy()
         holes[culprit, 1] = np.nan
         with pytest.raises(
-            InvalidInputError, match=rf"^{name} must have no missing values; 1 of .*{name}\[{culprit}\]"
+            InvalidInputError, match=rf"^{name} must not have missing values; 1 of .*{name}\[{culprit}\]"
         ):
             method(curves).evaluate(Leaning(), with_columns(batch, **{name: holes}), discount=0.9)
 

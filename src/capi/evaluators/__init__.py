@@ -1,4 +1,4 @@
-"""(policy, data) -> Q: the ways to estimate the action values of a policy."""
+"""Policy evaluators, (policy, data) -> Q: estimates of the action values of a policy."""
 
 from __future__ import annotations
 

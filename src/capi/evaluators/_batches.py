@@ -1,4 +1,4 @@
-"""What every evaluator that learns from logged data asks of its batch: its actions, its weights, and what follows on its rows."""
+"""Helpers for all evaluators that learn from logged data: checks of the batch, its weights, and next-action probabilities."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from capi.types import Policy
 
 
 def batch_for(transitions: Any, policy: Policy, name: str) -> Transitions:
-    """Return the batch, or say that there must be one, with as many actions as the policy has."""
+    """Return the batch, or raise an error if there is none or its number of actions is not the policy's."""
     if transitions is None:
         raise InvalidInputError(f"{name} learns from logged data: transitions must be given.")
     if not isinstance(transitions, Transitions):
@@ -26,23 +26,23 @@ def batch_for(transitions: Any, policy: Policy, name: str) -> Transitions:
 
 
 def needs_batch(transitions: Transitions | None, policy: Policy, name: str) -> Transitions:
-    """Return the batch, or say that there must be one, with the policy's actions, each of them taken."""
+    """Return the batch, or raise an error if there is none, it has other actions, or an action is never taken."""
     t = batch_for(transitions, policy, name)
     t.check_actions_taken()
     return t
 
 
 def next_shares(t: Transitions, policy: Policy, next_states: Floats | None = None) -> Floats:
-    """Return with which probability each next action is taken (n, A): none where the process terminated.
+    """Return the probability of each next action (n, A), zero where the process terminated.
 
-    ``next_states`` (n, d) stand in for those of the batch, where some may be missing.
+    ``next_states`` (n, d) replace those of the batch, some of which may be missing.
     """
     shares = policy.probabilities(t.next_states if next_states is None else next_states, t.next_masks())
     return np.where(t.terminated[:, None], 0.0, shares)
 
 
 def normalised_weights(t: Transitions) -> Floats:
-    """Return weights (n,) whose mean over the rows that count is one."""
+    """Return weights (n,) whose mean over the rows with positive weight is one."""
     if t.weights is None:
         return np.ones(len(t))
     return t.weights / t.weights[t.weights > 0].mean()

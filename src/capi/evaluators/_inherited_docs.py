@@ -1,4 +1,4 @@
-"""The explanation of a parameter stands where the parameter is declared; classes that inherit it show it, too."""
+"""Inherited parameter documentation: a parameter is documented where it is declared, and subclasses show it, too."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 Kind = TypeVar("Kind", bound=type[Any])
 
 HEADING = "Parameters\n----------\n"
-ENTRY = re.compile(r"^(?=\w+ : )", re.MULTILINE)  # where the explanation of a parameter starts
+ENTRY = re.compile(r"^(?=\w+ : )", re.MULTILINE)  # the start of a parameter's entry
 SECTION = re.compile(r"^\w+\n-+$", re.MULTILINE)
 
 
 def with_inherited_parameters(kind: Kind) -> Kind:
-    """Complete the docstring of a class with what its bases say about parameters that it does not explain itself."""
+    """Add to the docstring of a class the parameters that only its bases document."""
     if kind.__doc__ is None:  # python -OO
         return kind
     explained: dict[str, str] = {}
@@ -26,13 +26,13 @@ def with_inherited_parameters(kind: Kind) -> Kind:
 
 
 def _explanations(doc: str | None) -> dict[str, str]:
-    """Return the entries of the section on parameters, by their names."""
+    """Return the entries of the parameter section by parameter name."""
     entries = ENTRY.split(_apart(doc)[1]) if doc else []
     return {entry.split(" : ")[0]: entry.rstrip() + "\n" for entry in entries if " : " in entry}
 
 
 def _apart(doc: str) -> tuple[str, str, str]:
-    """Return a docstring in three parts: before the parameters, the parameters, and the sections after them."""
+    """Split a docstring into the text before the parameters, the parameters, and the sections after them."""
     text = cleandoc(doc) + "\n"
     start = text.find(HEADING)
     if start >= 0:

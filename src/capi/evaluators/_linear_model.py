@@ -1,8 +1,8 @@
-r"""What is linear in features: :math:`Q(x, a) = w_a \cdot \varphi(x)`.
+r"""Action values that are linear in features: :math:`Q(x, a) = w_a \cdot \varphi(x)`.
 
-The feature vector of a pair, :math:`\phi(x, a)`, has the features of x in the block of a and zeros elsewhere, and the next
-one averages over the policy, :math:`\phi'_i = \sum_a \pi(a | X'_i)\, \phi(X'_i, a)`, which is zero where the process
-terminated. A time limit is no end: there the next state counts as any other.
+The feature vector of a pair, :math:`\phi(x, a)`, has the features of x in the block of a and zeros elsewhere. The next feature
+vector averages over the policy, :math:`\phi'_i = \sum_a \pi(a | X'_i)\, \phi(X'_i, a)`, and is zero where the process
+terminated. A time limit does not terminate the process: there the next state counts like any other.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from capi.types import QFunction
 
 @dataclass(frozen=True, eq=False)
 class LinearValues:
-    """Q as one vector of weights an action."""
+    """Q with one weight vector per action."""
 
     weights: Floats  # (A, p)
     features: FittedFeatures = field(repr=False)
-    source: Any = field(default=None, repr=False)  # the features as they were set
-    origin: Any = field(default=None, repr=False)  # (batch, ...): what the next evaluation on it can use; never leaves
+    source: Any = field(default=None, repr=False)  # the features as given by the user
+    origin: Any = field(default=None, repr=False)  # (batch, ...): reused by the next evaluation on it; never pickled
 
     @property
     def n_actions(self) -> int:
@@ -36,12 +36,12 @@ class LinearValues:
         return self.features.product(x, self.weights.T)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return all but the batch: who passes a policy on does not pass on the data."""
+        """Return everything except the batch: sharing a policy must not share the data."""
         return {**self.__dict__, "origin": None}
 
 
 def features_on(features: Features, t: Transitions, previous: QFunction | None) -> FittedFeatures:
-    """Return ``features`` fitted to the states of a batch, or those that ``previous`` had if it is the same batch."""
+    """Return ``features`` fitted to the states of a batch, or those of ``previous`` if it used the same batch."""
     known = known_on(features, t, previous)
     if known is not None:
         return known.features
@@ -49,7 +49,7 @@ def features_on(features: Features, t: Transitions, previous: QFunction | None) 
 
 
 def known_on(features: Features, t: Transitions, previous: QFunction | None) -> LinearValues | None:
-    """Return ``previous`` if it was made with the same features on the same batch; one that came out of a file has no batch."""
+    """Return ``previous`` if it has the same features and the same batch, or None; if loaded from a file, it has no batch."""
     if not isinstance(previous, LinearValues) or not same_features(previous.source, features):
         return None
     if previous.n_actions != t.n_actions or previous.features.n_features != t.n_features:

@@ -1,9 +1,9 @@
-"""Means over the rows of a batch, and nothing else: what the least-squares methods need of it.
+"""Means over the rows of a batch, the only statistics that the least-squares methods need.
 
-They are added up piece by piece, so that memory is needed for the products of features with features and for one piece,
-whatever the number of rows. Rows are taken in the order of their actions, so that each block of the products is a matrix
-product. The next actions would be an order, too, but then sums would depend, in their last digits, on whether they were
-kept from the evaluation of another policy.
+The sums are accumulated in chunks, so memory holds the products of features with features and one chunk, whatever the
+number of rows. Rows are sorted by action, so each block of the products is a matrix product. Sorting by next action would
+work, too, but then the last digits of the sums would depend on whether they were kept from the evaluation of another
+policy.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from capi.evaluators._solving import Matrix, as_dense
 from capi.features.tables import Features, FittedFeatures, Table
 from capi.types import Policy, QFunction
 
-ENTRIES_AT_ONCE = 2**20  # of a piece of the features: 8 MiB, which is given back and taken again without the system
-MOST_DENSE = 20_000  # weights of a dense system: 3 GiB
+ENTRIES_AT_ONCE = 2**20  # entries of a chunk of features: 8 MiB, freed and reallocated without a system call
+MOST_DENSE = 20_000  # maximum number of weights of a dense system: 3 GiB
 
 
 @dataclass(frozen=True, eq=False)
 class Means:
-    """Means over the rows of a batch, by weight: all that the least-squares methods need to know of it."""
+    """Weighted means over the rows of a batch, the only statistics that the least-squares methods need."""
 
-    gram: Matrix  # phi phi^T (A p, A p): nothing outside the blocks of the actions
+    gram: Matrix  # phi phi^T (A p, A p): zero outside the diagonal blocks of the actions
     rewards: Floats  # phi r (A p,)
-    cross: Matrix  # phi phi'^T (A p, A q); the next features may be others
+    cross: Matrix  # phi phi'^T (A p, A q); phi' may use other features
 
 
 def means(
     features: Features, t: Transitions, policy: Policy, previous: QFunction | None = None, *, dense: bool = False
 ) -> tuple[Means, FittedFeatures, Any]:
-    """Return the means of a batch, the fitted features, and what the next evaluation on the batch can use of them.
+    """Return the means of a batch, the fitted features, and what the next evaluation on the batch can reuse.
 
-    ``dense`` says that the method will work with whole matrices, even if the features are sparse.
+    Set ``dense`` if the method works with dense matrices even for sparse features.
     """
     fitted, known = features_on(features, t, previous), known_on(features, t, previous)
     if dense or not fitted.sparse:
@@ -52,7 +52,7 @@ def means(
     return found, fitted, (t, (found.gram, found.rewards))
 
 
-@np.errstate(invalid="ignore", over="ignore")  # what is not finite shows in the means
+@np.errstate(invalid="ignore", over="ignore")  # the means are checked for non-finite values
 def means_of(
     left: FittedFeatures,
     right: FittedFeatures,
@@ -60,9 +60,9 @@ def means_of(
     policy: Policy,
     own: tuple[Matrix, Floats] | None = None,
 ) -> Means:
-    """Return the means with phi of the ``left`` and phi' of the ``right`` features, in one pass over the rows.
+    """Return the means with phi from the ``left`` and phi' from the ``right`` features, in one pass over the rows.
 
-    ``own`` are ``gram`` and ``rewards`` if they are known already: no policy enters them.
+    ``own`` is (``gram``, ``rewards``) if already known: they do not depend on the policy.
     """
     A, p, q = t.n_actions, left.n_columns, right.n_columns
     shares = next_shares(t, policy)
@@ -102,16 +102,16 @@ def next_means(features: FittedFeatures, t: Transitions, policy: Policy) -> tupl
 
 
 def _check_dense_size(features: FittedFeatures, n_actions: int) -> None:
-    """Refuse more weights than there is memory for all pairs of them."""
+    """Raise an error if a dense matrix over all pairs of weights would not fit into memory."""
     if (m := features.n_columns * n_actions) > MOST_DENSE:
         raise InvalidInputError(
-            f"{m} weights, features times actions, are too many for all pairs of them; at most {MOST_DENSE}. "
-            "Use fewer features, or LSTDQ without projection_ridge on sparse ones."
+            f"a dense system must have at most {MOST_DENSE} weights (features times actions); it has {m}. "
+            "Use fewer features, or LSTDQ without projection_ridge on sparse features."
         )
 
 
 class _Blocks:
-    """Sums of products, by the actions of left and right features."""
+    """Sums of products, in one block per pair of actions of the left and right features."""
 
     def __init__(self, n_actions: int, shape: tuple[int, int], *, sparse: bool) -> None:
         self.sparse = sparse
@@ -127,7 +127,7 @@ class _Blocks:
             self.sums[a, :, b, :] += as_dense(product)
 
     def mean(self, total: float) -> Matrix:
-        """Return the sums, divided by ``total``, as one matrix."""
+        """Return the sums divided by ``total`` as one matrix."""
         if self.sparse:
             matrix = sp.csr_array(sp.block_array(self.sums) / total)
         else:
@@ -135,26 +135,28 @@ class _Blocks:
             self.sums /= total
             matrix = self.sums.reshape(A * p, A * q)
         if not np.isfinite(matrix.data if self.sparse else matrix).all():
-            raise InvalidInputError("features(states) must be finite, and so must be their products.")
+            raise InvalidInputError(
+                "features(states) and their products must be finite; some are not. Correct the features or scale them down."
+            )
         return matrix
 
 
 def _pieces(order: Ints, width: int) -> Iterator[Ints]:
-    """Yield the row numbers, as many at once as fit into a piece of features of that width."""
+    """Yield chunks of row numbers such that features of that width fit into one chunk."""
     size = max(256, ENTRIES_AT_ONCE // width)
     for start in range(0, len(order), size):
         yield order[start : start + size]
 
 
 def _runs(actions: Ints) -> Iterator[tuple[int, slice]]:
-    """Yield each action of sorted rows with the rows that have it."""
+    """Yield each action of sorted rows with the slice of its rows."""
     starts = np.flatnonzero(np.append(True, actions[1:] != actions[:-1]))
     for start, stop in zip(starts, [*starts[1:], len(actions)], strict=True):
         yield int(actions[start]), slice(start, stop)
 
 
 def _parts(shares: Floats) -> Iterator[tuple[int, Any, Floats]]:
-    """Yield each next action with the rows that may take it, as a slice if they are neighbours, and its shares there."""
+    """Yield each next action, the rows with a positive share (a slice if contiguous), and the shares in these rows."""
     for b, share in enumerate(shares.T):
         rows = np.flatnonzero(share)
         if len(rows):
@@ -164,7 +166,7 @@ def _parts(shares: Floats) -> Iterator[tuple[int, Any, Floats]]:
 
 
 def _times(table: Table, factors: Floats) -> Table:
-    """Return the rows of the table times ``factors`` (n,), itself if all are one."""
+    """Return the rows of the table times ``factors`` (n,), or the table itself if all factors are one."""
     if (factors == 1).all():
         return table
     return sp.csr_array(sp.diags_array(factors) @ table) if sp.issparse(table) else table * factors[:, None]
@@ -175,9 +177,9 @@ def _weight(t: Transitions, rows: Ints) -> Floats:
 
 
 def _finite(rewards: Floats) -> Floats:
-    """Return the mean products with rewards (A p,), if they are numbers."""
+    """Return the mean products with rewards (A p,), or raise an error if they are not finite."""
     if not np.isfinite(rewards).all():
-        raise InvalidInputError("features(states) times rewards must be finite. Scale the rewards down.")
+        raise InvalidInputError("features(states) times rewards must be finite; some are not. Scale the rewards down.")
     return rewards.ravel()
 
 

@@ -1,4 +1,4 @@
-"""Kernel ridge regression for many targets: features of states and factorised systems, made once and used in every sweep."""
+"""Kernel ridge regression for many targets: features and factorised systems, computed once and reused in every sweep."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from capi.features.dictionary import KernelDictionary
 from capi.features.kernels import Kernel, likeness
 from capi.features.scaling import Scaling
 
-LARGEST_TABLE = 2**30  # bytes; what the features of one array may take to be kept
-NUMBERS_AT_ONCE = 2**18  # entries of the features that are worked on at once: 2 MB, near the processor
+LARGEST_TABLE = 2**30  # bytes; larger feature tables of an array are not kept
+NUMBERS_AT_ONCE = 2**18  # entries per block of features: 2 MB, which fits into the processor's cache
 
-Tables: TypeAlias = tuple[Floats, ...]  # features of states, one table (n, m_a) an action
-Coefficients: TypeAlias = tuple[Floats, ...]  # (m_a,), one an action: Q(x, a) = table_a(x) @ coefficients_a
+Tables: TypeAlias = tuple[Floats, ...]  # features of states, one table (n, m_a) per action
+Coefficients: TypeAlias = tuple[Floats, ...]  # (m_a,), one array per action: Q(x, a) = table_a(x) @ coefficients_a
 
 
 class Basis(Protocol):
-    """Features of states in which Q is linear, action by action."""
+    """Features of states in which Q is linear, separately for each action."""
 
     @property
     def width(self) -> int:
-        """Numbers that the features of one state take, all actions together."""
+        """Number of features of one state, summed over the actions."""
 
     def tables(self, states: Floats) -> Tables:
         """Return the features of ``states`` (n, d)."""
@@ -43,7 +43,7 @@ class SparseBasis:
 
     @property
     def width(self) -> int:
-        """Numbers that the features of one state take."""
+        """Number of features of one state."""
         return len(self.dictionary.centres_)
 
     def tables(self, states: Floats) -> Tables:
@@ -53,15 +53,15 @@ class SparseBasis:
 
 @dataclass(frozen=True, eq=False)
 class ExactBasis:
-    """The kernel at all states in which an action was taken."""
+    """The kernel between a state and all states in which the action was taken."""
 
     kernel: Kernel
     scaling: Scaling
-    centres: tuple[Floats, ...]  # (n_a, d), one an action
+    centres: tuple[Floats, ...]  # (n_a, d), one array per action
 
     @property
     def width(self) -> int:
-        """Numbers that the features of one state take."""
+        """Number of features of one state."""
         return sum(map(len, self.centres))
 
     def tables(self, states: Floats) -> Tables:
@@ -72,19 +72,19 @@ class ExactBasis:
 
 @dataclass(frozen=True, eq=False)
 class KeptFeatures:
-    """The tables of a basis, block by block; those of fixed arrays are kept if they are not too large."""
+    """The tables of a basis in blocks; those of read-only arrays are kept if they are not too large."""
 
     basis: Basis
     known: Remembered[Tables] = field(default_factory=Remembered)
 
     def kept(self, states: Floats) -> Tables | None:
-        """Return the tables of ``states`` if they are there to stay."""
+        """Return the tables of ``states`` if they can be kept, or None."""
         if not is_fixed(states) or 8 * len(states) * self.basis.width > LARGEST_TABLE:
             return None
         return self.known.of(states, lambda: self.basis.tables(states))
 
     def blocks(self, states: Floats) -> Iterator[tuple[slice, Tables]]:
-        """Yield rows and their tables, in the same blocks whether the tables are kept or not."""
+        """Yield blocks of rows with their tables; the blocks do not depend on whether the tables are kept."""
         kept, size = self.kept(states), max(1, NUMBERS_AT_ONCE // self.basis.width)
         for start in range(0, len(states), size):
             rows = slice(start, start + size)
@@ -92,10 +92,10 @@ class KeptFeatures:
 
 
 class Ridge(Protocol):
-    """The regression of targets on the features of a batch, ready for any targets."""
+    """A regression on the features of a batch, prepared for any targets."""
 
     def coefficients(self, targets: Floats) -> Coefficients:
-        """Return the solutions for ``targets`` (n,), one of each row of the batch."""
+        """Return the solutions for ``targets`` (n,), one per row of the batch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,9 +118,9 @@ class PrimalRidge:
 
 @dataclass(frozen=True, eq=False)
 class DualRidge:
-    """(W^1/2 K_aa W^1/2 + ridge I) beta_a = W^1/2 y_a, alpha_a = W^1/2 beta_a: tiny weights do no harm in this form."""
+    """(W^1/2 K_aa W^1/2 + ridge I) beta_a = W^1/2 y_a, alpha_a = W^1/2 beta_a: stable for tiny weights."""
 
-    groups: tuple[Ints, ...]  # rows of the batch, one array an action
+    groups: tuple[Ints, ...]  # rows of the batch, one array per action
     roots: tuple[Floats, ...]  # of the weights of these rows
     factors: tuple[Floats, ...]  # (n_a, n_a), lower triangular
 
@@ -131,19 +131,19 @@ class DualRidge:
 
 
 def factorised(matrix: Floats, ridge: float) -> Floats:
-    """Return the lower Cholesky factor of the symmetric ``matrix + ridge I``, in its place."""
+    """Return the lower Cholesky factor of the symmetric ``matrix + ridge I``; ``matrix`` is overwritten."""
     matrix.flat[:: len(matrix) + 1] += ridge
     try:
         factor: Floats = cho_factor(matrix.T, lower=True, overwrite_a=True, check_finite=False)[0]  # LAPACK's order
     except LinAlgError as error:
         raise InvalidInputError(
-            f"kernel must be positive semi-definite, but its table is not, even with ridge = {ridge:g} on the diagonal. "
-            "Take another kernel, or a larger ridge if it is one up to rounding."
+            f"kernel must be positive semi-definite; its matrix is not, even with ridge = {ridge:g} on the diagonal. "
+            "Use another kernel, or a larger ridge if only rounding is to blame."
         ) from error
     return factor
 
 
 def solved_by(factor: Floats, right: Floats) -> Floats:
-    """Return the solution of the system that was `factorised`."""
+    """Return the solution of a system with the factor that `factorised` returned."""
     solution: Floats = cho_solve((factor, True), right, check_finite=False)
     return solution

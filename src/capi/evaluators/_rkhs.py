@@ -2,7 +2,7 @@ r"""Regularised LSTD and Bellman residual minimisation in a reproducing kernel H
 
 By the representer theorem :math:`Q = \sum_j \alpha_j k(\tilde z_j, \cdot)` over the 2n pairs of the batch,
 :math:`\tilde z = (Z_1 .. Z_n, Z'_1 .. Z'_n)`, where a next "pair" averages over the policy and is zero where the process
-terminated. Pairs with different actions have nothing in common. With rows that count by their weights W, mean 1,
+terminated. The kernel between pairs with different actions is zero. With row weights W of mean 1,
 
 .. math:: E = K_h (K_h + n \lambda_h W^{-1})^{-1}, \quad C_1 = [I\;0], \quad C_2 = [0\;I] .
 """
@@ -25,13 +25,13 @@ from capi.features.scaling import Scaling, learned_scaling
 from capi.policies import one_hot
 from capi.types import Policy
 
-MOST_ROWS = 5000  # the system has two unknowns a row
+MOST_ROWS = 5000  # the system has two unknowns per row
 ROWS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, eq=False)
 class KernelSpanValues:
-    """Q as a sum of kernels around the states and the next states of a batch."""
+    """Q as a sum of kernels centred at the states and next states of a batch."""
 
     kernel: Kernel
     scaling: Scaling = field(repr=False)
@@ -52,7 +52,7 @@ class KernelSpanValues:
 
 @dataclass(frozen=True, eq=False)
 class _Pairs:
-    """The 2n pairs of a batch: where they are, and how much of each action they are."""
+    """The 2n pairs of a batch: their states, and the share of each action."""
 
     space: RKHS
     scaling: Scaling
@@ -63,12 +63,12 @@ class _Pairs:
 
     @classmethod
     def of(cls, space: RKHS, t: Transitions, policy: Policy) -> _Pairs:
-        """Return the pairs of the rows that count."""
+        """Return the pairs of the rows with positive weight."""
         rows = np.arange(len(t)) if t.weights is None else np.flatnonzero(t.weights)
         if len(rows) > MOST_ROWS:
             raise InvalidInputError(
-                f"RKHS works with all pairs of rows, so the batch must have at most {MOST_ROWS}; it has {len(rows)}. "
-                "Use features=KernelDictionary(kernel), which keeps the states that matter, or KernelFittedQ."
+                f"with RKHS features the batch must have at most {MOST_ROWS} rows, because all pairs of rows are used; it has "
+                f"{len(rows)}. Use features=KernelDictionary(kernel), which keeps only the states that matter, or KernelFittedQ."
             )
         scaling = learned_scaling(t.states[rows], space.scale)
         points = scaling(np.vstack([t.states[rows], t.next_states[rows]]))
@@ -77,7 +77,7 @@ class _Pairs:
 
     @property
     def gram(self) -> Floats:
-        """The inner products of all pairs (2n, 2n)."""
+        """Inner products of all pairs (2n, 2n)."""
         return likeness(self.space.kernel, self.points, self.points) * (self.shares @ self.shares.T)
 
     def values(self, alpha: Floats) -> KernelSpanValues:
@@ -120,21 +120,22 @@ def residual(
 
 
 def check_ridges(ridge: float | None, projection_ridge: float | None) -> None:
-    """Refuse penalties without which everything could be represented."""
+    """Raise an error unless both penalties are positive: without them any target could be represented."""
     if not ridge or not projection_ridge:
         raise InvalidInputError(
-            "with RKHS features ridge and projection_ridge must be positive, such as 1e-4: a kernel can fit any noise."
+            "with RKHS features ridge and projection_ridge must be positive, because a kernel can fit any noise; got "
+            f"{ridge!r} and {projection_ridge!r}. Try 1e-4."
         )
 
 
 def check_auxiliary(auxiliary: Any) -> None:
-    """Refuse an auxiliary space other than the kernel's own."""
+    """Raise an error if the auxiliary space is not the kernel's own."""
     if not (isinstance(auxiliary, str) and auxiliary == "same"):
         raise InvalidInputError(f"with RKHS features auxiliary must be 'same'; got {auxiliary!r}.")
 
 
 def _smoother(gram: Floats, weight: Floats, ridge: float) -> Floats:
-    """Return E, which takes targets to their kernel ridge regression at the same points (n, n)."""
+    """Return E (n, n), which maps targets to the fitted values of their kernel ridge regression."""
     left = gram.copy()
     left.flat[:: len(gram) + 1] += len(gram) * ridge / weight
     return solved(left, gram).T

@@ -1,4 +1,4 @@
-"""Square systems of the least-squares methods, dense or sparse."""
+"""Linear systems of the least-squares methods, dense or sparse."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from scipy.sparse.linalg import splu
 from capi._utils.validation import Floats
 from capi.errors import InvalidInputError
 
-DENSE_LIMIT = 2000  # weights; a sparse system with fewer is solved as a dense one
+DENSE_LIMIT = 2000  # weights; a sparse system with at most this many is solved as a dense one
 
 Matrix: TypeAlias = Floats | sp.csr_array  # square or not
 
 
 def solved(matrix: Matrix, right: Floats) -> Floats:
-    """Return w with ``matrix`` w = ``right`` (m,) or (m, k); the shortest one that comes nearest if the matrix has no inverse."""
+    """Solve ``matrix`` w = ``right`` (m,) or (m, k); if the matrix is singular, return the minimum-norm least-squares w."""
     if sp.issparse(matrix) and matrix.shape[0] > DENSE_LIMIT:
         try:
             return np.asarray(splu(sp.csc_array(matrix)).solve(right))
-        except RuntimeError as error:  # its name for "exactly singular"
-            raise InvalidInputError("the features are linearly dependent on this batch. Raise ridge.") from error
+        except RuntimeError as error:  # splu raises this if the matrix is exactly singular
+            raise InvalidInputError(
+                "features must be linearly independent on this batch; they are not. Increase ridge."
+            ) from error
     dense = as_dense(matrix)
     factors, pivots, info = dgetrf(dense)
     if info == 0 and dgecon(factors, np.abs(dense).sum(axis=0).max())[0] > np.finfo(float).eps:
@@ -38,7 +40,7 @@ def as_dense(matrix: Any) -> Floats:
 
 
 def typical_square(gram: Matrix) -> float:
-    """Return the mean square of the features that occur: the unit of penalties that nobody has chosen."""
+    """Return the mean square of the features that occur, the unit of default penalties."""
     squares = np.asarray(gram.diagonal())
     occurring = squares[squares > 0]
     return float(occurring.mean()) if len(occurring) else 1.0

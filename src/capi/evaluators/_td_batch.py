@@ -1,4 +1,4 @@
-"""A batch as the kernels of the temporal-difference family take it: rows side by side, in a random order for each pass."""
+"""Batches in the form that the temporal-difference kernels need: contiguous rows, in a new random order for each pass."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from capi.evaluators import _td_kernels
 from capi.evaluators._means import ENTRIES_AT_ONCE
 from capi.features.tables import FittedFeatures
 
-MOST_HELD = 2**24  # entries of a table of features that stays for all passes of an evaluation: 128 MiB
-ENTRIES_IN_CACHE = 2**17  # of a block of such a table
-MOST_ROWS = 2**13  # of a block
-ROWS_LOOKED_AT = 1000  # to know how many entries a row of a sparse table has
+MOST_HELD = 2**24  # entries of the largest feature table that is kept for all passes of an evaluation: 128 MiB
+ENTRIES_IN_CACHE = 2**17  # entries of a block of such a table
+MOST_ROWS = 2**13  # rows of a block
+ROWS_LOOKED_AT = 1000  # rows used to estimate the entries per row of a sparse table
 
 
 @dataclass(frozen=True, eq=False)
 class Tables:
-    """The features of a batch: held for all passes if there is room, else computed block by block in each."""
+    """The features of a batch: kept for all passes if there is room, otherwise computed in blocks in each pass."""
 
     fitted: FittedFeatures
     states: Floats  # (n, d)
@@ -35,14 +35,15 @@ class Tables:
     def of(cls, fitted: FittedFeatures, states: Floats, next_states: Floats) -> Tables:
         """Return the features of ``states`` and ``next_states`` (n, d)."""
         looked_at: Any = fitted(states[:ROWS_LOOKED_AT])
-        a_row = max(1, looked_at.nnz // looked_at.shape[0] if fitted.sparse else fitted.n_columns)  # entries
-        held = (_as_table(fitted(states)), _as_table(fitted(next_states))) if a_row * len(states) <= MOST_HELD else None
-        at_once = (ENTRIES_AT_ONCE if held is None else ENTRIES_IN_CACHE) // a_row
+        row_size = max(1, looked_at.nnz // looked_at.shape[0] if fitted.sparse else fitted.n_columns)  # entries
+        fits = row_size * len(states) <= MOST_HELD
+        held = (_as_table(fitted(states)), _as_table(fitted(next_states))) if fits else None
+        at_once = (ENTRIES_AT_ONCE if held is None else ENTRIES_IN_CACHE) // row_size
         return cls(fitted, states, next_states, held, min(max(at_once, 64), MOST_ROWS))
 
     @property
     def width(self) -> np.uint64:
-        """How many entries of a row stand together: all of a dense one."""
+        """Number of contiguous entries of a row: all of a dense row, one of a sparse row."""
         return np.uint64(1 if self.fitted.sparse else self.fitted.n_columns)
 
     def of_rows(self, rows: Ints) -> tuple[_td_kernels.Table, _td_kernels.Table]:
@@ -63,29 +64,31 @@ class Tables:
                 _td_kernels.squared_lengths(table.data, table.starts, squares[rows[0] : rows[-1] + 1])
         mean = float(weight @ squares) / float(weight.sum())
         if not np.isfinite(mean):
-            raise InvalidInputError("features(states) must have finite squares. Scale them down.")
+            raise InvalidInputError(
+                "features(states) must have finite squares; some overflow. Scale the features down."
+            )
         return mean or 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """The batch as the kernel takes it."""
+    """A batch in the form that the kernel needs."""
 
-    rows: _td_kernels.Rows  # of all rows
+    rows: _td_kernels.Rows  # all rows
     tables: Tables
-    starts: Ints  # (m,) first rows of the pieces whose order is random
+    starts: Ints  # (m,) first rows of the segments that are shuffled
     lengths: Ints  # (m,)
     unit: float  # mean squared length of the features
 
     @property
     def n_steps(self) -> int:
-        """Steps of a pass."""
+        """Number of steps in a pass."""
         return int(self.lengths.sum())
 
     def blocks(
         self, rng: np.random.Generator
     ) -> Iterator[tuple[slice, tuple[_td_kernels.Table, _td_kernels.Table, _td_kernels.Rows]]]:
-        """Yield the steps of a pass, some at a time, and their rows side by side: jumping about is slow."""
+        """Yield the steps of a pass in blocks, with their rows copied together: random access is slow."""
         start = 0
         for chosen in _blocks(self._order(rng), self.tables.rows_at_once):
             rows = _td_kernels.Rows._make(column.take(chosen, axis=0) for column in self.rows)
@@ -93,10 +96,10 @@ class Batch:
             start += len(chosen)
 
     def _order(self, rng: np.random.Generator) -> Ints:
-        """Return the rows with the pieces in random order; within a piece time goes on."""
+        """Return the row numbers with the segments in random order; rows within a segment stay in order of time."""
         chosen = rng.permutation(len(self.starts))
         lengths = self.lengths[chosen]
-        first = np.cumsum(lengths) - lengths  # where each piece comes to stand
+        first = np.cumsum(lengths) - lengths  # new position of each segment
         return np.repeat(self.starts[chosen] - first, lengths) + np.arange(self.n_steps)
 
 
@@ -106,7 +109,7 @@ def _blocks(order: Ints, size: int) -> Iterator[Ints]:
 
 
 def memory_from(weights: Floats) -> _td_kernels.Memory:
-    """Return what the kernel writes to, with ``weights`` (A p,) as the start."""
+    """Return the kernel's memory, with ``weights`` (A p,) as the initial weights."""
     size = len(weights)
     return _td_kernels.Memory(
         theta=weights.copy(),
@@ -121,7 +124,7 @@ def memory_from(weights: Floats) -> _td_kernels.Memory:
 
 
 def _as_table(table: Any) -> _td_kernels.Table:
-    """Return features (n, p) as the kernel takes them; none of the arrays is the feature's own."""
+    """Return features (n, p) in the form that the kernel needs, as copies."""
     if sp.issparse(table):
         if not table.has_canonical_format:
             table = table.copy()
@@ -133,7 +136,7 @@ def _as_table(table: Any) -> _td_kernels.Table:
 
 
 def _chosen(table: _td_kernels.Table, rows: Ints) -> _td_kernels.Table:
-    """Return the features of some rows, side by side."""
+    """Return the features of some rows as one contiguous table."""
     size = int((table.starts[rows + 1] - table.starts[rows]).sum())
     columns = np.empty(size if len(table.columns) else 0, dtype=np.uint64)
     found = _td_kernels.Table(np.empty(size), columns, np.zeros(len(rows) + 1, dtype=np.uint64))

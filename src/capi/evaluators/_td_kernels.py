@@ -1,11 +1,11 @@
-"""Kernels of the temporal-difference family: one row of the batch after the other.
+"""Kernels of the temporal-difference family, which process the batch row by row.
 
-Vectors over state-action features (A p,) have the block of action a from a p on. A table of features has the entries of
-row i in ``data`` from ``starts[i]`` to ``starts[i + 1]``, and ``columns`` says which they are; a dense table has none. One loop
-serves both: with a loop for each, numba would count references to the arrays in every call, which is five times slower.
+In vectors over state-action features (A p,) the block of action a starts at index a p. A feature table holds the entries of
+row i in ``data[starts[i]:starts[i + 1]]``, and ``columns`` holds their column numbers; for a dense table it is empty. One loop
+serves both: with separate loops, numba would count references to the arrays in every call, which is five times slower.
 
-The trace is zero but for the places that ``listed`` marks and ``active`` lists, runs of ``width`` entries: a whole block of
-dense features, or a single sparse one. So a row without a past costs as much as it has features, and no more.
+The trace is zero except in the runs of ``width`` entries that ``listed`` marks and ``active`` lists: a whole block of dense
+features, or a single sparse one. So a row without predecessors costs time proportional to its number of features.
 """
 
 from typing import NamedTuple
@@ -29,21 +29,21 @@ class Table(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What else is known of the rows."""
+    """The other columns of the rows."""
 
     actions: NDArray[np.uint64]  # (n,)
     rewards: NDArray[np.float64]  # (n,)
-    ahead: NDArray[np.float64]  # (n, A) discount times probability of each next action, zero after the end
-    carry: NDArray[np.float64]  # (n,) what is left of the trace of the row before, zero where an episode starts
+    ahead: NDArray[np.float64]  # (n, A) discount times probability of each next action, zero after termination
+    carry: NDArray[np.float64]  # (n,) decay of the previous row's trace, zero where an episode starts
     weight: NDArray[np.float64]  # (n,)
 
 
 class Memory(NamedTuple):
-    """What is written to, row after row."""
+    """The arrays that the kernel updates in every row."""
 
     theta: NDArray[np.float64]  # (A p,) the weights
-    drift: NDArray[np.float64]  # (A p,) how far the weights are ahead of their average
-    second: NDArray[np.float64]  # (A p,) the second weights w, but for a factor
+    drift: NDArray[np.float64]  # (A p,) the weights minus their average
+    second: NDArray[np.float64]  # (A p,) the second weights w, up to a factor
     factor: NDArray[np.float64]  # (1,) that factor
     trace: NDArray[np.float64]  # (A p,)
     listed: NDArray[np.bool_]  # (A p,)
@@ -51,7 +51,7 @@ class Memory(NamedTuple):
     n_active: NDArray[np.uint64]  # (1,)
 
 
-@compiled_any_order  # sums in lanes: dense rows take half the time
+@compiled_any_order  # vectorised sums: dense rows take half the time
 def product(vector, offset, data, columns, start, stop):
     """Return the product of the features from ``start`` to ``stop`` with the block of ``vector`` at ``offset``."""
     sparse = len(columns) > 0
@@ -63,7 +63,7 @@ def product(vector, offset, data, columns, start, stop):
 
 @compiled
 def squared_lengths(data, starts, out):
-    """Write the squared length of the features of each row to ``out`` (n,)."""
+    """Write the squared norm of each row's features to ``out`` (n,)."""
     for i in range(len(out)):
         total = 0.0
         for k in range(starts[i], starts[i + 1]):
@@ -73,7 +73,7 @@ def squared_lengths(data, starts, out):
 
 @compiled
 def gather(data, columns, starts, chosen, out_data, out_columns, out_starts):
-    """Write the features of the ``chosen`` rows (m,) one after the other; ``out_starts`` (m + 1,) begins with a zero."""
+    """Copy the features of the ``chosen`` rows (m,) to a contiguous table; ``out_starts`` (m + 1,) begins with a zero."""
     sparse = len(columns) > 0
     for t in range(len(chosen)):
         start, to = starts[chosen[t]], out_starts[t]
@@ -96,7 +96,7 @@ def add_features(vector, offset, data, columns, start, stop, size):
 
 @compiled
 def fade(trace, listed, active, n_active, width, carry):
-    """Shrink the trace to ``carry`` times what it was; return how many runs it still has."""
+    """Multiply the trace by ``carry``; return the number of runs that remain."""
     for k in range(n_active):
         place = active[k]
         for j in range(width):
@@ -107,7 +107,7 @@ def fade(trace, listed, active, n_active, width, carry):
 
 @compiled
 def mark(listed, active, n_active, width, offset, columns, start, stop):
-    """List the runs that the features from ``start`` to ``stop`` belong to; return how many there are now."""
+    """List the runs of the features from ``start`` to ``stop``; return the new number of runs."""
     for k in range(start, stop, width):
         place = offset + (columns[k] if len(columns) else ZERO)
         if not listed[place]:
@@ -117,7 +117,7 @@ def mark(listed, active, n_active, width, offset, columns, start, stop):
     return n_active
 
 
-@compiled_any_order  # sums in lanes: dense rows take half the time
+@compiled_any_order  # vectorised sums: dense rows take half the time
 def trace_product(vector, trace, active, n_active, width):
     """Return the product of the trace with ``vector``."""
     total = 0.0
@@ -139,13 +139,13 @@ def add_trace(vector, trace, active, n_active, width, size):
 
 @compiled
 def learn(method, now, following, rows, steps, second_steps, late, limit, width, memory):
-    """Go through the rows; return how many were gone through before Q passed ``limit``.
+    """Process the rows; return how many were processed before Q exceeded ``limit``.
 
-    ``steps`` and ``second_steps`` (n,) are the sizes of the steps, ``late`` (n,) the share of the average that comes before
-    each of them, ``width`` the length of a run of the trace, or 0: then there are no traces, and the trace is the row's own
-    features times its weight. All of ``memory`` is written to.
+    ``steps`` and ``second_steps`` (n,) are the step sizes, and ``late`` (n,) is the share of the averaging window that precedes
+    each step. ``width`` is the length of a run of the trace; 0 means no traces, and then the trace is the row's own features
+    times its weight. All arrays of ``memory`` are updated.
     """
-    data, columns, starts = now  # taken apart here: a tuple of arrays in the inner loop is slow
+    data, columns, starts = now  # unpacked here, because a tuple of arrays in the inner loop is slow
     next_data, next_columns, next_starts = following
     actions, rewards, ahead, carry, weight = rows
     theta, drift, second, factor, trace, listed, active, counter = memory

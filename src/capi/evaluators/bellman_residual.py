@@ -1,7 +1,7 @@
-r"""Bellman residual minimisation, with the correction that makes it right for random transitions.
+r"""Bellman residual minimisation, with the correction for random transitions.
 
-The mean squared residual :math:`\|Q - (r + \gamma Q(X', \pi(X')))\|^2` also counts the noise of the transitions. The modified
-loss (Antos, Szepesvari and Munos 2008) takes off what the best function h of an auxiliary space leaves of it,
+The mean squared residual :math:`\|Q - (r + \gamma Q(X', \pi(X')))\|^2` includes the noise of the transitions. The modified loss
+(Antos, Szepesvari and Munos 2008) subtracts the residual that the best function h of an auxiliary space leaves,
 
 .. math:: \min_Q \max_h \; \|Q - \hat T Q\|_n^2 - \|h - \hat T Q\|_n^2 .
 
@@ -9,8 +9,8 @@ With linear Q and h, projection H on the auxiliary features, G = (I - H)^T (I - 
 
 .. math:: (D^\top D - \gamma^2 \Phi'^\top G \Phi' + n \lambda_Q I)\, w = D^\top r + \gamma \Phi'^\top G r .
 
-The products of next features with next features cancel, so this needs the same means as LSTD. If the auxiliary space is
-the space of Q and nothing is penalised, both are equal.
+The products of next features with next features cancel, so this needs the same means as LSTD. If the auxiliary space is the
+space of Q and there are no penalties, both solutions are equal.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from capi.features.bases import RKHS
 from capi.features.tables import Features, check_features, check_features_or_rkhs, fitted_features, kept_settings
 from capi.types import Policy, QFunction
 
-RIDGES = 1e-12, 1e-9  # of the mean square of the features, if none is chosen: of Q, of the auxiliary function
-NEGATIVE = 1e-9  # curvature, relative to the largest, that is more than rounding
+RIDGES = 1e-12, 1e-9  # default penalties of Q and of the auxiliary function, relative to the features' mean square
+NEGATIVE = 1e-9  # negative curvature, relative to the largest, that rounding cannot explain
 
 
 @dataclass(frozen=True)
@@ -47,14 +47,15 @@ class BellmanResidual:
     features : callable, transformer or RKHS
         States (n, d) -> (n, p), see `capi.features.bases`. With `RKHS` both penalties must be positive.
     auxiliary : "same", callable, transformer or None
-        Features of the auxiliary space. "same" are those of Q. With None nothing is taken off: the plain residual, which is
-        right only where transitions are not random, and biased elsewhere.
+        Features of the auxiliary space; "same" uses those of Q. With None nothing is subtracted: this is the plain residual,
+        which is correct for deterministic transitions only and biased otherwise.
     ridge : float, optional
-        Penalty on the weights of Q, :math:`\lambda_Q`, with means over the rows. By default 1e-12 of the features' mean square: it
-        weighs more than LSTD's, because the residual is small where discounts are large.
+        Penalty on the weights of Q, :math:`\lambda_Q`, relative to means over the rows. By default 1e-12 of the features' mean
+        square: the same penalty has more effect than in LSTD, because the residual is small for large discounts.
     projection_ridge : float, optional
-        Penalty on the weights of the auxiliary function, :math:`\lambda_h`; by default 1e-9 of its features' mean square. If it is large, or
-        the auxiliary space poor, more than the noise is taken off and the loss has no minimum: that is refused.
+        Penalty on the weights of the auxiliary function, :math:`\lambda_h`; by default 1e-9 of its features' mean square. If it is
+        large, or the auxiliary space is too small, more than the noise is subtracted and the loss has no minimum, which raises
+        an error.
 
     Examples
     --------
@@ -90,17 +91,17 @@ class BellmanResidual:
         transitions: Transitions | None,
         *,
         discount: float,
-        states: Floats | None = None,  # noqa: ARG002  the batch decides alone
+        states: Floats | None = None,  # noqa: ARG002  only the batch matters
         previous: QFunction | None = None,
         rng: np.random.Generator | None = None,  # noqa: ARG002  nothing is random
     ) -> LinearValues | KernelSpanValues:
-        """Return Q of ``policy``; of ``previous`` only what does not depend on the policy is used again."""
+        """Return Q of ``policy``, reusing only those parts of ``previous`` that do not depend on the policy."""
         t, discount = needs_batch(transitions, policy, "BellmanResidual"), as_discount(discount)
         if isinstance(self.features, RKHS):
             return _rkhs.residual(self.features, t, policy, discount, self.ridge or 0.0, self.projection_ridge or 0.0)
         found, fitted, origin = means(self.features, t, policy, previous, dense=True)
         gram, cross = as_dense(found.gram), as_dense(found.cross)
-        left = gram - discount * (cross + cross.T)  # D^T D but for the products of next features
+        left = gram - discount * (cross + cross.T)  # D^T D without the products of next features
         if self.auxiliary is None:
             next_gram, next_rewards = next_means(fitted, t, policy)
             left = left + discount**2 * as_dense(next_gram)
@@ -126,17 +127,18 @@ class BellmanResidual:
 
 
 def _check_has_minimum(left: Floats) -> None:
-    """Refuse a quadratic loss that falls without end in some direction."""
+    """Raise an error if the quadratic loss is unbounded below."""
     lowest, highest = np.linalg.eigvalsh(left)[[0, -1]]
     if lowest < -NEGATIVE * max(highest, 1e-300):
         raise InvalidInputError(
-            f"the modified loss has no minimum: more than the noise is taken off (curvature {lowest:.2g} in one direction, {highest:.2g} "
-            "in another). Take a richer auxiliary space, a smaller projection_ridge, or a larger ridge."
+            "the modified loss must have a minimum, but more than the noise was subtracted (curvature "
+            f"{lowest:.2g} in one direction, {highest:.2g} in another). Use a larger auxiliary space, a smaller "
+            "projection_ridge, or a larger ridge."
         )
 
 
 def _taken_off(own: Floats, ridge: float, seen: Floats) -> Floats:
-    """Return (2 M^{-1} - M^{-1} own M^{-1}) seen with M = own + ridge I: what 2 H - H^T H is between features."""
+    """Return (2 M^{-1} - M^{-1} own M^{-1}) seen with M = own + ridge I, that is, 2 H - H^T H in terms of features."""
     ridged = with_ridge(own, ridge)
     once = solved(ridged, seen)
     return 2 * once - solved(ridged, own @ once)

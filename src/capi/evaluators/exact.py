@@ -1,4 +1,4 @@
-"""Evaluation in a finite MDP whose model is known."""
+"""Exact evaluation in a finite MDP with a known model."""
 
 from __future__ import annotations
 
@@ -27,15 +27,16 @@ def _check_mdp(mdp: Any, name: str) -> None:
 class Exact:
     r"""Exact evaluation: the full solution, or a few sweeps of the Bellman operator.
 
-    With ``n_sweeps=None`` the result is :math:`Q^{\pi}`. With ``n_sweeps=m`` it is
-    :math:`(T^{\pi_k})^m \hat Q_{k-1}`, from :math:`\hat Q_{-1} = 0`: the paper's chain walk has m = 1
-    (Section 5.1), which asks the model as often as value iteration does.
+    With ``n_sweeps=None`` the result is :math:`Q^{\pi}`. With ``n_sweeps=m`` it is :math:`(T^{\pi_k})^m \hat Q_{k-1}`, starting
+    from :math:`\hat Q_{-1} = 0`. The paper's chain walk uses m = 1 (Section 5.1), which queries the model as often as value
+    iteration does.
 
     Parameters
     ----------
     mdp : FiniteMDP
-        Holds the model, so ``evaluate`` needs no transitions.
+        The model; with it, ``evaluate`` needs no transitions.
     n_sweeps : int, optional
+        Number of sweeps, m; None solves for the fixed point.
 
     Examples
     --------
@@ -62,12 +63,12 @@ class Exact:
 
     @property
     def schema(self) -> Schema:
-        """The model's words, for policies that are learned without a batch."""
+        """Feature names and action labels of the model, for policies that are learned without a batch."""
         return Schema(self.mdp.feature_names, self.mdp.action_labels)
 
     @property
     def states(self) -> Floats:
-        """All states of the model (S, 1): where a loop improves unless it is told otherwise."""
+        """All states of the model (S, 1), on which the loop improves the policy by default."""
         return self.mdp.states
 
     def evaluate(
@@ -76,15 +77,15 @@ class Exact:
         transitions: Transitions | None = None,  # noqa: ARG002  the model is known
         *,
         discount: float,
-        states: Floats | None = None,  # noqa: ARG002  the table has every state
+        states: Floats | None = None,  # noqa: ARG002  the table covers all states
         previous: QFunction | None = None,
         rng: np.random.Generator | None = None,  # noqa: ARG002  nothing is drawn
     ) -> TabularQ:
-        """Return the action values of ``policy``, or the sweeps from ``previous`` towards them."""
+        """Return the action values of ``policy``, or with ``n_sweeps`` the result of sweeps from ``previous``."""
         if discount != self.mdp.discount:
             raise InvalidInputError(
                 f"discount must be that of the model, {self.mdp.discount:g}; got {discount!r}. "
-                "Build the FiniteMDP with the discount that you learn with."
+                "Build the FiniteMDP with the learner's discount."
             )
         if self.n_sweeps is None:
             return TabularQ(self.mdp.action_values(policy))

@@ -1,8 +1,8 @@
-r"""Fitted Q evaluation: regress Bellman targets on states and actions, sweep after sweep.
+r"""Fitted Q evaluation: repeated regression of Bellman targets on states and actions.
 
-A sweep fits :math:`\hat Q \approx T^\pi \hat Q_{\text{old}}` to the targets :math:`R_i + \gamma \hat Q_{\text{old}}(X'_i, \pi(X'_i))`; nothing
-is added where the process terminated. The forest's structure need not be grown anew in each sweep: on kept trees a sweep only averages
-the targets in each leaf, and points that were sent down once are looked up.
+A sweep fits :math:`\hat Q \approx T^\pi \hat Q_{\text{old}}` to the targets :math:`R_i + \gamma \hat Q_{\text{old}}(X'_i, \pi(X'_i))`, or
+:math:`R_i` where the process terminated. The trees need not be regrown in each sweep: on kept trees a sweep only averages the
+targets in each leaf, and the leaves of points that were predicted before are looked up.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from capi.types import Policy, QFunction
 
 
 class _Model(Protocol):
-    """A fitted regression: inputs (n, d) -> (n,)."""
+    """A fitted regression model: inputs (n, d) -> (n,)."""
 
     def predict(self, inputs: Floats) -> Floats:
         """Return the predictions."""
@@ -42,35 +42,37 @@ class _Model(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class _ForestModel:
-    """A forest on the rows of one group, and the leaves of points that were asked for before."""
+    """A forest fitted to the rows of one group, and the cached leaves of points that were predicted before."""
 
     forest: Forest
     n_jobs: int
-    remembers: bool  # worth it only if the trees stay for several sweeps
-    known: Remembered[Leaves] = field(default_factory=Remembered)  # of points (T, n), or with all actions (A, T, n)
+    remembers: bool  # whether to cache leaves, which pays only if the trees are kept for several sweeps
+    known: Remembered[Leaves] = field(
+        default_factory=Remembered
+    )  # leaves of points (T, n), or for all actions (A, T, n)
 
     def predict(self, inputs: Floats) -> Floats:
         """Return the mean over trees at ``inputs`` (n, d) -> (n,)."""
-        if not self.remembers or not is_fixed(inputs):  # what can be changed cannot be remembered
+        if not self.remembers or not is_fixed(inputs):  # only results for read-only arrays are cached
             return self.forest.mean_values(inputs, self.n_jobs)[:, 0]
         return means_of_leaves([self.forest], [self.leaves(inputs)], self.n_jobs)[:, 0]
 
     def leaves(self, inputs: Floats) -> Leaves:
-        """Return the leaves of points that cannot change, found once for as long as the trees stay (T, n)."""
+        """Return the leaves of the points of a read-only array (T, n), computed once while the trees are kept."""
         return self.known.of(inputs, lambda: self.forest.leaves_in_trees(inputs, self.n_jobs))
 
     def leaves_of_actions(self, states: Floats, n_actions: int) -> Leaves:
-        """Return the same with each action's number as last input (A, T, n)."""
+        """Return the leaves with each action's number as the last input (A, T, n)."""
         return self.known.of(states, lambda: self.forest.leaves_of_actions(states, n_actions, self.n_jobs))
 
     def with_sums(self, sums: Floats) -> _ForestModel:
-        """Return the same trees with the sums (l,) of other targets in their leaves."""
+        """Return the same trees with other sums of targets (l,) in their leaves."""
         return _ForestModel(self.forest.with_sums(sums[:, None]), self.n_jobs, self.remembers, self.known)
 
 
 @dataclass(frozen=True, eq=False)
 class _Prepared:
-    """What all sweeps on one batch share: the rows that each model learns from, and their inputs as ranks."""
+    """Data shared by all sweeps on one batch: the rows that each model learns from, and their inputs as ranks."""
 
     batch: Transitions
     settings: FittedQ
@@ -80,21 +82,21 @@ class _Prepared:
 
 @dataclass(frozen=True, eq=False)
 class FittedValues:
-    """The Q of a fitted evaluation: one model an action, or one over states and actions."""
+    """Q of a fitted evaluation: one model per action, or one model over states and actions."""
 
     models: list[Any] = field(repr=False)
     n_actions: int
     n_features: int
     separate: bool
-    prepared: _Prepared | None = field(default=None, repr=False)  # what the kept trees grew on
+    prepared: _Prepared | None = field(default=None, repr=False)  # data from which the kept trees were grown
     age: int = 0  # sweeps on these trees
-    n_sweeps: int = 0  # sweeps altogether
+    n_sweeps: int = 0  # sweeps in total
     known: Remembered[Floats] = field(default_factory=Remembered, repr=False)
 
     def values(self, states: Floats) -> Floats:
         """Return Q(x, a) for all actions; ``states`` (n, d) -> (n, A).
 
-        The values of arrays that nobody can change, such as the states of the batch, are computed once.
+        The values of read-only arrays, such as the states of the batch, are computed once.
         """
         checked = states in self.known or states in getattr(self.models[0], "known", ())
         x = states if checked else as_states(states, n_features=self.n_features)
@@ -108,15 +110,15 @@ class FittedValues:
             table = model.forest.mean_values_of_actions(states, self.n_actions, model.n_jobs)
         else:
             table = np.stack([self.of_action(states, a) for a in range(self.n_actions)], axis=1)
-        table.flags.writeable = not is_fixed(states)  # what is remembered must not change
+        table.flags.writeable = not is_fixed(states)  # cached values must not change
         return table
 
     def _remembers(self, states: Floats) -> bool:
-        """Whether the leaves of ``states`` are remembered, so that values are only looked up."""
+        """Return whether the leaves of ``states`` are cached, so values only need to be looked up."""
         return getattr(self.models[0], "remembers", False) and is_fixed(states)
 
     def _looked_up(self, states: Floats) -> Floats:
-        """Return Q(x, a) for all actions from remembered leaves, all in one go (n, A)."""
+        """Return Q(x, a) for all actions from cached leaves, in one call (n, A)."""
         if self.separate:
             models, leaves = self.models, [model.leaves(states) for model in self.models]
         else:
@@ -132,23 +134,23 @@ class FittedValues:
         return np.asarray(self.models[0].predict(inputs), dtype=np.float64)
 
     def expected(self, states: Floats, decisions: Decisions) -> Floats:
-        """Return Q(x, .) under ``decisions``, asking only for actions that occur (n,)."""
+        """Return the mean of Q(x, .) under ``decisions`` (n,), evaluating only actions that occur."""
         remembers = self._remembers(states)
-        shares_paths = not self.separate and remembers  # then all actions cost hardly more than one
+        shares_paths = not self.separate and remembers  # then all actions cost little more than one
         table = self.values(states) if states in self.known or shares_paths else None
         if table is not None and decisions.ndim == 1:
             return chosen_entries(table, decisions)
         total = np.zeros(len(states))
-        for a in range(self.n_actions):  # always in this order, so that what is remembered does not change a bit
+        for a in range(self.n_actions):  # a fixed order of summation, so that results do not depend on the cache
             p = decisions[:, a] if decisions.ndim == 2 else (decisions == a).astype(np.float64)
             if table is not None:
                 total += p * table[:, a]
                 continue
-            asked = np.flatnonzero(p)
-            if self.separate and remembers and asked.size:
+            taken = np.flatnonzero(p)
+            if self.separate and remembers and taken.size:
                 total += p * self.of_action(states, a)
-            elif asked.size:
-                total[asked] += p[asked] * self.of_action(states[asked], a)
+            elif taken.size:
+                total[taken] += p[taken] * self.of_action(states[taken], a)
         return total
 
 
@@ -160,25 +162,27 @@ class FittedQ:
     Parameters
     ----------
     n_trees : int
+        Number of trees per model.
     min_samples_split : int
-        A node with fewer rows is a leaf (the paper's eta_v).
+        Minimum number of rows to split a node; a node with fewer is a leaf (the paper's eta_v).
     min_samples_leaf : int
+        Minimum number of rows in a leaf.
     max_features : int, float or None
-        Features looked at in a node; None is all.
+        Number or fraction of the features to consider per node; None is all.
     actions : "separate" or "input"
-        One model for each action, or one over states and the action's number. ``docs/decisions`` argues the default.
+        One model per action, or one model with the action's number as an input. ``docs/decisions`` justifies the default.
     n_sweeps : int or None
-        Sweeps of the Bellman operator an evaluation makes, from the previous Q on. None, with ``refresh_every="never"``,
-        goes on until Q is within 1e-9 of its fixed point.
+        Number of Bellman sweeps per evaluation, starting from the previous Q. None, which requires ``refresh_every="never"``,
+        sweeps until Q is within 1e-9 of its fixed point.
     refresh_every : int or "never"
-        After how many sweeps at most the trees are grown anew; 1 is the paper's scheme. In between their leaves are averaged
-        anew. Young trees, which grew on rewards alone or on little more, stay for no more sweeps than it took to get to them: without
-        this limit they are grown in sweep 1, 2, 4, 8 and so on. The trees travel with Q from evaluation to evaluation on the same
-        batch. "never" keeps the first ones.
+        Maximum number of sweeps before the trees are regrown; 1 is the paper's scheme. In between, only the averages in the
+        leaves are updated. Early trees, which were grown from little more than the rewards, are kept for at most as many sweeps
+        as came before them: without any other limit trees are grown in sweeps 1, 2, 4, 8 and so on. Later evaluations on
+        the same batch continue with the trees of the previous Q. "never" keeps the first trees.
     regressor : scikit-learn regressor, optional
-        Used instead of our trees, fitted anew in each sweep.
+        Replaces the built-in trees; refitted in each sweep.
     n_jobs : int, optional
-        Threads; -1 is all cores, None is one. The result does not depend on it.
+        Number of threads; -1 is all cores, None is one. The result does not depend on it.
 
     Examples
     --------
@@ -217,7 +221,8 @@ class FittedQ:
         check_parameters(self)
         if self.n_sweeps is None and (self.refresh_every != "never" or self.regressor is not None):
             raise InvalidInputError(
-                'n_sweeps=None needs refresh_every="never" and our trees: else there is no fixed point to reach.'
+                'n_sweeps=None requires refresh_every="never" and no regressor: otherwise Q does not have a fixed point. '
+                "Set them, or give a number of sweeps."
             )
 
     def evaluate(
@@ -226,14 +231,14 @@ class FittedQ:
         transitions: Transitions | None,
         *,
         discount: float,
-        states: Floats | None = None,  # noqa: ARG002  what is asked for is remembered when it is
+        states: Floats | None = None,  # noqa: ARG002  values are computed and cached on demand
         previous: QFunction | None = None,
         rng: np.random.Generator | None = None,
     ) -> FittedValues:
-        """Return Q after ``n_sweeps`` sweeps of T^pi from ``previous`` (None: zero) on."""
+        """Return Q after ``n_sweeps`` sweeps of T^pi, starting from ``previous`` (None: zero)."""
         t, discount = batch_for(transitions, policy, "FittedQ"), as_discount(discount)
         if self.actions == "separate":
-            t.check_actions_taken(', or use FittedQ(actions="input"), which guesses from its neighbours.')
+            t.check_actions_taken(', or use FittedQ(actions="input"), which extrapolates from neighbouring actions.')
         generator = as_generator(0 if rng is None else rng)
         decisions = decided(policy, t.next_states, t.next_masks())
 
@@ -244,15 +249,18 @@ class FittedQ:
         return after_sweeps(swept(previous), swept, self.n_sweeps, lambda first: _settled(first, swept, discount))
 
     def restored(self, q: FittedValues, transitions: Transitions, age: int, n_sweeps: int) -> FittedValues:
-        """Return ``q``, which came out of a file, with what later sweeps on the same batch use of it: its trees and their rows.
+        """Return ``q``, loaded from a file, with the data that later sweeps on the same batch need: its trees and their rows.
 
-        ``age`` is the number of sweeps that were made on its trees, ``n_sweeps`` that of all. Evaluations go on from here to the same bytes.
+        ``age`` is the number of sweeps made on its trees, ``n_sweeps`` the total number of sweeps. Later evaluations give the
+        same bytes as without the file.
         """
         if not all(isinstance(model, _ForestModel) for model in q.models):
             return q
         prepared, threads = self._prepared(transitions, None), n_threads(self.n_jobs)
         if len(prepared.groups) != len(q.models):
-            raise InvalidInputError("q does not belong to these settings: it has another number of models.")
+            raise InvalidInputError(
+                f"q must fit these settings, with {len(prepared.groups)} models; it has {len(q.models)}."
+            )
         models = []
         for model, rows in zip(q.models, prepared.groups, strict=True):
             leaves = model.forest.leaves_in_trees(self._inputs(transitions, rows), threads)  # (T, n)
@@ -283,7 +291,7 @@ class FittedQ:
         return FittedValues(models, t.n_actions, t.n_features, separate, prepared, 1, n_sweeps)
 
     def _stay(self, q: FittedValues) -> bool:
-        """Return whether the trees of ``q`` serve one more sweep."""
+        """Return whether to use the trees of ``q`` for another sweep."""
         grown_in = q.n_sweeps - q.age + 1
         return self.refresh_every == "never" or q.age < min(self.refresh_every, grown_in)
 
@@ -295,7 +303,7 @@ class FittedQ:
         return _Prepared(t, self, groups, [encode(self._inputs(t, rows), n_threads(self.n_jobs)) for rows in groups])
 
     def _groups(self, t: Transitions) -> list[Ints]:
-        """Return the rows that each model learns from; a row without weight is no row."""
+        """Return the rows that each model learns from; rows of weight 0 are ignored."""
         rows = np.arange(len(t)) if t.weights is None else np.flatnonzero(t.weights)
         if self.actions == "input":
             return [rows]
@@ -330,7 +338,7 @@ class FittedQ:
 
 
 def _settled(first: FittedValues, swept: Callable[[FittedValues], FittedValues], discount: float) -> FittedValues:
-    """Sweep on kept trees until Q stands still: averages of leaves do not expand, so each sweep contracts by the discount."""
+    """Sweep on kept trees until Q converges: averages in leaves do not expand, so each sweep contracts by the discount."""
     tiny = np.finfo(float).tiny
     rounds = movements(first, swept, _leaf_means)
     return next(q for q, moved, largest in rounds if stands_still(_finite(moved), max(largest, tiny), discount))
@@ -338,7 +346,9 @@ def _settled(first: FittedValues, swept: Callable[[FittedValues], FittedValues],
 
 def _finite(moved: float) -> float:
     if not np.isfinite(moved):
-        raise InvalidInputError("Q must stay finite; rewards or weights are too large or too small to be averaged.")
+        raise InvalidInputError(
+            "Q must stay finite; rewards or weights are too large or too small to be averaged. Rescale them."
+        )
     return moved
 
 

@@ -6,9 +6,10 @@ A sweep solves, for each action on its own rows,
     \hat Q(\cdot, a) = \arg\min_{q} \sum_{i : A_i = a} w_i \bigl(q(X_i) - Y_i\bigr)^2 + \lambda n \|q\|^2,
     \qquad Y_i = R_i + \gamma \hat Q_{\text{old}}(X'_i, \pi(X'_i)),
 
-in the space of the kernel (Farahmand, Ghavamzadeh, Szepesvari and Mannor 2009, with the policy in the place of the maximum); nothing is
-added where the process terminated. That is one kernel :math:`k((x, a), (x', a')) = k(x, x') 1\{a = a'\}` over states and actions. Only the
-right-hand sides change from sweep to sweep, so each action's matrix is factorised once, and the kernel of fixed states is evaluated once.
+in the space of the kernel (Farahmand, Ghavamzadeh, Szepesvari and Mannor 2009, with the policy in place of the maximum);
+:math:`Y_i = R_i` where the process terminated. This is equivalent to one kernel
+:math:`k((x, a), (x', a')) = k(x, x') 1\{a = a'\}` over states and actions. Only the right-hand sides change between sweeps, so each
+action's matrix is factorised once, and the kernel of fixed states is evaluated once.
 """
 
 from __future__ import annotations
@@ -51,37 +52,37 @@ from capi.features.scaling import Scale, check_scale, learned_scaling
 from capi.types import Policy, QFunction
 
 WHAT_EXPANDS = (
-    "Rewards are too large, or kernel ridge regression expands from sweep to sweep: "
-    "take a larger ridge, a smaller discount, or fewer sweeps."
+    "Rewards are too large, or kernel ridge regression expands with each sweep. "
+    "Use a larger ridge, a smaller discount, or fewer sweeps."
 )
 WHAT_MAY_NOT_SETTLE = (
-    "Kernel ridge regression may expand, and then sweeps have no limit. "
-    "Take a larger ridge, a smaller discount, or a number of sweeps."
+    "Kernel ridge regression may expand, and then the sweeps do not converge. "
+    "Use a larger ridge, a smaller discount, or a fixed number of sweeps."
 )
-WORTH_GATHERING = 3  # sweeps from which it pays to collect the features of the decisions of one policy
+WORTH_GATHERING = 3  # number of sweeps from which it pays to gather the features of one policy's decisions
 
 
 @dataclass(frozen=True, eq=False)
 class _Prepared:
-    """What all sweeps on one batch share."""
+    """Data shared by all sweeps on one batch."""
 
     batch: Transitions
-    settings: KernelFittedQ  # with one sweep: how many there are does not matter here
+    settings: KernelFittedQ  # with one sweep, because the number of sweeps does not matter here
     features: KeptFeatures
     ridge: Ridge
 
 
 @dataclass(frozen=True, eq=False)
 class KernelValues:
-    """The Q of a kernel evaluation: linear, for each action, in features of the state.
+    """Q of a kernel evaluation: for each action, linear in features of the state.
 
     Parameters
     ----------
     features : features of states
-        They keep the tables of arrays that nobody can change, such as the states of the batch: the last four, each of
-        ``8 n m`` bytes for m features, if it takes no more than a gigabyte. Larger ones are computed whenever they are asked for.
+        They keep the tables of the last four read-only arrays, such as the states of the batch. A table takes ``8 n m`` bytes
+        for m features; tables of more than a gigabyte are recomputed whenever they are needed.
     coefficients : tuple of arrays (m_a,)
-        One an action.
+        One array per action.
     n_features : int
         Number of columns of a state, d.
     prepared : optional
@@ -102,17 +103,17 @@ class KernelValues:
     def values(self, states: Floats) -> Floats:
         """Return Q(x, a) for all actions; ``states`` (n, d) -> (n, A).
 
-        The values of arrays that nobody can change, such as the states of the batch, are computed once.
+        The values of read-only arrays, such as the states of the batch, are computed once.
         """
         x = as_states(states, n_features=self.n_features, allow_nan=False)
         return self.known.of(x, lambda: self._table(x))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return all but the batch: who passes a policy on does not pass on the data."""
+        """Return everything except the batch: sharing a policy must not share the data."""
         return {**self.__dict__, "prepared": None}
 
     def expected(self, states: Floats, probabilities: Floats) -> Floats:
-        """Return the mean of Q(x, .) under ``probabilities`` (n, A), asking only for actions that occur (n,)."""
+        """Return the mean of Q(x, .) under ``probabilities`` (n, A), evaluating only actions that occur (n,)."""
         if states in self.known:
             table = self.values(states)
         else:
@@ -121,11 +122,11 @@ class KernelValues:
 
     def _table(self, states: Floats) -> Floats:
         table = self._columns(states, np.arange(self.n_actions))
-        table.flags.writeable = not is_fixed(states)  # what is remembered must not change
+        table.flags.writeable = not is_fixed(states)  # cached values must not change
         return table
 
     def _columns(self, states: Floats, actions: Ints) -> Floats:
-        """Return (n, A) with the values of ``actions``, zeros for the others."""
+        """Return a table (n, A) with the values of ``actions`` and zeros for the others."""
         table = np.zeros((len(states), self.n_actions))
         for rows, tables in self.features.blocks(states):
             for a in actions:
@@ -136,33 +137,34 @@ class KernelValues:
 @renamed(sweeps="n_sweeps")
 @dataclass(frozen=True)
 class KernelFittedQ:
-    r"""Regularised fitted Q evaluation: kernel ridge regression of Bellman targets, one for each action.
+    r"""Regularised fitted Q evaluation: kernel ridge regression of Bellman targets, separately for each action.
 
     Parameters
     ----------
     kernel : function of states (n, d) and (m, d)
-        How alike two states are, such as ``capi.features.kernels.Gaussian``; it sees scaled states.
+        Similarity of two states, such as ``capi.features.kernels.Gaussian``; it receives scaled states.
     ridge : float
-        What is added to the diagonal: n times the lambda of [1]_, whose experiments have ``lambda = 0.01 / n``.
+        Added to the diagonal: n times the lambda of [1]_, whose experiments use ``lambda = 0.01 / n``.
     threshold : float, optional
-        Squared distance from which a state is not spanned by those before it (the nu of [2]_); Q then lives on a dictionary of
-        m states, and time and memory grow with n m instead of n squared. None is no sparsification: kernel ridge
-        regression on all rows, exact, with a table (n_a, n_a) for each action.
+        Squared distance above which a state is not considered spanned by the states before it (the nu of [2]_). Q is then
+        represented on a dictionary of m states, and time and memory grow with n m instead of n squared. With None there is no
+        sparsification: exact kernel ridge regression on all rows, with a table (n_a, n_a) for each action.
     max_size : int, optional
-        Most states in the dictionary; a warning says when they do not suffice. None is no limit.
+        Maximum number of states in the dictionary; a warning is issued if they do not suffice. None means unlimited.
     scale : "range", "deviation", array of shape (2, d) or None
-        Units of the columns, learned from the states of the batch: smallest and largest value to 0 and 1, mean and standard
-        deviation to 0 and 1, the lowest and the highest state of a box to 0 and 1, or as they are.
+        Scaling of the columns. "range" maps the smallest and the largest value in the batch to 0 and 1, "deviation" scales to
+        mean 0 and standard deviation 1 in the batch, an array maps the lowest and the highest state of a box to 0 and 1, and
+        None does not scale.
     n_sweeps : int, optional
-        Sweeps of the Bellman operator an evaluation makes, from the previous Q on. None goes on until Q is within 1e-9 of its
-        fixed point, relative to its largest value (or as close as rounding allows), and raises `DivergenceError` if it does not
-        settle: unlike averages, ridge regression may expand.
+        Number of Bellman sweeps per evaluation, starting from the previous Q. None sweeps until Q is within 1e-9 of its fixed
+        point, relative to its largest value (or as close as rounding allows), and raises `DivergenceError` if it does not
+        converge: unlike averaging, ridge regression may expand.
 
     Notes
     -----
-    Weights of the batch are divided by their mean, so that only their ratios count; rows of weight 0 are no rows, not even for the
-    dictionary and the scale. Factorisations, dictionary and features of fixed arrays travel with Q from evaluation to evaluation
-    on the same batch.
+    Weights of the batch are divided by their mean, so only their ratios matter; rows of weight 0 are ignored, also for the
+    dictionary and the scale. Later evaluations on the same batch reuse the factorisations, the dictionary and the features of
+    read-only arrays, which are stored with Q.
 
     References
     ----------
@@ -201,7 +203,7 @@ class KernelFittedQ:
         check_parameters(self)
         if self.scale is not None and not isinstance(self.scale, str):
             box = as_floats(self.scale, "scale", ndim=2).tolist()
-            object.__setattr__(self, "scale", tuple(map(tuple, box)))  # unlike arrays, tuples stay and can be compared
+            object.__setattr__(self, "scale", tuple(map(tuple, box)))  # tuples are immutable and comparable
 
     def evaluate(
         self,
@@ -209,11 +211,11 @@ class KernelFittedQ:
         transitions: Transitions | None,
         *,
         discount: float,
-        states: Floats | None = None,  # noqa: ARG002  what is asked for is remembered when it is
+        states: Floats | None = None,  # noqa: ARG002  values are computed and cached on demand
         previous: QFunction | None = None,
         rng: np.random.Generator | None = None,  # noqa: ARG002  nothing is random
     ) -> KernelValues:
-        """Return Q after ``n_sweeps`` sweeps of T^pi from ``previous`` (None: zero) on."""
+        """Return Q after ``n_sweeps`` sweeps of T^pi, starting from ``previous`` (None: zero)."""
         t, discount = batch_for(transitions, policy, "KernelFittedQ"), as_discount(discount)
         prepared = self._prepared(t, previous)
         pi = policy.probabilities(t.next_states, t.next_masks())  # (n, A)
@@ -229,7 +231,7 @@ class KernelFittedQ:
             return settled_targets(targets, swept, discount, np.abs(t.rewards).max(), WHAT_MAY_NOT_SETTLE)
 
         following = following_values(previous, KernelValues, t, pi)
-        with np.errstate(over="ignore", invalid="ignore"):  # what is not finite is refused with advice
+        with np.errstate(over="ignore", invalid="ignore"):  # non-finite values raise an error with advice
             targets = after_sweeps(targets_of(following), swept, self.n_sweeps, settled)
             coefficients = prepared.ridge.coefficients(targets)
         return KernelValues(prepared.features, coefficients, t.n_features, prepared)
@@ -289,9 +291,9 @@ class KernelFittedQ:
 
 
 def _gathered(tables: Tables, pi: Floats) -> Callable[[Coefficients], Floats]:
-    """Return the mean of Q under ``pi`` (n, A), at most one action a row, from copies of just the features that it needs.
+    """Return the function from coefficients to the mean of Q under ``pi`` (n, A), which has at most one action per row.
 
-    They take as much memory as the tables of one action.
+    It uses copies of only the features that it needs, which take as much memory as the tables of one action.
     """
     chosen = [np.flatnonzero(p) for p in pi.T]
     parts = [(a, rows, tables[a][rows]) for a, rows in enumerate(chosen) if rows.size]
@@ -306,10 +308,10 @@ def _gathered(tables: Tables, pi: Floats) -> Callable[[Coefficients], Floats]:
 
 
 def _check_complete(t: Transitions) -> None:
-    rule = "must have all values: no kernel can say how alike a missing one is"
+    rule = "must not have missing values: a kernel cannot compare them"
     for name in ("states", "next_states"):
         x = getattr(t, name)
-        advice = " Fill it in, or use FittedQ, whose trees take NaN."
+        advice = " Fill them in, or use FittedQ, whose trees accept NaN."
         if name == "next_states":
-            advice += " Where the process ended any number will do."
+            advice += " Where the process terminated, any number will do."
         check_rows(~np.isnan(x).any(axis=1), x, name, rule, advice)

@@ -1,12 +1,12 @@
-r"""Lasso-TD: the fixed point of an L1-penalised projection of the Bellman operator, which uses few features.
+r"""Lasso-TD: the fixed point of an L1-penalised projected Bellman operator, which uses few features.
 
 :math:`w = \arg\min_u \tfrac1{2n} \|\Phi u - (r + \gamma \Phi' w)\|^2 + \beta \|u\|_1` (Kolter and Ng 2009; Ghavamzadeh et al. 2011). With
 the means :math:`A = \tfrac1n \Phi^\top(\Phi - \gamma \Phi')`, :math:`b = \tfrac1n \Phi^\top r` and :math:`c = b - A w` that is:
 
 .. math:: |c_j| \le \beta \text{ for all } j, \qquad c_j = \beta \operatorname{sign}(w_j) \text{ where } w_j \ne 0 .
 
-LARS-TD follows the solutions from the largest penalty, where all weights are zero, down to the one that is asked for. Along
-the way solutions are unique if A is a P-matrix, as on-policy; else the path may turn back.
+LARS-TD follows the solutions from the largest penalty, where all weights are zero, down to the requested one. Solutions along
+the path are unique if A is a P-matrix, as it is on-policy; otherwise the path may turn back.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from capi.evaluators._solving import as_dense, solved, typical_square, with_ridg
 from capi.features.tables import Features, check_features, kept_settings
 from capi.types import Policy, QFunction
 
-RIDGE = 1e-9  # of the mean square of the features, if none is chosen
-TOLERANCE = 1e-8  # of the conditions, relative to the largest correlation
+RIDGE = 1e-9  # default, relative to the mean square of the features
+TOLERANCE = 1e-8  # of the optimality conditions, relative to the largest correlation
 MOST_PROJECTIONS = 300
-LARGEST = 1e9  # times the correlations with the rewards: larger targets are on their way to infinity
-STEPS_A_WEIGHT = 20  # of the path; more are a sign that it goes in circles
+LARGEST = 1e9  # targets larger than this many times the correlations with the rewards are diverging
+STEPS_A_WEIGHT = 20  # maximum number of steps of the path per weight; more are a sign of a cycle
 
 
 @dataclass(frozen=True, eq=False)
 class LassoPath:
-    """The solutions for all penalties from the largest down: linear between the knots."""
+    """The solutions for all penalties down from the largest, linear between the knots."""
 
     penalties: Floats  # (k,), decreasing
     weights: Floats  # (k, A, p)
@@ -47,7 +47,7 @@ class LassoPath:
         """Return the weights (A, p) for a penalty on the path."""
         lowest = self.penalties[-1]
         if not is_real(penalty) or not penalty >= lowest:
-            raise InvalidInputError(f"penalty must be at least {lowest:.4g}, where the path ends; got {penalty!r}.")
+            raise InvalidInputError(f"penalty must be at least {lowest:.4g}, the end of the path; got {penalty!r}.")
         flat = self.weights.reshape(len(self.penalties), -1)
         found = [np.interp(penalty, self.penalties[::-1], column[::-1]) for column in flat.T]
         return np.array(found).reshape(self.weights.shape[1:])
@@ -55,21 +55,21 @@ class LassoPath:
 
 @dataclass(frozen=True)
 class LassoTD:
-    r"""Temporal differences with an L1 penalty (Kolter and Ng 2009): selects among many features.
+    r"""Temporal differences with an L1 penalty (Kolter and Ng 2009), which selects among many features.
 
     Parameters
     ----------
     features : callable or transformer
-        States (n, d) -> (n, p), see `capi.features.bases`. All are penalised alike, so they should have similar scales.
+        States (n, d) -> (n, p), see `capi.features.bases`. All are penalised equally, so they should have similar scales.
     penalty : float
-        :math:`\beta`, with means over the rows: the solution does not change if every row is there twice. From the largest
-        :math:`|b_j|` on all weights are zero; `path` shows what comes below.
+        :math:`\beta`, relative to means over the rows: duplicating every row does not change the solution. If it is at least the
+        largest :math:`|b_j|`, all weights are zero; `path` shows the solutions for smaller penalties.
     ridge : float, optional
-        Added to the diagonal of A, for features that are nearly dependent; by default 1e-9 of the features' mean square.
+        Added to the diagonal of A, for nearly dependent features; by default 1e-9 of the features' mean square.
     solver : "path" or "fixed-point"
         LARS-TD, or repeated lasso regressions on the targets of the last weights, which is slow. Off-policy the path may turn
-        back: then the solution for the smallest penalty that it reached is returned, with a `PathEndedWarning` warning. Either way
-        the conditions of optimality are checked.
+        back: then the solution for the smallest penalty that it reached is returned, with a `PathEndedWarning`. In both cases
+        the optimality conditions are checked.
 
     Examples
     --------
@@ -103,11 +103,11 @@ class LassoTD:
         transitions: Transitions | None,
         *,
         discount: float,
-        states: Floats | None = None,  # noqa: ARG002  the batch decides alone
+        states: Floats | None = None,  # noqa: ARG002  only the batch matters
         previous: QFunction | None = None,
         rng: np.random.Generator | None = None,  # noqa: ARG002  nothing is random
     ) -> LinearValues:
-        """Return Q of ``policy``; of ``previous`` only what does not depend on the policy is used again."""
+        """Return Q of ``policy``, reusing only those parts of ``previous`` that do not depend on the policy."""
         t, discount = needs_batch(transitions, policy, "LassoTD"), as_discount(discount)
         found, fitted, origin = means(self.features, t, policy, previous, dense=True)
         problem = _Problem.of(found, discount, self.ridge)
@@ -115,13 +115,13 @@ class LassoTD:
             penalties, knots = problem.path(self.penalty)
             weights, reached = knots[-1], penalties[-1]
             if reached > self.penalty:
-                warnings.warn(_complaint(self.penalty, reached), PathEndedWarning, stacklevel=2)
+                warnings.warn(_path_ended(self.penalty, reached), PathEndedWarning, stacklevel=2)
         else:
             weights = problem.fixed_point(self.penalty)
         return LinearValues(weights.reshape(t.n_actions, -1), fitted, kept_settings(self.features), origin)
 
     def path(self, policy: Policy, transitions: Transitions, *, discount: float) -> LassoPath:
-        """Return the solutions for all penalties down to ``penalty``, or to where the path turns back (LARS-TD)."""
+        """Return the solutions for all penalties down to ``penalty``, or to the point where the path turns back (LARS-TD)."""
         t, discount = needs_batch(transitions, policy, "LassoTD"), as_discount(discount)
         found = means(self.features, t, policy, dense=True)[0]
         penalties, weights = _Problem.of(found, discount, self.ridge).path(self.penalty)
@@ -130,7 +130,7 @@ class LassoTD:
 
 @dataclass(frozen=True, eq=False)
 class _Problem:
-    """A and b of the conditions, and the Gram matrix that makes A."""
+    """A and b of the optimality conditions, and the Gram matrix that is part of A."""
 
     A: Floats  # (m, m)
     b: Floats  # (m,)
@@ -143,7 +143,7 @@ class _Problem:
         return cls(gram - discount * as_dense(found.cross), found.rewards, gram)
 
     def is_solved_by(self, w: Floats, penalty: float) -> bool:
-        """Whether ``w`` (m,) satisfies the conditions of optimality."""
+        """Return whether ``w`` (m,) satisfies the optimality conditions."""
         c, slack = self.b - self.A @ w, TOLERANCE * max(np.abs(self.b).max(), penalty)
         at_bound = np.abs(c - penalty * np.sign(w))[w != 0]
         return bool(np.isfinite(c).all() and (np.abs(c) <= penalty + slack).all() and (at_bound <= slack).all())
@@ -163,12 +163,14 @@ class _Problem:
                 break
             move = np.zeros(m)
             move[active] = solved(self.A[np.ix_(active, active)], np.sign(c[active]))
-            if (move * c < 0)[active & (w == 0)].any():  # a weight that has just joined must grow in its own direction
+            if (move * c < 0)[
+                active & (w == 0)
+            ].any():  # a weight that has just joined must grow in the direction of its sign
                 break
             fall = self.A[:, active] @ move[active]
             step, changes = self._step(w, c, penalty, target, active, move, fall, left)
             w, penalty = w + step * move, target if changes < 0 else penalty - step
-            c = self.b - self.A @ w  # anew: rounding must not add up
+            c = self.b - self.A @ w  # recomputed, so that rounding errors do not accumulate
             left = -1
             if changes >= 0:
                 active[changes] = not active[changes]
@@ -184,7 +186,7 @@ class _Problem:
     def _step(
         w: Floats, c: Floats, penalty: float, target: float, active: Bools, move: Floats, fall: Floats, left: int
     ) -> tuple[float, int]:
-        """Return how far the penalty can fall until the set of active weights changes, and which one does (-1: none)."""
+        """Return how far the penalty can fall until the set of active weights changes, and which weight changes (-1: none)."""
         joins = ~active
         joins[max(left, 0)] &= left < 0
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -196,7 +198,7 @@ class _Problem:
         return (penalty - target, -1) if until[first] >= penalty - target else (float(until[first]), first)
 
     def fixed_point(self, penalty: float) -> Floats:
-        """Return the weights at which lasso regressions on their own targets stand still (m,)."""
+        """Return the weights (m,) that are a fixed point of lasso regression on their own targets."""
         w = np.zeros(len(self.b))
         for _ in range(MOST_PROJECTIONS):
             targets = self.b + (self.gram - self.A) @ w
@@ -207,12 +209,12 @@ class _Problem:
             if self.is_solved_by(settled, penalty):
                 return settled
         raise DivergenceError(
-            f"no fixed point of the L1-penalised projection was found at penalty {penalty:g}: off-policy there need not be one. "
-            "Raise penalty or ridge, or use LSTDQ."
+            f"no fixed point of the L1-penalised projection was found at penalty {penalty:g}; off-policy it may not exist. "
+            "Increase penalty or ridge, or use LSTDQ."
         )
 
     def _with_support(self, w: Floats, penalty: float) -> Floats:
-        """Return the solution that has the signs of ``w``, if there is one: A w = b - penalty sign(w) where w is not zero."""
+        """Return the solution with the signs of ``w``, if it exists: A w = b - penalty sign(w) where w is not zero."""
         active, settled = w != 0, np.zeros(len(w))
         if active.any():
             right = self.b[active] - penalty * np.sign(w[active])
@@ -220,8 +222,8 @@ class _Problem:
         return settled
 
 
-def _complaint(penalty: float, reached: float) -> str:
+def _path_ended(penalty: float, reached: float) -> str:
     return (
-        f"LARS-TD's path turned back at a penalty of {reached:.4g}, above the {penalty:g} that was asked for: off-policy there need "
-        "not be one solution for each penalty. The solution is that of the larger one. Raise penalty or ridge."
+        f"LARS-TD's path turned back at penalty {reached:.4g}, above the requested {penalty:g}: off-policy the solution need not "
+        f"be unique. Returning the solution for {reached:.4g}. Increase penalty or ridge."
     )

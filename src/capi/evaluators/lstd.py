@@ -1,10 +1,10 @@
-r"""Least-squares temporal differences: the fixed point of the projected Bellman operator, in one linear system.
+r"""Least-squares temporal differences: the fixed point of the projected Bellman operator, from one linear system.
 
 Plain (Bradtke and Barto 1996; for action values Lagoudakis and Parr 2003), with means over the batch,
 
 .. math:: A = \tfrac1n \Phi^\top (\Phi - \gamma \Phi'), \quad b = \tfrac1n \Phi^\top r, \quad w = (A + \epsilon I)^{-1} b .
 
-Regularised (Farahmand, Ghavamzadeh, Szepesvari and Mannor 2008): the projection is a ridge regression, too,
+Regularised (Farahmand, Ghavamzadeh, Szepesvari and Mannor 2008): the projection is also a ridge regression,
 :math:`H = \Phi (\Phi^\top \Phi + n \lambda_h I)^{-1} \Phi^\top`, and w minimises
 :math:`\tfrac1n \|\Phi w - H (r + \gamma \Phi' w)\|^2 + \lambda_Q \|w\|^2`.
 """
@@ -29,26 +29,27 @@ from capi.features.bases import RKHS
 from capi.features.tables import Features, check_features_or_rkhs, kept_settings
 from capi.types import Policy, QFunction
 
-RIDGE = 1e-9  # of the mean square of the features, if none is chosen
+RIDGE = 1e-9  # default, relative to the mean square of the features
 
 
 @dataclass(frozen=True)
 class LSTDQ:
     r"""Least-squares temporal differences for action values (Lagoudakis and Parr 2003).
 
-    On-policy or off-policy, without importance ratios: the next action is the policy's. Ten million rows need memory for
-    the products of features with features, for one piece of features and some 50 bytes a row; sparse features stay sparse.
+    Works on-policy and off-policy without importance ratios, because the next action is the policy's. Memory holds the products
+    of features with features, one chunk of features, and some 50 bytes per row, also for ten million rows; sparse features stay
+    sparse.
 
     Parameters
     ----------
     features : callable, transformer or RKHS
         States (n, d) -> (n, p), see `capi.features.bases`. With `RKHS` both penalties must be positive.
     ridge : float, optional
-        Added to the diagonal, of means over the rows: the solution does not change if every row is there twice. With
-        ``projection_ridge`` the penalty on the weights, :math:`\lambda_Q`. By default 1e-9 of the features' mean square, which only
-        makes dependent features harmless.
+        Added to the diagonal, relative to means over the rows: duplicating every row does not change the solution. With
+        ``projection_ridge`` it is the penalty on the weights, :math:`\lambda_Q`. The default, 1e-9 of the features' mean square, only
+        keeps the system solvable if features are dependent.
     projection_ridge : float, optional
-        The penalty of the projection, :math:`\lambda_h`: then it is regularised LSTD (Farahmand et al. 2008).
+        Penalty of the projection, :math:`\lambda_h`; turns the method into regularised LSTD (Farahmand et al. 2008).
 
     Examples
     --------
@@ -81,11 +82,11 @@ class LSTDQ:
         transitions: Transitions | None,
         *,
         discount: float,
-        states: Floats | None = None,  # noqa: ARG002  the batch decides alone
+        states: Floats | None = None,  # noqa: ARG002  only the batch matters
         previous: QFunction | None = None,
         rng: np.random.Generator | None = None,  # noqa: ARG002  nothing is random
     ) -> LinearValues | KernelSpanValues:
-        """Return Q of ``policy``; of ``previous`` only what does not depend on the policy is used again."""
+        """Return Q of ``policy``, reusing only those parts of ``previous`` that do not depend on the policy."""
         t, discount = needs_batch(transitions, policy, "LSTDQ"), as_discount(discount)
         if isinstance(self.features, RKHS):
             return _rkhs.lstd(self.features, t, policy, discount, self.ridge or 0.0, self.projection_ridge or 0.0)

@@ -1,10 +1,10 @@
-r"""Action values by simulation: play an action, then the policy, and add up what it earns.
+r"""Action values by simulation: take an action, follow the policy, and sum the discounted rewards.
 
-:math:`\hat Q(x, a) = \frac1M \sum_j \sum_{t<H} \gamma^t R_t^{(j)}`, from :math:`X_0 = x, A_0 = a`, then :math:`A_t \sim \pi`. Cutting after
-H steps leaves out at most :math:`\gamma^H R_{\max} / (1 - \gamma)`; a critic adds its own estimate of that rest, :math:`\gamma^H \hat V(X_H)`.
+:math:`\hat Q(x, a) = \frac1M \sum_j \sum_{t<H} \gamma^t R_t^{(j)}`, from :math:`X_0 = x, A_0 = a`, then :math:`A_t \sim \pi`. Stopping after
+H steps omits at most :math:`\gamma^H R_{\max} / (1 - \gamma)`; a critic adds its estimate of this remainder, :math:`\gamma^H \hat V(X_H)`.
 
-Lazaric, Ghavamzadeh and Munos (2010) for the rollouts, Gabillon et al. (2011) for the critic, Dimitrakakis and Lagoudakis
-(2008) for spending more of them where the best action is in doubt.
+The rollouts follow Lazaric, Ghavamzadeh and Munos (2010), the critic Gabillon et al. (2011), and the allocation of more
+rollouts to states with an uncertain best action Dimitrakakis and Lagoudakis (2008).
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ from capi.errors import InvalidInputError
 from capi.simulation.engine import Outcome, check_domain, masks_of, outcome, steps
 from capi.types import Domain, Policy, PolicyEvaluator, QFunction
 
-ROLLOUTS_AT_ONCE = 200_000  # so that a million states need no gigabytes
+ROLLOUTS_AT_ONCE = 200_000  # so that a million states do not need gigabytes of memory
 
 
 @dataclass(frozen=True, eq=False)
 class RolloutValues:
-    """Q at the states from which rollouts started, and what they cost; elsewhere it is unknown."""
+    """Q at the start states of rollouts, and the cost of the rollouts; at other states Q is unknown."""
 
     states: Floats = field(repr=False)  # (n, d)
     table: Floats = field(repr=False)  # (n, A) means
-    spread: Floats = field(repr=False)  # (n, A) standard errors of the means; NaN where there was one rollout
-    counts: Ints = field(repr=False)  # (n,) rollouts of each action
-    n_transitions: int  # simulated for this Q, those of the critic's batch not included
+    spread: Floats = field(repr=False)  # (n, A) standard errors of the means; NaN where there was only one rollout
+    counts: Ints = field(repr=False)  # (n,) rollouts per action
+    n_transitions: int  # simulated for this Q, excluding the critic's batch
     critic: QFunction | None = field(default=None, repr=False)
 
     @property
@@ -53,27 +53,27 @@ class RolloutValues:
         return self.table.shape[1]
 
     def values(self, states: Floats) -> Floats:
-        """Return Q(x, a) for all actions; ``states`` (n, d) -> (n, A) must be among those that rollouts started from."""
+        """Return Q(x, a) for all actions; ``states`` (n, d) -> (n, A) must be start states of the rollouts."""
         if states is self.states or np.array_equal(states, self.states):
             return self.table
         x = as_states(states, n_features=self.states.shape[1])
         rows = [self._row_of.get(state.tobytes(), -1) for state in x]
         if -1 in rows:
             raise InvalidInputError(
-                f"rollouts know Q only at the states that they started from, which {x[rows.index(-1)]} is not. Improve the policy "
-                "in a space that generalises from them (Trees, Forests, Thresholds, ...), not in Unrestricted."
+                f"states must be start states of the rollouts, where Q is known; {x[rows.index(-1)]} is not one. Improve the "
+                "policy in a space that generalises from them (Trees, Forests, Thresholds, ...), not in Unrestricted."
             )
         return self.table[rows]
 
     @cached_property
     def _row_of(self) -> dict[bytes, int]:
-        """The row of each state, the first of equal ones."""
+        """Row number of each state, the first one for duplicates."""
         return {state.tobytes(): len(self.states) - 1 - i for i, state in enumerate(self.states[::-1])}
 
 
 @dataclass(frozen=True, eq=False)
 class _InDomain:
-    """What both evaluators know from their domain."""
+    """Properties that both evaluators take from their domain."""
 
     domain: Domain
 
@@ -86,32 +86,32 @@ class _InDomain:
 
     @property
     def schema(self) -> Schema:
-        """The domain's words."""
+        """Feature names and action labels of the domain."""
         names = self.domain.feature_names
         return Schema.of(len(names), self.domain.n_actions, names, self.domain.action_labels)
 
 
 @dataclass(frozen=True, eq=False)
 class Rollouts(_InDomain):
-    """Monte Carlo estimates of Q at the states where improvement asks: the evaluator of DPI.
+    """Monte Carlo estimates of Q at the states on which the policy is improved: the evaluator of DPI.
 
     Parameters
     ----------
     domain : Domain
         A simulator that can start in any state.
     n_rollouts : int
-        Rollouts of each action from each state, M.
+        Number of rollouts of each action from each state, M.
     horizon : int
-        Steps of a rollout, H, the first one included.
+        Number of steps in a rollout, H, including the first.
     allocation : "equal" or "gap"
-        "gap" spends the same budget where the best action is in doubt: after two rollouts of each action everywhere,
-        states whose gap is larger than its confidence bound get no more, and the rest goes to the others.
+        "gap" spends the same budget on states with an uncertain best action: after two rollouts of each action from every
+        state, states whose gap exceeds its confidence bound get no more, and the rest of the budget goes to the others.
     delta : float in (0, 1)
-        Probability with which a bound may fail, for "gap".
+        Probability that a confidence bound may fail, for "gap".
     inertia : float
-        Where rollouts cannot tell actions apart, those of the current policy count as better by this share of the range of
-        returns. A policy that fails nowhere within the horizon has no gaps at all: without inertia any other would
-        replace it.
+        Bonus for the actions of the current policy, as a fraction of the range of returns, which breaks ties between actions
+        that rollouts cannot distinguish. If a policy does not fail anywhere within the horizon, there are no gaps: without
+        inertia any other policy could replace it.
 
     Examples
     --------
@@ -144,7 +144,8 @@ class Rollouts(_InDomain):
         check_parameters(self)
         if self.allocation == "gap" and self.n_rollouts < 2:
             raise InvalidInputError(
-                'allocation="gap" needs n_rollouts of at least 2: it spends the rest where it helps.'
+                'allocation="gap" requires n_rollouts of at least 2, because it starts with two rollouts everywhere; got '
+                f"{self.n_rollouts}."
             )
 
     def evaluate(
@@ -157,7 +158,7 @@ class Rollouts(_InDomain):
         previous: QFunction | None = None,  # noqa: ARG002
         rng: np.random.Generator | None = None,
     ) -> RolloutValues:
-        """Return Q at ``states`` (n, d) by rollouts of every action from each of them."""
+        """Return Q at ``states`` (n, d), estimated by rollouts of every action from each of them."""
         x, discount = _starts(self.domain, states), as_discount(discount)
         generator = np.random.default_rng(0) if rng is None else rng
         tally = _Tally(policy, self.domain, x, self.horizon, discount, generator)
@@ -171,14 +172,16 @@ class Rollouts(_InDomain):
 
 @dataclass(frozen=True, eq=False)
 class RolloutsWithCritic(_InDomain):
-    """Short rollouts, and a critic's estimate of what comes after them: the evaluator of DPI-Critic.
+    """Short rollouts plus a critic's estimate of the value after them: the evaluator of DPI-Critic.
 
     Parameters
     ----------
     domain : Domain
+        As in `Rollouts`.
     critic : PolicyEvaluator
-        Fitted to the batch before the rollouts start; its value at the last state, times discount^H, ends each rollout.
+        Fitted to the batch before the rollouts start; its value at the last state, times discount^H, is added to each rollout.
     n_rollouts, horizon : int
+        As in `Rollouts`.
     inertia : float
         As in `Rollouts`.
 
@@ -220,19 +223,19 @@ class RolloutsWithCritic(_InDomain):
         previous: QFunction | None = None,
         rng: np.random.Generator | None = None,
     ) -> RolloutValues:
-        """Return Q at ``states`` (n, d) by rollouts that end in the value of a critic, which learns from ``transitions``."""
+        """Return Q at ``states`` (n, d), from rollouts and the values of a critic that learns from ``transitions``."""
         x, discount = _starts(self.domain, states), as_discount(discount)
         generator = np.random.default_rng(0) if rng is None else rng
         before = previous.critic if isinstance(previous, RolloutValues) else None
         critic = self.critic.evaluate(policy, transitions, discount=discount, previous=before, rng=generator)
 
         def rest(found: Outcome) -> Floats:
-            rest, goes_on = np.zeros(len(found.lengths)), ~found.terminated  # nobody is asked about an end
-            if goes_on.any():
-                last = found.last_states[goes_on]
+            rest, alive = np.zeros(len(found.lengths)), ~found.terminated  # terminal states have value 0
+            if alive.any():
+                last = found.last_states[alive]
                 values = as_q_values(critic.values(last), n_rows=len(last), name="the critic's Q")
                 values = row_sum(policy.probabilities(last, masks_of(self.domain, last)), values)
-                rest[goes_on] = discount ** found.lengths[goes_on] * values
+                rest[alive] = discount ** found.lengths[alive] * values
             return rest
 
         tally = _Tally(policy, self.domain, x, self.horizon, discount, generator, rest)
@@ -241,7 +244,7 @@ class RolloutsWithCritic(_InDomain):
 
 
 class _Tally:
-    """Sums of returns by state and action; `add` runs more rollouts of every action from some of the states."""
+    """Sums of returns per state and action; `add` runs more rollouts of every action from some of the states."""
 
     def __init__(
         self,
@@ -257,13 +260,13 @@ class _Tally:
         self.discount, self.rng, self.rest = discount, rng, rest
         shape = (len(states), domain.n_actions)
         self.masks = masks_of(domain, states)
-        self.allowed = np.ones(shape, dtype=bool) if self.masks is None else self.masks  # with which rollouts start
+        self.allowed = np.ones(shape, dtype=bool) if self.masks is None else self.masks  # first actions of rollouts
         self.sums, self.squares, self.counts = np.zeros(shape), np.zeros(shape), np.zeros(len(states), dtype=np.int64)
         self.low, self.high, self.n_transitions = np.inf, -np.inf, 0
-        self.first = np.full(len(states), np.nan)  # shifts the squares, so that large means do not hide the spread
+        self.first = np.full(len(states), np.nan)  # subtracted before squaring, so large means do not hide the spread
 
     def add(self, rows: Ints, times: int = 1) -> None:
-        """Run ``times`` rollouts of every action from the states ``rows``, not too many at once."""
+        """Run ``times`` rollouts of every action from the states ``rows``, in blocks of limited size."""
         A = self.domain.n_actions
         for first in range(0, len(rows), ROLLOUTS_AT_ONCE // A):
             some = rows[first : first + ROLLOUTS_AT_ONCE // A]
@@ -294,23 +297,23 @@ class _Tally:
         return self.sums / self.counts[:, None]
 
     def result(self, inertia: float, critic: QFunction | None = None) -> RolloutValues:
-        """Return Q as it stands, a hair better where the policy decides so."""
+        """Return Q so far, with a tiny bonus for the actions of the policy."""
         n = self.counts[:, None]
         shifted = self.means - self.first[:, None]
         with np.errstate(invalid="ignore", divide="ignore"):
             variance = np.maximum(self.squares / n - np.square(shifted), 0.0) * n / (n - 1)
             spread = np.where(n > 1, np.sqrt(variance / n), np.nan)
-        hair = inertia * (self.high - self.low or max(abs(self.high), 1.0))
+        bonus = inertia * (self.high - self.low or max(abs(self.high), 1.0))
         table = self.means
-        if hair:
-            table = table + hair * self.policy.probabilities(self.states, self.masks)
+        if bonus:
+            table = table + bonus * self.policy.probabilities(self.states, self.masks)
         worst = np.where(self.allowed, table, np.inf).min(axis=1, keepdims=True)
-        table = np.where(self.allowed, table, worst)  # nothing is known of the others, and nobody will ask
+        table = np.where(self.allowed, table, worst)  # placeholder for forbidden actions, whose values are never used
         return RolloutValues(self.states, table, spread, self.counts, self.n_transitions, critic)
 
 
 def _spend(tally: _Tally, budget: int, delta: float) -> None:
-    """Spend ``budget`` rollouts of every action: two everywhere, then the rest where the best action is in doubt."""
+    """Run ``budget`` rollouts of every action: two per state, the rest in states with an uncertain best action."""
     n, A = tally.sums.shape
     everywhere = np.arange(n)
     tally.add(everywhere, 2)
@@ -320,14 +323,14 @@ def _spend(tally: _Tally, budget: int, delta: float) -> None:
         bound = (tally.high - tally.low) * np.sqrt(2 / tally.counts * np.log(max(A - 1, 1) / delta))
         doubtful = np.flatnonzero(gap <= bound)
         if not len(doubtful):
-            return  # what is left of the budget is not needed
+            return  # the rest of the budget is not needed
         utility = gap[doubtful] + np.sqrt(np.log(tally.counts.sum()) / (1 + tally.counts[doubtful]))
         chosen = np.sort(doubtful[np.argsort(-utility, kind="stable")[:left]])
-        # As many at once as are there already, at most: few states would else take one call a rollout.
+        # At most double the counts per call; one rollout per call would be slow for few states.
         tally.add(chosen, max(1, min(left // len(chosen), int(tally.counts[chosen].min()))))
 
 
 def _starts(domain: Domain, states: Floats | None) -> Floats:
     if states is None:
-        raise InvalidInputError("states must be given: rollouts start from them. Pass states to fit.")
+        raise InvalidInputError("states must be given, because rollouts start from them. Pass states to fit.")
     return as_states(states, n_features=len(domain.feature_names), allow_nan=False)

@@ -1,7 +1,7 @@
-r"""Temporal differences: the weights of a linear Q move a little with every row of the batch.
+r"""Temporal differences: a small update of the weights of a linear Q with every row of the batch.
 
-With :math:`\phi_t = \phi(X_t, A_t)`, the mean next features :math:`\phi'_t = \sum_a \pi(a | X'_t)\, \phi(X'_t, a)`, zero where the
-process terminated, and :math:`\delta_t = R_t + \gamma\, \theta \cdot \phi'_t - \theta \cdot \phi_t`, a step with sizes :math:`\alpha, \beta` is
+Let :math:`\phi_t = \phi(X_t, A_t)`, :math:`\delta_t = R_t + \gamma\, \theta \cdot \phi'_t - \theta \cdot \phi_t`, and let the mean next features
+be :math:`\phi'_t = \sum_a \pi(a | X'_t)\, \phi(X'_t, a)`, zero where the process terminated. A step with sizes :math:`\alpha, \beta` is
 
 .. math::
     e       &\leftarrow \gamma \lambda c_t\, e + \omega_t \phi_t \\
@@ -12,16 +12,17 @@ process terminated, and :math:`\delta_t = R_t + \gamma\, \theta \cdot \phi'_t - 
     w       &\leftarrow w + \beta\, (\delta_t e - \omega_t w)                                                   && \text{GTD} \\
     w       &\leftarrow w + \beta\, \bigl(\delta_t e - \omega_t (\phi_t \cdot w)\, \phi_t\bigr)                 && \text{GTD2, TDC}
 
-(w on the right is always the old one). Without traces, :math:`\lambda = 0`, that is :math:`e = \omega_t \phi_t`: the next action is
-the policy's, so logged data of any behaviour need no ratios. The trace starts anew with each episode, and :math:`c_t` corrects it
-for what the policy would have done. The weight of a row, :math:`\omega_t`, one on average, is how much its own prediction counts;
-with traces a row without weight still is part of what followed on earlier ones.
+(w on the right-hand side is always the old one). Without traces, :math:`\lambda = 0`, we have :math:`e = \omega_t \phi_t`: the next action is
+the policy's, so data logged by any behaviour policy need no importance ratios. The trace is reset at the start of each episode, and
+:math:`c_t` corrects it for the difference between the logged actions and the policy's. The weight of a row, :math:`\omega_t`, which
+averages one, determines how much the row's own prediction counts; with traces, a row of weight 0 still contributes to what follows
+earlier rows.
 
-All four rest where :math:`\sum_t \delta_t e_t = 0`, at the solution of least-squares temporal differences. GTD descends
-:math:`|\sum_t \delta_t e_t|^2`; GTD2 and TDC descend the projected Bellman error, the same in the norm of the inverse of
-:math:`\sum_t \omega_t \phi_t \phi_t^\top`, to which w is the key. The middle term of TDC makes that exact for every correction and for
-episodes of any length. In GQ(:math:`\lambda`) of Maei and Sutton it has gone: with importance ratios on one endless
-episode its mean is :math:`\gamma \lambda \phi'_t (e \cdot w)`, and what is left is their :math:`\gamma (1 - \lambda) \phi'_t (e \cdot w)`.
+The fixed point of all four is :math:`\sum_t \delta_t e_t = 0`, the solution of least-squares temporal differences. GTD descends
+:math:`|\sum_t \delta_t e_t|^2`; GTD2 and TDC descend the projected Bellman error, the same vector in the norm of the inverse of
+:math:`\sum_t \omega_t \phi_t \phi_t^\top`, which w makes possible. The middle term of TDC makes this exact for every correction and for
+episodes of any length. GQ(:math:`\lambda`) of Maei and Sutton does not have this term: with importance ratios on one infinite episode
+its mean is :math:`\gamma \lambda \phi'_t (e \cdot w)`, which leaves their :math:`\gamma (1 - \lambda) \phi'_t (e \cdot w)`.
 """
 
 from __future__ import annotations
@@ -49,38 +50,39 @@ from capi.types import Policy, QFunction
 Correction = Literal["importance", "tree-backup", "none"]
 Schedule = Literal["constant", "decreasing"] | Callable[[Ints], Any]
 
-FAR_OFF = 1e6  # times the largest value that a policy can have: Q has diverged
+FAR_OFF = 1e6  # Q has diverged if it is this many times the largest value that a policy can have
 
 
 @dataclass(frozen=True)
 class _Stepwise:
-    r"""What the four methods share.
+    r"""Base class of the four methods.
 
     Parameters
     ----------
     features : callable or transformer
         States (n, d) -> (n, p), dense or sparse, see `capi.features.bases`.
     trace : float in [0, 1]
-        :math:`\lambda`: how far back a temporal difference counts within an episode. Without episode numbers every row is an
-        episode, and nothing changes.
+        Trace decay :math:`\lambda`: how far back a temporal difference counts within an episode. Without episode numbers every
+        row is its own episode, and the trace has no effect.
     correction : "tree-backup", "importance" or "none"
-        What a trace is multiplied with in each row, because the logged action need not be the policy's: its probability
-        under the policy, :math:`\pi(A_t | X_t)`, which needs no propensities; that divided by the propensity of the batch, which
-        forgets less and varies more (both Precup, Sutton and Singh 2000); or one, for the policy's own data. Without traces it does not matter.
+        Factor of the trace in each row, because the logged action may differ from the policy's. "tree-backup" is the action's
+        probability under the policy, :math:`\pi(A_t | X_t)`, and needs no propensities. "importance" divides it by the propensity
+        in the batch, which forgets less and has a higher variance (both Precup, Sutton and Singh 2000). "none" is one, for
+        data of the policy itself. Without traces the correction has no effect.
     step_size : float
-        In units of 1 / (mean squared length of the features on the batch), so that their scale does not matter.
+        In units of 1 / (mean squared norm of the features on the batch), so their scale does not matter.
     schedule : "constant", "decreasing" or callable
-        What the step size is multiplied with at step t = 0, 1, ...: one; :math:`(1 + t / n)^{-\text{power}}`, where n steps are a
-        pass; or what a function returns for an array of step numbers (m,).
-        With traces the rows of an episode depend on each other, and steps that stay as large leave a small bias.
+        Factor of the step size at step t = 0, 1, ...: one; :math:`(1 + t / n)^{-\text{power}}`, where a pass has n steps; or the
+        result of a function of an array of step numbers (m,).
+        With traces the rows of an episode depend on each other, and a constant step size leaves a small bias.
     power : float
-        Of the decreasing schedule; between 1/2 and 1 the classical conditions on step sizes hold.
+        Exponent of the decreasing schedule; between 1/2 and 1 the classical conditions on step sizes hold.
     n_passes : int
-        How often all rows are used. Each time rows, or with traces whole episodes, come in a new random order. What is
-        left to learn shrinks with rows times passes times ``step_size``: small batches need more passes.
+        Number of passes over all rows. Each pass uses the rows, or with traces whole episodes, in a new random order. The
+        remaining error shrinks with rows times passes times ``step_size``: small batches need more passes.
     average : bool
-        Return the mean of the weights over the second half of all steps (Polyak and Ruppert) rather than the last ones.
-        With it a constant step size settles, too.
+        Return the mean of the weights over the second half of all steps (Polyak and Ruppert) rather than the last weights.
+        Then a constant step size converges, too.
     """
 
     method: ClassVar[int]
@@ -115,11 +117,11 @@ class _Stepwise:
         transitions: Transitions | None,
         *,
         discount: float,
-        states: Floats | None = None,  # noqa: ARG002  the batch decides alone
+        states: Floats | None = None,  # noqa: ARG002  only the batch matters
         previous: QFunction | None = None,
         rng: np.random.Generator | None = None,
     ) -> LinearValues:
-        """Return Q of ``policy``, from the weights of ``previous`` on if it has the same features on the same batch."""
+        """Return Q of ``policy``, starting from the weights of ``previous`` if it has the same features and batch."""
         t, discount = needs_batch(transitions, policy, type(self).__name__), as_discount(discount)
         next_states = _complete_next_states(t)
         fitted = features_on(self.features, t, previous)
@@ -143,14 +145,14 @@ class _Stepwise:
         return Batch(rows, tables, starts, lengths, tables.mean_square(weight))
 
     def _pieces(self, t: Transitions, weight: Floats) -> tuple[Ints, Ints]:
-        """Return first row and length of what is put in random order: rows that count, or episodes that have such a row."""
+        """Return first rows and lengths of the segments to shuffle: rows with positive weight, or episodes with such a row."""
         lengths = t.episode_lengths if self.trace > 0 else np.ones(len(t), dtype=np.int64)
         starts = np.cumsum(lengths) - lengths
         counts = np.add.reduceat(weight, starts) > 0
         return starts[counts], lengths[counts]
 
     def _carry(self, policy: Policy, t: Transitions, starts: Ints, discount: float) -> Floats:
-        """Return what is left of the trace when a row is reached (n,)."""
+        """Return the factor by which the trace decays before each row (n,)."""
         carry = np.full(len(t), discount * self.trace)
         if self.trace > 0 and self.correction != "none":
             chosen = policy.probabilities(t.states, t.allowed)[np.arange(len(t)), t.actions]
@@ -159,7 +161,7 @@ class _Stepwise:
         return carry
 
     def _learned(self, start: Floats, batch: Batch, limit: float, rng: np.random.Generator) -> Floats:
-        """Return the weights (A, p) after all passes from ``start`` on."""
+        """Return the weights (A, p) after all passes, starting from ``start``."""
         memory = memory_from(start.ravel())
         sizes, n = self._step_sizes(batch.unit), batch.n_steps
         width = batch.tables.width if self.trace > 0 else np.uint64(0)
@@ -177,51 +179,51 @@ class _Stepwise:
         return weights
 
     def _step_sizes(self, unit: float) -> tuple[float, float]:
-        """Return both step sizes, given the mean squared length of the features."""
+        """Return both step sizes, given the mean squared norm of the features."""
         return self.step_size / unit, 0.0
 
     def _factors(self, times: Ints, n: int) -> Floats:
-        """Return what the step sizes are multiplied with at ``times`` (m,), in steps since the start."""
+        """Return the factors of the step sizes at ``times`` (m,), counted in steps from the start."""
         if not callable(self.schedule):
             return np.ones(len(times)) if self.schedule == "constant" else (1 + times / n) ** -self.power
         found = as_array(self.schedule(times), "schedule(t)")
         if found.shape not in ((), times.shape):
             raise InvalidInputError(
-                f"schedule(t) must be a number, or have shape {times.shape}, one for each step; got {found.shape}."
+                f"schedule(t) must be a number, or have shape {times.shape}, one number per step; got {found.shape}."
             )
         factors = as_floats(np.broadcast_to(found, times.shape), "schedule(t)", ndim=1)
         check_rows(factors >= 0, factors, "schedule(t)", "must not be negative")
         return factors
 
     def _late(self, times: Ints, total: int) -> Floats:
-        """Return the share of the averaged weights that comes before each of the steps ``times`` (m,)."""
+        """Return the share of the averaging window that precedes each of the steps ``times`` (m,)."""
         first = total // 2 if self.average else total
         return np.maximum(times - first, 0) / max(total - first, 1)
 
     def _diverged(self, number: int, step: int, n: int) -> DivergenceError:
         gradient = (
-            "; take GTD2 or TDC, which need not diverge off-policy"
+            "; use GTD2 or TDC, which need not diverge off-policy"
             if self.method == _td_kernels.TD
             else " and second_step_size"
         )
         return DivergenceError(
-            f"{type(self).__name__} diverged in pass {number + 1} of {self.n_passes}, at step {step + 1} of {n}: its values are "
-            f"beyond all that the rewards allow. Lower step_size = {self.step_size:g}{gradient}; or solve with LSTDQ at once."
+            f"{type(self).__name__} diverged in pass {number + 1} of {self.n_passes}, at step {step + 1} of {n}: its values are far "
+            f"larger than the rewards allow. Lower step_size = {self.step_size:g}{gradient}; or solve directly with LSTDQ."
         )
 
 
 @dataclass(frozen=True)
 class _Gradient(_Stepwise):
-    r"""What the methods with second weights share.
+    r"""Base class of the methods with second weights.
 
     Parameters
     ----------
     second_step_size : float
-        Of the second weights, in the same units.
+        Step size of the second weights, in the same units.
     schedule : "constant", "decreasing" or callable
-        What the step sizes are multiplied with at step t = 0, 1, ...: one; :math:`(1 + t / n)^{-\text{power}}`, where n steps are a
-        pass; or what a function returns for an array of step numbers (m,).
-        With traces the rows of an episode depend on each other, and steps that stay as large leave a small bias.
+        Factor of the step sizes at step t = 0, 1, ...: one; :math:`(1 + t / n)^{-\text{power}}`, where a pass has n steps; or the
+        result of a function of an array of step numbers (m,).
+        With traces the rows of an episode depend on each other, and constant step sizes leave a small bias.
     """
 
     step_size: float = 0.2
@@ -240,8 +242,8 @@ class _Gradient(_Stepwise):
 class TD(_Stepwise):
     r"""Temporal differences, TD(:math:`\lambda`) (Sutton 1988), for action values.
 
-    The cheapest of the four, and the fastest to learn. It settles if the rows are distributed as the policy visits them;
-    with other data and features that are not a table it may diverge, which raises `DivergenceError`.
+    The cheapest of the four methods, and the fastest to learn. It converges if the rows are distributed as the policy visits
+    them; with other data it may diverge unless the features are tabular, which raises `DivergenceError`.
 
     Examples
     --------
@@ -261,17 +263,17 @@ class TD(_Stepwise):
 @renamed(passes="n_passes")
 @dataclass(frozen=True)
 class GTD(_Gradient):
-    r"""Gradient temporal differences (Sutton, Szepesvari and Maei 2008): descends the norm of the expected update.
+    r"""Gradient temporal differences (Sutton, Szepesvari and Maei 2008), which descend the norm of the expected update.
 
-    It does not diverge off-policy if the step sizes are small enough, but it is much slower than `GTD2` and `TDC`: directions
-    in which the features vary little are counted little.
+    Off-policy it does not diverge if the step sizes are small enough, but it is much slower than `GTD2` and `TDC`: directions
+    in which the features vary little get little weight.
 
     Parameters
     ----------
     step_size : float
-        In units of 1 / (mean squared length of the features on the batch) squared: the second weights have units, too.
+        In units of 1 / (mean squared norm of the features on the batch) squared: the second weights have units, too.
     second_step_size : float
-        Of the second weights, a share of the way to the newest value.
+        Step size of the second weights, as a fraction of the distance to the newest value.
 
     Examples
     --------
@@ -296,13 +298,13 @@ class GTD(_Gradient):
 @renamed(passes="n_passes")
 @dataclass(frozen=True)
 class GTD2(_Gradient):
-    r"""The second gradient method (Sutton et al. 2009): descends the projected Bellman error.
+    r"""The second gradient method (Sutton et al. 2009), which descends the projected Bellman error.
 
-    It does not diverge off-policy if the step sizes are small enough. With traces it has the same objective as
+    Off-policy it does not diverge if the step sizes are small enough. With traces it has the same objective as
     GQ(:math:`\lambda`) (Maei and Sutton 2010).
 
-    Its speed goes with the square of 1 - discount. Near one, let it go on from the Q of `TD` on the same batch with the same
-    features, ``previous=``, if that has settled.
+    Its speed is proportional to the square of 1 - discount. For discounts near one, let it start from the Q of `TD` on the
+    same batch with the same features, ``previous=``, if that has converged.
 
     Examples
     --------
@@ -324,11 +326,11 @@ class GTD2(_Gradient):
 class TDC(_Gradient):
     r"""Temporal differences with gradient correction (Sutton et al. 2009); with traces GQ(:math:`\lambda`) (Maei and Sutton 2010).
 
-    It descends the projected Bellman error as `GTD2` does, mostly with less noise: the steps of `TD`, and a correction that
-    keeps them from diverging off-policy if ``second_step_size`` is not too small beside ``step_size``.
+    Like `GTD2` it descends the projected Bellman error, mostly with less noise: it adds to the steps of `TD` a correction that
+    keeps them from diverging off-policy if ``second_step_size`` is not too small relative to ``step_size``.
 
-    Its speed goes with the square of 1 - discount. Near one, let it go on from the Q of `TD` on the same batch with the same
-    features, ``previous=``, if that has settled.
+    Its speed is proportional to the square of 1 - discount. For discounts near one, let it start from the Q of `TD` on the
+    same batch with the same features, ``previous=``, if that has converged.
 
     Examples
     --------
@@ -345,11 +347,11 @@ class TDC(_Gradient):
 
 
 def _complete_next_states(t: Transitions) -> Floats:
-    """Return the next states, with the state itself where nothing follows and they are missing; refuse others with NaN."""
+    """Return the next states, with missing ones after termination replaced by the state; raise an error for other NaN."""
     for name, states, counts in (("states", t.states, True), ("next_states", t.next_states, ~t.terminated)):
         missing = np.isnan(states).any(axis=1) & counts
         check_rows(
-            ~missing, states, name, "must have no missing values", " Fill them in, or use FittedQ, which takes them."
+            ~missing, states, name, "must not have missing values", " Fill them in, or use FittedQ, which accepts NaN."
         )
     unknown = np.isnan(t.next_states).any(axis=1, keepdims=True)
     return np.where(unknown, t.states, t.next_states) if unknown.any() else t.next_states
@@ -358,7 +360,7 @@ def _complete_next_states(t: Transitions) -> Floats:
 def _propensity(t: Transitions) -> Floats:
     if t.propensities is None:
         raise InvalidInputError(
-            'correction="importance" needs the probability of each logged action: give the batch its propensities, or take '
-            'correction="tree-backup", which needs none.'
+            'correction="importance" needs the probability of each logged action; the batch has no propensities. Add them, '
+            'or use correction="tree-backup", which needs none.'
         )
     return t.propensities
