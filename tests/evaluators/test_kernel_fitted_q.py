@@ -352,7 +352,7 @@ def off_policy_step(factor):
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(
     ("factor", "words"),
-    [(2.0, r"must settle; after 1\d sweeps"), (1.001 / 0.9, "must settle; after 658 sweeps")],
+    [(2.0, r"must converge; after 1\d sweeps"), (1.001 / 0.9, "must converge; after 658 sweeps")],
     ids=["geometric", "linear"],
 )
 def test_sweeps_that_expand_are_told(form, factor, words):
