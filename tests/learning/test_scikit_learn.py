@@ -307,7 +307,7 @@ def test_a_learner_with_discount_zero_keeps_every_row_of_a_table():
     [
         (
             {},
-            "state, action, reward not given. Write for example fit.table, episode=.*Transitions.from_frame.*'patient', 'day'",
+            "state, action, reward not given. For example, write fit.table, episode=.*Transitions.from_frame.*'patient', 'day'",
         ),
         ({"state": "age", "action": "drug"}, "; reward not given"),
         ({**ROLES, "rewards": "outcome"}, "a role in fit must be one of 'state', .*; got 'rewards'"),
@@ -364,7 +364,7 @@ def test_a_table_is_scored_with_the_roles_and_the_encoding_of_fit():
     assert learner.score(test) == learner.score(batch) == learner.score(test, **ROLES)
     only_women = test[test["sex"] == "f"]
     assert np.isfinite(learner.score(only_women)), "a fold may lack a category"
-    with pytest.raises(InvalidInputError, match=r"state, action, reward not given. Write for example score"):
+    with pytest.raises(InvalidInputError, match=r"state, action, reward not given. For example, write score"):
         capi().fit(BATCH).score(test)
 
 
