@@ -16,7 +16,7 @@ from capi.features.scaling import Scaling
 from capi.loss import gap_weighted_loss, regrets
 from capi.policy_spaces import Linear
 from capi.policy_spaces._problem import ImprovementProblem
-from capi.policy_spaces.linear import _kernels as _linear
+from capi.policy_spaces.linear import _kernels
 from capi.policy_spaces.linear._line_search import LineSearch
 from capi.policy_spaces.linear._surrogates import KINDS, ConvexLoss, Objective
 from capi.policy_spaces.linear.linear import StatesAndConstant
@@ -60,14 +60,14 @@ def test_keeps_the_contract_with_features():
 
 
 def ell(kind, margin):
-    return _linear.surrogate(KINDS[kind], float(margin))[0]
+    return _kernels.surrogate(KINDS[kind], float(margin))[0]
 
 
 @pytest.mark.parametrize("kind", SURROGATES)
 def test_the_losses_of_a_margin_are_convex_and_have_the_slopes_they_say(kind):
     margins = np.concatenate([np.linspace(-40, 40, 401), np.linspace(0.85, 1.05, 41)])
     for m in margins:
-        value, slope = _linear.surrogate(KINDS[kind], m)
+        value, slope = _kernels.surrogate(KINDS[kind], m)
         assert value >= 0
         assert slope <= 0
         assert ell(kind, m) <= (ell(kind, m - 0.1) + ell(kind, m + 0.1)) / 2 * (1 + 1e-12)

@@ -14,8 +14,7 @@ from capi.errors import InvalidInputError
 from capi.evaluators import FittedQ
 from capi.loss import regrets
 from capi.policy_spaces import LocalAverages, Neighbors
-from capi.policy_spaces.neighbors import _search as nearest
-from capi.policy_spaces.neighbors import neighbors
+from capi.policy_spaces.neighbors import _search, neighbors
 from capi.testing import check_policy_space, random_batch
 
 
@@ -169,7 +168,7 @@ def test_small_tables_give_the_same_neighbours(monkeypatch):
     rng = np.random.default_rng(0)
     states, q, x = grid(rng, 300, 2, side=20), whole(rng, 300), grid(rng, 100, 2, side=20)
     expected = Neighbors(9).improve(states, q).regrets(x)
-    monkeypatch.setattr(nearest, "AT_ONCE", 40)
+    monkeypatch.setattr(_search, "AT_ONCE", 40)
     monkeypatch.setattr(neighbors, "AT_ONCE", 30)
     np.testing.assert_array_equal(Neighbors(9).improve(states, q).regrets(x), expected)
 
@@ -377,7 +376,7 @@ class Graph:
 @pytest.fixture
 def graph(monkeypatch):
     monkeypatch.setitem(sys.modules, "pynndescent", SimpleNamespace(NNDescent=Graph, __spec__=object()))
-    monkeypatch.setattr(nearest, "FEW", 10)
+    monkeypatch.setattr(_search, "FEW", 10)
 
 
 @pytest.mark.parametrize("metric", ["euclidean", "manhattan"])
@@ -388,7 +387,7 @@ def test_an_approximate_index_finds_what_it_can(graph, metric, d):
     approximate, exact = (
         Neighbors(9, metric=metric, algorithm=algorithm).improve(states, q) for algorithm in ("approximate", "exact")
     )
-    assert isinstance(approximate.nearest.search, nearest.ApproximateSearch)
+    assert isinstance(approximate.nearest.search, _search.ApproximateSearch)
     np.testing.assert_array_equal(approximate.act(x), exact.act(x))
     np.testing.assert_array_equal(approximate.regrets(states), exact.regrets(states))
 

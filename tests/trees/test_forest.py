@@ -7,14 +7,10 @@ from numba import njit
 
 import naive
 from capi.errors import InvalidInputError
-from capi.trees import forest
-from capi.trees import predictor as paths
-from capi.trees._kernels import node as _grow
-from capi.trees._kernels import records as _workspace
-from capi.trees._kernels import route as _route
-from capi.trees._kernels import split as _splits
-from capi.trees._kernels import walk as _walk
+from capi.trees import forest, predictor
+from capi.trees._kernels import node, records, route, split
 from capi.trees._kernels.records import Layout
+from capi.trees._kernels.walk import walk_of
 from capi.trees.forest import Forest, Growth
 from capi.trees.ranks import encode
 
@@ -39,9 +35,9 @@ def called(kernel):
 
 
 extremes, sums_up_to, divide, divide_in_place = map(
-    called, (_grow.extremes, _grow.sums_up_to, _grow.divide, _grow.divide_in_place)
+    called, (node.extremes, node.sums_up_to, node.divide, node.divide_in_place)
 )
-sort_by_code, tie_of = map(called, (_splits.sort_by_code, _splits.tie_of))
+sort_by_code, tie_of = map(called, (split.sort_by_code, split.tie_of))
 
 VALUE = Growth(min_samples_split=4)
 POLICY = Growth(min_samples_split=2, policy=True)
@@ -80,7 +76,7 @@ def problem(seed, policy, missing, n=40, d=5):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(6))
 def test_the_kernels_grow_the_trees_of_their_slow_twin(kind, seed, missing, is_weighted, narrow, monkeypatch):
-    monkeypatch.setattr(_workspace, "SPARE_ROWS", (0, 7, 1000)[seed % 3])  # all in place, some of it, nothing
+    monkeypatch.setattr(records, "SPARE_ROWS", (0, 7, 1000)[seed % 3])  # all in place, some of it, nothing
     growth = KINDS[kind]
     X, Y, weights = problem(seed, growth.policy, missing)
     weights = weights if is_weighted else None
@@ -90,9 +86,9 @@ def test_the_kernels_grow_the_trees_of_their_slow_twin(kind, seed, missing, is_w
     nodes, leaf_rows = twin.grow()
 
     assert tree.nodes["left"].tolist() == [node[3] for node in nodes]
-    for node, expected in zip(tree.nodes, nodes, strict=True):
+    for grown, expected in zip(tree.nodes, nodes, strict=True):
         if expected[0] is not None:
-            assert (node["feature"], node["threshold"], bool(node["missing_left"])) == expected[:3]
+            assert (grown["feature"], grown["threshold"], bool(grown["missing_left"])) == expected[:3]
     for leaf, rows in enumerate(leaf_rows):
         assert set(np.flatnonzero(tree.leaf_of_row == leaf)) == set(rows)
         np.testing.assert_array_equal(tree.sums[leaf], twin.sums(rows))
@@ -218,8 +214,8 @@ def test_nodes_too_large_for_their_bits_are_walked_one_by_one(monkeypatch):
     X, Y, _ = problem(4, False, missing=True, n=200)
     grown = forest.grow(encode(X), Y, replace(VALUE, n_trees=3), np.random.default_rng(0))
     expected = grown.leaves(X), grown.mean_values(X)
-    monkeypatch.setattr(paths, "MOST_NODES", 4)
-    monkeypatch.setattr(paths.Paths, "_coded", None)  # whoever asks for codes now, fails
+    monkeypatch.setattr(predictor, "MOST_NODES", 4)
+    monkeypatch.setattr(predictor.Paths, "_coded", None)  # whoever asks for codes now, fails
     again = Forest(grown.trees)
     np.testing.assert_array_equal(again.leaves(X), expected[0])
     np.testing.assert_array_equal(again.mean_values(X), expected[1])
@@ -252,10 +248,10 @@ def test_known_leaves_are_read_and_summed_as_by_plain_loops(n, n_trees, kind):
     values, y = rng.normal(size=starts[-1]), rng.normal(size=n)
     means, sums = np.full((n, 2), np.nan), np.zeros(starts[-1])
     for first, end in ((0, n // 3), (n // 3, n)):
-        _route.mean_of_leaves(leaves, starts, values, first, end, means[first:end, 1])
+        route.mean_of_leaves(leaves, starts, values, first, end, means[first:end, 1])
     np.testing.assert_array_equal(means[:, 1], naive.mean_of_leaves(leaves, starts, values))
     for first, end in ((0, 1), (1, n_trees)):
-        _route.sums_by_leaf(leaves, starts, first, end, y, sums)
+        route.sums_by_leaf(leaves, starts, first, end, y, sums)
     np.testing.assert_array_equal(sums, naive.sums_by_leaf(leaves, starts, y))
 
 
@@ -268,7 +264,7 @@ def test_states_walk_alike_on_machines_that_gather_and_others(lanes):
     states[::3, 1] = np.nan
     nodes, codes = grown._paths._coded.nodes, grown._paths._coded.codes(states)
     starts, at = np.arange(len(states)) * codes.shape[1], np.empty(len(states), dtype=np.int64)
-    walk = _walk.walk_of(lanes)
+    walk = walk_of(lanes)
 
     @njit
     def send(root):
@@ -293,8 +289,8 @@ def test_pickles_have_the_trees_alone_and_older_ones_are_read():
 
 
 def test_leaves_take_sixteen_bits_if_they_fit():
-    assert paths.leaf_type(np.array([0, 2**16, 2**16 + 3])) is np.uint16
-    assert paths.leaf_type(np.array([0, 3, 2**16 + 4])) is np.int32
+    assert predictor.leaf_type(np.array([0, 2**16, 2**16 + 3])) is np.uint16
+    assert predictor.leaf_type(np.array([0, 3, 2**16 + 4])) is np.int32
 
 
 @pytest.mark.parametrize("bits", [16, 32])
@@ -339,7 +335,7 @@ def test_rows_are_divided_in_place_and_by_copying(bits, n_outputs, n, missing_le
         copied, moved = np.zeros_like(records), records.copy()
         addresses = records.ctypes.data, n, 8 * layout.n_words, copied.ctypes.data
         n_copied = divide(*addresses, feature, bits, cut, missing_left)
-        n_moved = divide_in_place(moved, feature, bits, cut, missing_left, np.empty((2, _grow.BLOCK), np.int64))
+        n_moved = divide_in_place(moved, feature, bits, cut, missing_left, np.empty((2, node.BLOCK), np.int64))
         for n_left, after in ((n_copied, copied), (n_moved, moved)):
             assert n_left == goes_left.sum()
             assert sorted(map(tuple, after[:n_left])) == expected

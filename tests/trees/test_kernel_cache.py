@@ -14,19 +14,19 @@ import numpy as np
 import pytest
 
 import capi
-from capi._utils import kernel_cache as _kernel_cache
+from capi._utils import kernel_cache
 
 PACKAGE = Path(capi.__file__).parent
 FILES = [path for path in PACKAGE.rglob("*.py") if "capi._utils.compile" in path.read_text()]
 RUN = """
 import numpy as np
-from capi.trees._kernels import route as _route
+from capi.trees._kernels import route
 
 codes = np.zeros((3, 1), dtype=np.uint32)
 states, cuts = np.array([[1.5], [9.0], [np.nan]]), np.array([1.0, 2.0, 3.0] + 8 * [np.inf])
 grid = np.array([[0, 3]], dtype=np.int32)
-_route.encode_states(states, cuts, np.array([0, 11]), grid, np.array([0.4]), codes)
-print(*codes[:, 0], sum(_route.encode_states.stats.cache_hits.values()), _route.encode_states.stats.cache_path)
+route.encode_states(states, cuts, np.array([0, 11]), grid, np.array([0.4]), codes)
+print(*codes[:, 0], sum(route.encode_states.stats.cache_hits.values()), route.encode_states.stats.cache_path)
 """
 
 
@@ -104,7 +104,7 @@ def imported(path):
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} has a relative import, which the stamps do not follow"
             inside = [f"{node.module}.{alias.name}" for alias in node.names]
-            modules = [name for name in inside if _kernel_cache._file_of(name)]
+            modules = [name for name in inside if kernel_cache._file_of(name)]
             yield from modules
             if len(modules) < len(inside):
                 yield node.module
@@ -112,9 +112,9 @@ def imported(path):
 
 @pytest.mark.parametrize("path", FILES, ids=module_of)
 def test_the_stamp_of_a_kernel_covers_all_that_its_file_imports(path):
-    sources = _kernel_cache.sources_of(module_of(path))
+    sources = kernel_cache.sources_of(module_of(path))
     for name in sources:
-        found = {module for module in imported(Path(_kernel_cache._file_of(name))) if module.split(".")[0] == "capi"}
+        found = {module for module in imported(Path(kernel_cache._file_of(name))) if module.split(".")[0] == "capi"}
         assert found <= sources
 
 
@@ -123,7 +123,7 @@ def test_fields_of_named_tuples_are_part_of_the_key():
     one, other = namedtuple("Pair", ["low", "high"]), namedtuple("Pair", ["high", "low"])
     low_first, high_first = (numba.typeof(kind(np.zeros(1), np.zeros(1))) for kind in (one, other))
     nested = numba.typeof(namedtuple("Work", ["pair"])(one(np.zeros(1), np.zeros(1))))
-    keys = {_kernel_cache._fields_of((numba.int64, kind)) for kind in (low_first, high_first, nested)}
+    keys = {kernel_cache._fields_of((numba.int64, kind)) for kind in (low_first, high_first, nested)}
     assert len(keys) == 3
 
 

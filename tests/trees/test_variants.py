@@ -12,12 +12,7 @@ from numba.core.dispatcher import Dispatcher
 
 import capi
 from capi._utils.compile import COUNTS_REFERENCES
-from capi.trees._kernels import grow as _tree
-from capi.trees._kernels import node as _grow
-from capi.trees._kernels import plain as _plain
-from capi.trees._kernels import ranks as _ranks
-from capi.trees._kernels import simd as _lanes
-from capi.trees._kernels import split as _splits
+from capi.trees._kernels import grow, node, plain, ranks, simd, split
 from trees import forest_digest
 
 SCRIPT = Path(__file__).with_name("forest_digest.py")
@@ -51,9 +46,9 @@ def test_the_variable_is_zero_or_one():
     assert "CAPI_SIMD must be 0 or 1; got 'off'. Correct it or unset it." in finished.stderr
 
 
-VECTOR_SUM = _lanes._sum_of()
-VECTOR_SUMS = {16: _lanes._sums_of(16), 32: _lanes._sums_of(32)}
-PLAIN_SUMS = {16: _plain.sums_of_16, 32: _plain.sums_of_32}
+VECTOR_SUM = simd._sum_of()
+VECTOR_SUMS = {16: simd._sums_of(16), 32: simd._sums_of(32)}
+PLAIN_SUMS = {16: plain.sums_of_16, 32: plain.sums_of_32}
 
 
 def called(kernel):
@@ -74,7 +69,7 @@ def test_plain_loops_add_in_the_order_of_the_vector_loops(n, bits):
     outputs = rng.normal(size=(n, 1)) * 10.0 ** rng.integers(-9, 9, size=(n, 1))
     records = np.column_stack([codes.view(np.uint64), outputs.view(np.uint64)])
     rows, size, y = records.ctypes.data, 8 * records.shape[1], 8 * (records.shape[1] - 1)
-    assert called(VECTOR_SUM)(rows + y, n, size) == called(_plain.sum_of)(rows + y, n, size)
+    assert called(VECTOR_SUM)(rows + y, n, size) == called(plain.sum_of)(rows + y, n, size)
     cut, results = rng.integers(0, 2**bits, size=8, dtype=np.uint64), []
     for sums_of in (VECTOR_SUMS[bits], PLAIN_SUMS[bits]):
         sums, counts = np.zeros(8), np.zeros(8, dtype=np.int64)
@@ -94,7 +89,7 @@ def test_no_kernel_that_counts_no_references_returns_an_array():
     forest_digest.digest()
     kernels = {
         thing
-        for module in (_grow, _ranks, _splits, _tree)
+        for module in (grow, node, ranks, split)
         for thing in vars(module).values()
         if isinstance(thing, Dispatcher) and thing.targetoptions.get("_nrt") is False
     }

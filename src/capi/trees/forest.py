@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from capi._utils.threads import in_threads
 from capi._utils.validation import Floats, Ints
-from capi.trees._kernels import grow as _tree
-from capi.trees._kernels import node as _grow
-from capi.trees._kernels import route as _route
+from capi.trees._kernels import route
+from capi.trees._kernels.grow import grow_tree
+from capi.trees._kernels.node import fill_records
 from capi.trees._kernels.records import Layout, Limits, Workspace
 from capi.trees.predictor import Leaves, Paths, leaf_type
 from capi.trees.ranks import ROWS_AT_ONCE, EncodedStates
@@ -141,7 +141,7 @@ class Forest:
 
         def of_rows(first: int) -> None:
             rows = slice(first, first + ROWS_AT_ONCE)
-            _route.sum_of_leaves(leaves[:, rows], values, out[rows])
+            route.sum_of_leaves(leaves[:, rows], values, out[rows])
 
         in_threads(of_rows, range(0, len(out), ROWS_AT_ONCE), n_jobs)
         return out
@@ -180,7 +180,7 @@ def sums_of_targets(forests: Sequence[Forest], targets: Sequence[Floats], n_jobs
     def of_piece(piece: tuple[int, int]) -> None:
         k, first = piece
         leaves, end = forests[k]._leaves_of_rows, min(first + TREES_AT_ONCE, len(forests[k].trees))
-        _route.sums_by_leaf(leaves, forests[k].leaf_starts, first, end, targets[k], sums[k])
+        route.sums_by_leaf(leaves, forests[k].leaf_starts, first, end, targets[k], sums[k])
 
     in_threads(of_piece, pieces, n_jobs)
     return sums
@@ -194,7 +194,7 @@ def means_of_leaves(forests: Sequence[Forest], leaves: Sequence[Leaves], n_jobs:
     def of_rows(first: int) -> None:
         end = min(first + ROWS_AT_ONCE, len(out))
         for a, forest in enumerate(forests):
-            _route.mean_of_leaves(leaves[a], forest.leaf_starts, values[a], first, end, out[first:end, a])
+            route.mean_of_leaves(leaves[a], forest.leaf_starts, values[a], first, end, out[first:end, a])
 
     in_threads(of_rows, range(0, len(out), ROWS_AT_ONCE), n_jobs)
     return out
@@ -226,9 +226,9 @@ def grow(
             of_thread.work = Workspace.of(states.n_rows, states.n_features, layout, limits, states.bits)
         work: Workspace = of_thread.work
         work.state[0] = seed
-        _grow.fill_records(states.words, scaled, of_rows, layout, work.records)
+        fill_records(states.words, scaled, of_rows, layout, work.records)
         leaf_of_row = np.empty(states.n_rows, dtype=np.int32)
-        n_nodes, n_leaves = _tree.grow_tree(layout, features, limits, work, leaf_of_row)
+        n_nodes, n_leaves = grow_tree(layout, features, limits, work, leaf_of_row)
         grown = work.grown
         return Tree(
             grown.nodes[:n_nodes].copy(),

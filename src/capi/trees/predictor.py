@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from capi._utils.threads import in_threads
 from capi._utils.validation import Floats, Ints
-from capi.trees._kernels import route as _route
+from capi.trees._kernels import route
 from capi.trees._kernels.plain import CHILD_SHIFT, CUT_SHIFT, FEATURE_SHIFT, MISSING
 from capi.trees._kernels.ranks import WINDOW
 from capi.trees._kernels.walk import TOGETHER
@@ -67,7 +67,7 @@ class Paths:
         leaves = self._room(len(states))
 
         def find(codes: Codes, first: int, end: int) -> None:
-            _route.find_leaves(self._coded.nodes, self.roots, self.number, codes, leaves, first, end)
+            route.find_leaves(self._coded.nodes, self.roots, self.number, codes, leaves, first, end)
 
         self._by_blocks(find, states, n_jobs)
         return leaves
@@ -90,7 +90,7 @@ class Paths:
 
         def average(leaves: Leaves, first: int, end: int) -> None:
             for a, of_action in enumerate(leaves):
-                _route.mean_of_leaves(of_action, self.leaf_starts, values, 0, end - first, out[first:end, a])
+                route.mean_of_leaves(of_action, self.leaf_starts, values, 0, end - first, out[first:end, a])
 
         def find(codes: Codes, first: int, end: int) -> None:
             leaves = self._room(n_actions, end - first)  # of one block only, for all of them would fill the memory
@@ -109,12 +109,12 @@ class Paths:
 
         def add(codes: Codes, first: int, end: int) -> None:
             nodes, starts = self._coded.nodes, self.leaf_starts
-            _route.add_values(nodes, self.roots, self.number, codes, starts, values, out[first:end])
+            route.add_values(nodes, self.roots, self.number, codes, starts, values, out[first:end])
 
         if self._worth_codes(states):
             self._by_blocks(add, states, n_jobs)
         else:
-            _route.sum_of_leaves(self.counted_through(self._each(states)), values, out)
+            route.sum_of_leaves(self.counted_through(self._each(states)), values, out)
         return out
 
     def counted_through(self, leaves: Leaves) -> NDArray[np.int32]:
@@ -128,9 +128,7 @@ class Paths:
     def _each(self, states: Floats) -> Leaves:
         """Return the leaves of states that go one by one (T, n)."""
         x, leaves = np.ascontiguousarray(states), self._room(len(states))
-        _route.send_each(
-            self.roots, self.left, self.feature, self.threshold, self.missing_right, self.number, x, leaves
-        )
+        route.send_each(self.roots, self.left, self.feature, self.threshold, self.missing_right, self.number, x, leaves)
         return leaves
 
     def _each_of_actions(self, states: Floats, n_actions: int) -> Leaves:
@@ -142,13 +140,13 @@ class Paths:
         """Write the leaves of states ``first .. end - 1``, with each action's number behind their ``d`` features, to ``leaves`` (A, T, n)."""
         nodes = self._coded.nodes
         if codes.shape[1] <= d:  # no split asks for the action
-            _route.find_leaves(nodes, self.roots, self.number, codes, leaves[0], first, end)
+            route.find_leaves(nodes, self.roots, self.number, codes, leaves[0], first, end)
             leaves[1:, :, first:end] = leaves[0, :, first:end]
             return
         actions = np.zeros((len(leaves), d + 1))
         actions[:, d] = np.arange(len(leaves))
         action_codes = self._coded.codes(actions)[: len(leaves), d]
-        _route.find_leaves_of_actions(
+        route.find_leaves_of_actions(
             nodes, self.roots, self.number, self._last_actions, action_codes, codes, leaves, first, end
         )
 
@@ -173,7 +171,7 @@ class Paths:
     def _last_actions(self) -> Floats:
         """The largest value of the last feature that can come to each node."""
         last = np.empty(len(self.left))
-        _route.last_actions(self.left, self.feature, self.threshold, self.roots, last)
+        route.last_actions(self.left, self.feature, self.threshold, self.roots, last)
         return last
 
     @cached_property
@@ -217,5 +215,5 @@ class _CodedNodes:
     def codes(self, states: Floats) -> Codes:
         """Return the codes of the features that occur in a split; ``states`` (n, d) -> (n and more, up to d)."""
         codes = np.zeros((-(-len(states) // TOGETHER) * TOGETHER, len(self.scales)), dtype=np.uint32)
-        _route.encode_states(states, self.cuts, self.starts, self.grid, self.scales, codes)
+        route.encode_states(states, self.cuts, self.starts, self.grid, self.scales, codes)
         return codes

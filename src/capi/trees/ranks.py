@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 from capi._utils.threads import in_threads
 from capi._utils.validation import Bools, Floats, Ints
 from capi.errors import InvalidInputError
-from capi.trees._kernels import ranks as _ranks
 from capi.trees._kernels.plain import LANES
-from capi.trees._kernels.ranks import WINDOW
+from capi.trees._kernels.ranks import WINDOW, distinct, first_of_cells, rank
 from capi.trees._kernels.records import Features
 
 MOST_FEATURES = 2**15 - 1  # a node has 15 bits for its feature
@@ -94,7 +93,7 @@ def cells_of(values: Floats, n_cells: int) -> tuple[NDArray[np.int32], float]:
     if not 0 < scale < np.inf:
         return np.array([0] + [len(values)] * n_cells, dtype=np.int32), 0.0
     grid = np.empty(n_cells + 1, dtype=np.int32)
-    _ranks.first_of_cells(values, scale, grid)
+    first_of_cells(values, scale, grid)
     return grid, scale
 
 
@@ -112,10 +111,10 @@ class _Column(NamedTuple):
 def _encode_column(states: Floats, n_cells: int) -> _Column:
     column = states + 0.0  # -0.0 is 0.0
     ordered, values = np.sort(column), np.empty(len(column) + WINDOW)
-    n_values = _ranks.distinct(ordered, values)
+    n_values = distinct(ordered, values)
     values[n_values : n_values + WINDOW] = np.inf
     grid, scale = cells_of(values[:n_values], n_cells)
     codes = np.empty(len(column), dtype=np.uint32)
-    _ranks.rank(column, values, scale, grid, codes)
+    rank(column, values, scale, grid, codes)
     has_missing = bool(np.isnan(ordered[-1:]).any())
     return _Column(codes, values[: n_values + WINDOW], n_values, has_missing, grid, scale)

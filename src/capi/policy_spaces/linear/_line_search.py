@@ -20,7 +20,7 @@ import numpy as np
 
 from capi._utils.validation import Floats
 from capi.features.tables import Table
-from capi.policy_spaces.linear import _kernels as _linear
+from capi.policy_spaces.linear import _kernels
 
 TIE = 1e-12  # losses that differ by less than this share of the total gap are equal
 SMALL, PATIENCE = 1e-3, 300  # it ends after so many searches, in rounds that gain less than this share of the loss
@@ -55,17 +55,17 @@ class LineSearch:
         """
         room = len(scores) * (scores.shape[1] - 1)
         places, changes = np.empty(room), np.empty(room)
-        count, at_start = _linear.turning_points(scores, slopes, self.lost, places, changes)
+        count, at_start = _kernels.turning_points(scores, slopes, self.lost, places, changes)
         if not count:
             return 0.0
         order = np.argsort(places[:count])
-        least, start, end = _linear.best_stretch(places, changes, order, at_start, TIE)
+        least, start, end = _kernels.best_stretch(places, changes, order, at_start, TIE)
         return float(start + (end - start) / 2) if least < loss - TIE else 0.0
 
     def start(self, weights: Floats) -> Place:
         """Return where the search stands with ``weights`` (A, p)."""
         scores = self.scores(weights)
-        return Place(weights, scores, float(_linear.decided_loss(scores, self.lost)))
+        return Place(weights, scores, float(_kernels.decided_loss(scores, self.lost)))
 
     def polished(self, place: Place, rng: np.random.Generator) -> Place:
         """Return a place that loses no more than ``place``: the best of each line that was tried."""

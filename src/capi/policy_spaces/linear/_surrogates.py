@@ -41,12 +41,12 @@ from scipy.optimize import minimize
 from capi._utils.parameters import Constraints, at_least, check_parameters, one_of
 from capi._utils.validation import Bools, Floats, as_not_negative
 from capi.features.tables import Table
-from capi.policy_spaces.linear import _kernels as _linear
+from capi.policy_spaces.linear import _kernels
 
 Surrogate: TypeAlias = Literal["hinge", "logistic", "exponential"]
 Penalty: TypeAlias = Literal["l2", "l1"]
 
-KINDS = {"hinge": _linear.HINGE, "logistic": _linear.LOGISTIC, "exponential": _linear.EXPONENTIAL}
+KINDS = {"hinge": _kernels.HINGE, "logistic": _kernels.LOGISTIC, "exponential": _kernels.EXPONENTIAL}
 FLAT, STILL = 1e-6, 1e-10  # largest entry of the gradient, and relative progress, at which the solver stops
 
 
@@ -140,7 +140,7 @@ class Objective:
         """Return the surrogate of the gap-weighted loss."""
         scores = np.asarray(self.table @ weights.reshape(self.lost.shape[1], -1).T)
         slopes = np.empty_like(scores)
-        value = _linear.surrogate_sum(KINDS[self.loss.surrogate], scores, self.lost, slopes)
+        value = _kernels.surrogate_sum(KINDS[self.loss.surrogate], scores, self.lost, slopes)
         return value, np.asarray(self.table.T @ slopes).T.ravel()
 
     def squared(self, weights: Floats) -> tuple[float, Floats]:

@@ -1,4 +1,4 @@
-"""The kernel that grows one tree, from the pieces in `_grow` and `_splits`; `capi.trees._kernels.records` explains the tables.
+"""The kernel that grows one tree, from the pieces in `node` and `split`; `capi.trees._kernels.records` explains the tables.
 
 Rows of a node stand side by side, [start, end) of the records, and splitting it brings those of its children to
 

@@ -15,7 +15,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from capi._utils.compile import SIMD
-from capi.trees._kernels import plain as _plain
+from capi.trees._kernels import plain
 from capi.trees._kernels.plain import LANES, N_SUMS
 
 WORD, INDEX, FLOAT = ir.IntType(64), ir.IntType(32), ir.DoubleType()
@@ -242,9 +242,9 @@ if SIMD:
     divide_3_of_16, divide_4_of_16, divide_6_of_16, divide_any_of_16 = (_divide_of(16, n) for n in (3, 4, 6, None))
     divide_5_of_32, divide_any_of_32 = (_divide_of(32, n) for n in (5, None))
 else:
-    count_up_to, count_below = _plain.count_up_to, _plain.count_below
-    extremes_of_16, extremes_of_32 = _plain.extremes_of_16, _plain.extremes_of_32
-    sums_of_16, sums_of_32 = _plain.sums_of_16, _plain.sums_of_32
-    sum_of = _plain.sum_of
-    divide_3_of_16 = divide_4_of_16 = divide_6_of_16 = divide_any_of_16 = _plain.divide_of_16
-    divide_5_of_32 = divide_any_of_32 = _plain.divide_of_32
+    count_up_to, count_below = plain.count_up_to, plain.count_below
+    extremes_of_16, extremes_of_32 = plain.extremes_of_16, plain.extremes_of_32
+    sums_of_16, sums_of_32 = plain.sums_of_16, plain.sums_of_32
+    sum_of = plain.sum_of
+    divide_3_of_16 = divide_4_of_16 = divide_6_of_16 = divide_any_of_16 = plain.divide_of_16
+    divide_5_of_32 = divide_any_of_32 = plain.divide_of_32

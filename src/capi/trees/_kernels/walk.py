@@ -14,7 +14,7 @@ from numba.core.codegen import get_host_cpu_features
 from numba.extending import intrinsic
 
 from capi._utils.compile import SIMD
-from capi.trees._kernels import plain as _plain
+from capi.trees._kernels import plain
 from capi.trees._kernels.plain import CHILD_SHIFT, CUT_SHIFT, FEATURE_SHIFT, FEATURES, GROUPS, MISSING
 
 STEPS = 4  # between two looks at whether all have arrived
@@ -110,4 +110,4 @@ def walk_of(lanes: int) -> Any:
 
 STATES_A_GROUP = 8 if SIMD and "+avx512f" in get_host_cpu_features() else 1
 TOGETHER = GROUPS * STATES_A_GROUP
-walk = walk_of(STATES_A_GROUP) if SIMD else _plain.walk
+walk = walk_of(STATES_A_GROUP) if SIMD else plain.walk
