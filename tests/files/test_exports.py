@@ -434,7 +434,7 @@ def test_states_without_an_action_left_are_refused():
     rules = [Never(0, when="x0 > 0", if_missing=True), Only(0, when="x0 <= 0", if_missing=True)]
     policy = Constrained(Trees(max_depth=2), rules).improve(np.nan_to_num(states), values)
     row = {"x0": None, "x1": 0.0, "x2": 0.0}
-    with pytest.raises(InvalidInputError, match="must be left with an action"):
+    with pytest.raises(InvalidInputError, match="must have at least one allowed action"):
         policy.act(np.array([[np.nan, 0, 0]]))
     with pytest.raises(ValueError, match="allow no action"):
         decide_of(export_policy(policy, "python"))(row)

@@ -194,8 +194,8 @@ def test_the_rules_name_the_classifier_and_the_actions():
 
     policy = Classifier(DecisionTreeClassifier(max_depth=2)).improve(STATES, VALUES)
     schema = Schema(("x", "y"), ("a", "b", "c"))
-    assert replace(policy, schema=schema).rules().startswith("what DecisionTreeClassifier(max_depth=2")
-    assert replace(policy, schema=schema).rules().endswith("predicts, one of: a, b, c")
+    assert replace(policy, schema=schema).rules().startswith("the prediction of DecisionTreeClassifier(max_depth=2")
+    assert replace(policy, schema=schema).rules().endswith("), one of: a, b, c")
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_the_rules_name_the_classifier_and_the_actions():
         (lambda: Classifier(LogisticRegression), r"Did you mean LogisticRegression\(\)"),
         (lambda: Classifier("tree"), "must be a scikit-learn classifier"),
         (lambda: Classifier(KNeighborsClassifier()), "KNeighborsClassifier.* does not"),
-        (lambda: Classifier(make_pipeline(StandardScaler(), KNeighborsClassifier())), "last step of a pipeline"),
+        (lambda: Classifier(make_pipeline(StandardScaler(), KNeighborsClassifier())), "in a pipeline, the last step must"),
         (lambda: Classifier(LogisticRegression()).improve(STATES, VALUES[:9]), "one row per state"),
         (lambda: Classifier(LogisticRegression()).improve(STATES, VALUES).act(STATES[:, :1]), "must have 2 columns"),
     ],

@@ -227,17 +227,17 @@ def test_limits_that_cannot_be_kept_are_named_with_the_rule_that_stands_against_
     states, values = sample(9)
     rules = [Only(1, when="x0 > 0"), Cap(1, 0.1)]
     with pytest.raises(
-        InvalidInputError, match="'cap: 1 in at most 10 % of the states' and 'only 1 when x0 > 0' cannot be kept"
+        InvalidInputError, match="'cap: 1 in at most 10 % of the states' and 'only 1 when x0 > 0' cannot be satisfied"
     ):
         improved(Constrained(Trees(), rules), states, values)
-    with pytest.raises(InvalidInputError, match=r"'budget: mean cost .* cannot be kept"):
+    with pytest.raises(InvalidInputError, match=r"'budget: mean cost .* cannot be satisfied"):
         improved(Constrained(Trees(), [Budget({0: 1.0, 1: 1.0, 2: 1.0}, 0.5)]), states, values)
 
 
 def test_a_space_that_is_too_poor_is_told_apart_from_rules_that_cannot_be_kept():
     values = np.stack([np.zeros(10), np.ones(10)], axis=1)
     space = Constrained(Partition(lambda x: np.zeros(len(x)), default=1), [Cap(1, 0.0), Cap(0, 0.5)])
-    with pytest.raises(InvalidInputError, match=r"cannot be kept|no policy of the space"):
+    with pytest.raises(InvalidInputError, match=r"cannot be satisfied|no policy of the space"):
         improved(space, np.zeros((10, 1)), values)
 
 
@@ -288,22 +288,25 @@ def test_in_the_loop_from_a_batch():
     [
         (lambda: Constrained(Trees, []), "space must be a policy space"),
         (lambda: Constrained(Trees(), ["never 1"]), "rules must be Never"),
-        (lambda: Constrained(Forests(), [Monotone(0)]), "Forests cannot promise to be monotone"),
-        (lambda: Constrained(Thresholds(), [Monotone(0), Never(1)]), "cannot be promised together"),
-        (lambda: Constrained(Trees(), [Never("both")], WORDS), "unknown action 'both'; known are none, low, high"),
+        (lambda: Constrained(Forests(), [Monotone(0)]), "Forests cannot guarantee monotone policies"),
+        (lambda: Constrained(Thresholds(), [Monotone(0), Never(1)]), "cannot be guaranteed together"),
+        (
+            lambda: Constrained(Trees(), [Never("both")], WORDS),
+            "unknown action 'both'; the actions are none, low, high",
+        ),
         (lambda: Constrained(Trees(), [Never(1, "T1 > 5")], Schema.of(2, 3)), "unknown feature 'T1'.*batch.schema"),
         (
             lambda: Constrained(Trees(), [Never(1, "x0 above 5")], Schema.of(2, 3)),
-            "'x0 above 5' in 'x0 above 5' is none",
+            "'x0 above 5' in 'x0 above 5' is not a comparison",
         ),
         (lambda: Constrained(Trees(), [Never(1, "5 < x0")], Schema.of(2, 3)), "a number on the right"),
-        (lambda: Constrained(Trees(), [Never(1, "x0 > nan")], Schema.of(2, 3)), "is none"),
+        (lambda: Constrained(Trees(), [Never(1, "x0 > nan")], Schema.of(2, 3)), "is not a comparison"),
         (lambda: Cap(1, 1.5), "at_most must be a number in"),
         (lambda: Budget({}, 1.0), "costs must map actions to numbers"),
         (lambda: Budget({1: -2.0}, 1.0), "the cost of 1 must be a number, at least 0"),
         (lambda: Budget({1: 1.0}, "much"), "at_most must be a number"),
         (lambda: Costs([1.0]), "costs must map"),
-        (lambda: Constrained(Trees(), [], WORDS).improve(*sample(n_actions=2)), "schema must be that of the data"),
+        (lambda: Constrained(Trees(), [], WORDS).improve(*sample(n_actions=2)), "schema must match the data"),
     ],
 )
 def test_bad_input_is_named(make, message):

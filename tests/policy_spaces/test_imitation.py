@@ -30,7 +30,7 @@ def test_what_cannot_be_printed_is_told_by_a_tree_that_imitates_it(space):
     assert tree["imitation"]["at_most"] == pytest.approx(0.5, abs=0.1)
     assert tree["imitation"]["then"]["action"] == "wait"
     elsewhere = policy.rules(np.full((3, 2), 0.9))
-    assert elsewhere.endswith("This tree decides alike in 100.0 % of 3 states:\ntreat  (3 states, regret 0)")
+    assert elsewhere.endswith("This tree makes the same decision in 100.0 % of 3 states:\ntreat  (3 states, regret 0)")
 
 
 def test_masks_go_into_the_imitation():

@@ -443,6 +443,6 @@ def test_monotone_costs_nothing_where_the_best_policy_is_monotone():
 
 
 @pytest.mark.parametrize("options", [{"penalty": "l1"}, {"features": lambda x: x}, {"monotone": {0: 3}}])
-def test_an_order_that_cannot_be_promised_is_refused(options):
+def test_an_order_that_cannot_be_guaranteed_is_refused(options):
     with pytest.raises(InvalidInputError, match="monotone"):
         Linear(**{"monotone": {0: 1}, **options})

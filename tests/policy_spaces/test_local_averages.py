@@ -194,7 +194,7 @@ def test_bad_settings_are_refused(options, words):
 @pytest.mark.parametrize(
     ("kernel", "words"),
     [
-        (LinearKernel(), "kernel of LocalAverages must not be negative, for it weighs losses; got -1"),
+        (LinearKernel(), "kernel of LocalAverages must not be negative, because it weights losses; got -1"),
         (lambda first, second: np.ones((1, 1)), r"kernel matrix must have shape \(2, 2\)"),
         (lambda first, second: np.full((2, 2), np.nan), "kernel matrix must be finite"),
     ],

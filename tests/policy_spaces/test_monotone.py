@@ -80,11 +80,11 @@ def test_a_rule_makes_any_of_these_spaces_monotone():
         assert (np.diff(policy.act(line)) >= 0).all()
 
 
-def test_an_order_is_not_promised_with_masks():
+def test_an_order_is_not_guaranteed_with_masks():
     allowed = np.ones((60, 3), dtype=bool)
     allowed[0, 0] = False
     for make in (Thresholds, Trees, OptimalTrees, Linear):
-        with pytest.raises(InvalidInputError, match="monotone cannot be promised with masks"):
+        with pytest.raises(InvalidInputError, match="monotone cannot be guaranteed with masks"):
             make(monotone={0: 1}).improve(np.zeros((60, 2)), np.eye(60)[:, :3], allowed=allowed)
 
 

@@ -402,7 +402,7 @@ def test_an_approximate_index_finds_enough_rows_of_repeated_states(graph):
 
 def test_a_metric_without_an_approximate_index_is_refused(graph):
     with pytest.raises(
-        InvalidInputError, match=r"'canberra' has no approximate index: no such thing\. Take algorithm='exact'"
+        InvalidInputError, match=r"'canberra' has no approximate index: no such thing\. Use algorithm='exact'"
     ):
         Neighbors(metric="canberra", algorithm="approximate").improve(np.arange(30.0)[:, None], np.zeros((30, 2)))
 
@@ -436,8 +436,8 @@ def test_pynndescent_finds_nearly_all_neighbours_and_the_same_ones_again():
         ({"n_neighbors": 0}, "n_neighbors must be an integer, at least 1"),
         ({"weights": "gaussian"}, "weights must be 'uniform', 'distance' or a function"),
         ({"weights": np.ones(3)}, "weights must be 'uniform', 'distance' or a function"),
-        ({"metric": "precomputed"}, "metric must be a name of scikit-learn's: braycurtis, .*; got 'precomputed'"),
-        ({"metric": table}, "metric must be a name of scikit-learn's"),
+        ({"metric": "precomputed"}, "metric must be a metric of scikit-learn: braycurtis, .*; got 'precomputed'"),
+        ({"metric": table}, "metric must be a metric of scikit-learn"),
         ({"metric_params": [1]}, "metric_params must be a mapping"),
         ({"metric_params": {"p": 1}}, "metric 'euclidean' has no parameters; got 'p'"),
         ({"scale": "unit"}, "scale must be one of"),

@@ -184,7 +184,7 @@ def test_rules_speak():
         (lambda: Thresholds(monotone={3: 1}).improve(X, np.zeros((4, 2))), "column 3; states have 1"),
         (
             lambda: Thresholds(monotone={0: 1}).improve(X, np.zeros((4, 2)), allowed=[[True, False]] * 4),
-            "cannot be promised with masks",
+            "cannot be guaranteed with masks",
         ),
         (lambda: Thresholds().improve(X, np.zeros((4, 2))).act(np.zeros((1, 2))), "must have 1 columns"),
         (lambda: Thresholds().improve(X, np.full((4, 2), np.nan)), "q_values must be finite"),

@@ -33,5 +33,5 @@ def test_rules_are_those_of_a_tree_that_imitates_it():
     states = np.arange(10.0)[:, None]
     values = np.eye(2)[(states[:, 0] > 3).astype(int)]
     text = Unrestricted().improve(states, values, q=NearestQ(states, values)).rules()
-    assert text.splitlines()[1] == "This tree decides alike in 100.0 % of 10 states:"
+    assert text.splitlines()[1] == "This tree makes the same decision in 100.0 % of 10 states:"
     assert "if x0 <= 3.5:" in text

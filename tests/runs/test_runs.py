@@ -497,4 +497,4 @@ def test_policies_that_must_be_imitated_are_compared_on_the_states_of_the_table(
     imitated = runner.invoke(app, ["export", run, "--to", "sql", "--imitate"])
     assert "CASE WHEN" in imitated.stdout, imitated.output
     told = runner.invoke(app, ["fit", "--resume", "--out", run, "--json"])
-    assert "This tree decides alike" in json.loads(told.stdout)["rules"]
+    assert "This tree makes the same decision" in json.loads(told.stdout)["rules"]

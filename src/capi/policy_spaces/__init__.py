@@ -1,4 +1,4 @@
-"""(states, action values) -> policy: the sets of policies to choose from."""
+"""Policy spaces: the sets of policies from which (states, action values) select one."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Cuts that people can read."""
+"""Cut points rounded for readability."""
 
 from __future__ import annotations
 
 
 def readable_cut(below: float, above: float) -> float:
-    """Return a cut with below <= cut < above: the roundest number that is nearly in the middle.
+    """Return a cut with below <= cut < above: the number with the fewest digits close to the middle.
 
     Examples
     --------
@@ -16,4 +16,4 @@ def readable_cut(below: float, above: float) -> float:
         rounded = float(f"{middle:.{digits}g}")
         if abs(rounded - middle) <= (above - below) / 20 and below <= rounded < above:
             return rounded
-    return below  # no number between the two, or their distance overflows
+    return below  # no number lies between them, or their distance overflows

@@ -1,4 +1,4 @@
-"""Policies whose action's number never falls, or never rises, as a feature rises."""
+"""Policies whose action index never decreases, or never increases, as a feature increases."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from capi.errors import InvalidInputError
 
 
 def check_monotone(monotone: Any, n_features: int | None = None, *, masked: bool = False) -> None:
-    """Refuse directions that are none, of columns that are not there, or with masks, which could break the order."""
+    """Refuse invalid directions, unknown columns, and masks, which could break the order."""
     if monotone is None:
         return
     if not isinstance(monotone, Mapping) or not set(monotone.values()) <= {1, -1}:
         raise InvalidInputError(f"monotone must map columns to 1 or -1, such as {{0: 1}}; got {monotone!r}.")
     for j in monotone:
         if as_int(j, "a column of monotone", minimum=0) >= (n_features or j + 1):
-            raise InvalidInputError(f"monotone names column {j}; states have {n_features}.")
+            raise InvalidInputError(f"monotone names column {j}, but states have {n_features} columns.")
     if masked and monotone:
         raise InvalidInputError(
-            "monotone cannot be promised with masks: where an action is not allowed another takes its place."
+            "monotone cannot be guaranteed with masks: where an action is not allowed, another one replaces it."
         )
 
 
 def monotone_actions(nodes: Any, sums: Floats, monotone: Mapping[int, int]) -> Ints:
-    """Return the action of each leaf (l,) that loses the least of all ways to make a tree monotone.
+    """Return the actions of the leaves (l,) that make a tree monotone with the least loss.
 
-    ``nodes`` and ``sums`` (l, A) are those of a `Tree`. At each split on such a feature all actions on its low side are at most
-    those on its high side (or at least, for -1): then two states that differ in this feature alone, and part ways
-    there, are in order. With the least loss of each subtree for each range of actions the best ranges follow from the
-    leaves up.
+    ``nodes`` and ``sums`` (l, A) are those of a `Tree`. At each split on a monotone feature, all actions on the low side
+    are at most those on the high side (at least, for -1). Two states that differ only in this feature and are separated
+    there are then in order. The best ranges of actions are found from the leaves up, from the least loss of each subtree
+    for each range.
     """
     n_actions = sums.shape[1]
-    tables = np.full((len(nodes), n_actions, n_actions), np.inf)  # least loss with actions in low .. high
-    for i in range(len(nodes) - 1, -1, -1):  # children stand behind their parents
+    tables = np.full((len(nodes), n_actions, n_actions), np.inf)  # least loss with actions in low..high
+    for i in range(len(nodes) - 1, -1, -1):  # children come after their parents
         left = int(nodes["left"][i])
         if left < 0:
             for low in range(n_actions):
@@ -64,7 +64,7 @@ def monotone_actions(nodes: Any, sums: Floats, monotone: Mapping[int, int]) -> I
 
 
 def _direction(node: Any, monotone: Mapping[int, int]) -> int:
-    """Return 1 or -1 for a split that must keep an order, else 0; "is known" is no order."""
+    """Return 1 or -1 for a split that must keep an order, otherwise 0; "is known" does not imply an order."""
     return 0 if np.isinf(node["threshold"]) else monotone.get(int(node["feature"]), 0)
 
 
@@ -74,7 +74,7 @@ def _in_order(node: Any, left: Floats, right: Floats, monotone: Mapping[int, int
 
 
 def _least(lower: Floats, upper: Floats, *, split: bool) -> tuple[Floats, Ints]:
-    """Return the least sum of two subtrees for each range (A, A), and the border between their actions at which it is taken."""
+    """Return the least sum of two subtrees for each range (A, A), and the border between their actions that attains it."""
     if not split:
         return lower + upper, np.zeros(lower.shape, dtype=np.int64)
     sums = lower[:, None, :] + upper.T[None, :, :]  # (low, high, border)

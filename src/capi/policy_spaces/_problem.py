@@ -1,8 +1,8 @@
 """The problem that every policy space solves: states, their action values, weights and masks, checked once.
 
-`ImprovementProblem` holds what one round of improvement is about and everything that follows from it alone (regrets, the
-rows that count, the rows at stake), each computed when it is first asked for. `ImprovementSolver` gives a space its public
-``improve``, which checks its arguments; the space itself only says in ``solve`` what it makes of a checked problem.
+`ImprovementProblem` holds the data of one round of improvement and everything derived from it alone (regrets, rows with
+weight, rows at stake), each computed on first use. `ImprovementSolver` gives a space its public ``improve``, which checks
+its arguments; the space itself only implements ``solve`` for a checked problem.
 """
 
 from __future__ import annotations
@@ -25,13 +25,12 @@ PolicyT = TypeVar("PolicyT", bound=Policy, covariant=True)
 
 
 class Stakes(NamedTuple):
-    """The rows with a weight and a gap, and what each action loses there; other rows cannot change any loss.
+    """The rows with a weight and a gap, and the weighted regrets there; other rows cannot change any loss.
 
-    Losses are in units in which the largest of each row sum to one, so that neither the scale of the values nor that of
-    the weights matters.
+    Losses are scaled so that the row maxima sum to one. Neither the scale of the values nor that of the weights matters.
     """
 
-    rows: Ints  # (m,) rows with weight in which the allowed actions differ in value
+    rows: Ints  # (m,) rows with weight whose allowed actions differ in value
     states: Floats  # (m, d) of these
     weights: Floats  # (m,) of these
     lost: Floats  # (m, A) regrets times weights; infinite where an action is not allowed
@@ -39,15 +38,15 @@ class Stakes(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ImprovementProblem:
-    """A sample of states with their action values: which policy loses the least on it?
+    """A sample of states with their action values, on which a policy should lose as little as possible.
 
-    The constructor takes parts that were checked before; `of` checks them.
+    The constructor takes parts that are already checked; `of` checks them.
     """
 
     states: Floats  # (n, d)
     values: Floats  # (n, A)
-    weights: Floats | None = None  # (n,); None is one each
-    allowed: Bools | None = None  # (n, A); None is everything
+    weights: Floats | None = None  # (n,); None: all ones
+    allowed: Bools | None = None  # (n, A); None: all actions
 
     @classmethod
     def of(
@@ -82,7 +81,7 @@ class ImprovementProblem:
 
     @cached_property
     def mask(self) -> Bools | None:
-        """What each state allows (n, A); None if every state allows every action."""
+        """The actions allowed in each state (n, A); None if every action is allowed everywhere."""
         return None if self.allowed is None or self.allowed.all() else self.allowed
 
     @property
@@ -91,10 +90,10 @@ class ImprovementProblem:
         return self.mask is not None
 
     def complete_states(self) -> Floats:
-        """Return the states (n, d), or refuse missing values, for spaces that cannot do with them."""
+        """Return the states (n, d), or refuse missing values, for spaces that do not support them."""
         return as_states(self.states, allow_nan=False)
 
-    # -- what each action loses ----------------------------------------------------------------------
+    # -- regrets -------------------------------------------------------------------------------------
 
     @cached_property
     def best(self) -> Floats:
@@ -103,19 +102,19 @@ class ImprovementProblem:
 
     @cached_property
     def regrets(self) -> Floats:
-        """What each action loses in each state (n, A); infinite where it is not allowed."""
+        """Regret of each action in each state (n, A); infinite where it is not allowed."""
         return regrets_to(self.best, self.values, self.mask)
 
     @cached_property
     def lost(self) -> Floats:
-        """What each action loses in each state, times its weight (n, A); infinite where it is not allowed."""
+        """Regret of each action in each state, times the weight of the state (n, A); infinite where it is not allowed."""
         if self.mask is None:
             return self.weighted(self.regrets)
         return np.where(self.mask, self.weighted(np.where(self.mask, self.regrets, 0.0)), np.inf)
 
     @cached_property
     def filled_losses(self) -> Floats:
-        """What each action loses, times the weight (n, A); where it is not allowed, the mean of those that are."""
+        """Weighted regrets (n, A); where an action is not allowed, the mean over the allowed ones."""
         return filled_regrets(self.lost, self.mask)
 
     def weighted(self, table: Floats) -> Floats:
@@ -123,7 +122,7 @@ class ImprovementProblem:
         return table if self.weights is None else table * self.weights[:, None]
 
     def mean(self, numbers: Floats) -> float:
-        """Return the mean of ``numbers`` (n,), each counted by its weight."""
+        """Return the weighted mean of ``numbers`` (n,)."""
         return float(np.average(numbers, weights=self.weights))
 
     def loss_of(self, decisions: NDArray[Any]) -> float:
@@ -136,7 +135,7 @@ class ImprovementProblem:
 
     @cached_property
     def counting(self) -> Bools | None:
-        """Which rows have weight (n,): a row without weight is ignored. None is all."""
+        """Which rows have weight (n,); rows without weight are ignored. None: all rows."""
         if self.weights is None:
             return None
         counting = self.weights > 0
@@ -149,7 +148,7 @@ class ImprovementProblem:
 
     @cached_property
     def counted(self) -> ImprovementProblem:
-        """The rows with weight, as a problem of their own; it is masked if the whole one is."""
+        """The rows with weight, as a separate problem; it is masked if the whole problem is."""
         kept = self.counting
         if kept is None or self.weights is None:
             return self
@@ -160,7 +159,7 @@ class ImprovementProblem:
 
     @cached_property
     def stakes(self) -> Stakes:
-        """The rows in which something is at stake."""
+        """The rows in which the choice of action matters."""
         known = self.regrets if self.mask is None else np.where(self.mask, self.regrets, 0.0)
         with np.errstate(over="ignore"):
             gaps = row_max(self.weighted(known))
@@ -176,12 +175,12 @@ class ImprovementProblem:
         return replace(self, values=(self.regrets == 0).astype(np.float64))
 
     def priced(self, prices: Floats, allowed: Bools | None) -> ImprovementProblem:
-        """Return the problem in which each action has a price (A,), and other actions are ``allowed`` (n, A)."""
+        """Return the problem with a price for each action (A,) and other ``allowed`` actions (n, A)."""
         return replace(self, values=self.values - prices, allowed=allowed)
 
 
 def finite_total(gaps: Floats) -> float:
-    """Return the sum of weighted gaps (n,); one that is not finite is refused."""
+    """Return the sum of the weighted gaps (n,), or raise if it is not finite."""
     with np.errstate(over="ignore"):
         total = float(gaps.sum())
     if not np.isfinite(total):
@@ -190,7 +189,7 @@ def finite_total(gaps: Floats) -> float:
 
 
 class ImprovementSolver(ABC, Generic[PolicyT]):
-    """A policy space that takes a checked problem; ``improve`` is the same for all of them."""
+    """Base class of policy spaces that solve a checked problem; they share ``improve``."""
 
     takes_missing: ClassVar[bool] = True  # whether states may have missing values
 
@@ -213,15 +212,15 @@ class ImprovementSolver(ABC, Generic[PolicyT]):
         q_values : array of shape (n, A)
             The value of each action in each state; larger is better.
         q : QFunction, optional
-            The function behind ``q_values``.
+            The Q-function that ``q_values`` come from.
         previous : Policy, optional
-            The last policy, from which a space may start or keep what does not change.
+            The previous policy; a space may start from it or reuse the parts that do not change.
         allowed : array of shape (n, A), optional
             The actions to choose from; by default all of them.
         weights : array of shape (n,), optional
-            How much each state counts; by default all the same.
+            Weight of each state; by default all are equal.
         rng : Generator, optional
-            None is a fixed seed.
+            None: a fixed seed.
         """
         problem = ImprovementProblem.of(
             states, q_values, weights=weights, allowed=allowed, missing_states=self.takes_missing
@@ -248,7 +247,7 @@ def improved(
     previous: Policy | None = None,
     rng: np.random.Generator | None = None,
 ) -> Policy:
-    """Return what ``space`` chooses; spaces that say themselves how they ``improve`` are asked that way."""
+    """Return the policy that ``space`` chooses; a space with its own ``improve`` is called through it."""
     if isinstance(space, ImprovementSolver) and type(space).improve is ImprovementSolver.improve:
         return space.solve(problem, q=q, previous=previous, rng=rng)
     return space.improve(

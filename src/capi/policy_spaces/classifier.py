@@ -1,18 +1,18 @@
-r"""Policies that are somebody's classifier.
+r"""Policies from any scikit-learn classifier.
 
-A row with regrets r becomes one example for each action a, with the weight :math:`\max_b r(b) - r(a)` [1]_: the better the
-action, the more its example weighs, and the worst has none. A classifier h that errs on all of a row's examples but that of
-h(x) has the weighted 0/1 loss
+A row with regrets r becomes one example per action a, with the weight :math:`\max_b r(b) - r(a)` [1]_: the better the
+action, the larger the weight of its example; the worst action has none. A classifier h is wrong on all examples of a row
+except that of h(x), so its weighted 0/1 loss is
 
 .. math::
     \sum_a \bigl[\max_b r(b) - r(a)\bigr]\, 1\{h(x) \ne a\} = \text{constant} + r(h(x)),
 
-so the classifier with the least weighted 0/1 loss has the least gap-weighted loss, exactly, in any set of classifiers, for
-any number of actions. With two actions it is the greedy action as the label and the gap as its weight: the paper's
-weighted classification. What a learner makes of it that minimises something else is its own affair; one that estimates the
-shares of the labels estimates :math:`\max_b r(b) - r(a)` but for a factor, whose maximiser is the best action.
+and the classifier with the least weighted 0/1 loss has exactly the least gap-weighted loss, in any set of classifiers and
+for any number of actions. With two actions, the label is the greedy action and the weight is the gap: the paper's weighted
+classification. A learner that minimises another loss has no such guarantee; one that estimates the shares of the labels
+estimates :math:`\max_b r(b) - r(a)` up to a factor, whose maximiser is the best action.
 
-With masks only allowed actions have examples. A state plays the best-ranked action that it allows, so its loss is at most
+With masks, only allowed actions have examples. Each state takes its highest-ranked allowed action, so its loss is at most
 that of the reduction, which counts a prediction that is not allowed as the worst action.
 
 .. [1] N. Abe, B. Zadrozny, J. Langford, "An iterative method for multi-class cost-sensitive learning", KDD 2004 (the expansion
@@ -40,16 +40,16 @@ from capi.types import Policy, QFunction
 
 @dataclass(frozen=True, eq=False)
 class ClassifierPolicy(Deterministic):
-    """What a classifier predicts; where that is not allowed, the allowed action that it ranks highest."""
+    """The prediction of a classifier; where it is not allowed, the allowed action that the classifier ranks highest."""
 
-    model: Any  # fitted to actions; None: the first of the classes everywhere
-    classes: Ints  # (c,) the actions that it knows, ascending
+    model: Any  # fitted to actions; None: the first class everywhere
+    classes: Ints  # (c,) the actions with examples, ascending
     n_actions: int
     n_features: int
     masked: bool = False
 
     def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
-        """Return the prediction, or the allowed action that ranks highest where it is not allowed (n,)."""
+        """Return the prediction, or the highest-ranked allowed action where the prediction is not allowed (n,)."""
         check_masks_given(self.masked, allowed)
         x = as_states(states, n_features=self.n_features)
         if self.model is None:
@@ -63,14 +63,14 @@ class ClassifierPolicy(Deterministic):
         return predicted
 
     def scores(self, states: Floats) -> Floats:
-        """Return how the classifier rates each action, minus infinity for those that it never saw; (n, d) -> (n, A)."""
+        """Return the classifier's score of each action, minus infinity for actions without examples; (n, d) -> (n, A)."""
         x = as_states(states, n_features=self.n_features)
         table = np.full((len(x), self.n_actions), -np.inf)
         table[:, self.classes] = 0.0 if self.model is None else _rated(self.model, x, len(self.classes))
         return table
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a summary: which classifier it is, and the actions that it may take."""
+        """Return a summary: the classifier, and the actions that it can predict."""
         labels = self.schema.action_labels if self.schema else tuple(range(self.n_actions))
         return {
             "classifier": None if self.model is None else repr(self.model),
@@ -78,11 +78,11 @@ class ClassifierPolicy(Deterministic):
         }
 
     def rules(self) -> str:
-        """Return a summary: a classifier's own rules are its own affair."""
+        """Return a summary; the rules inside the classifier are not printed."""
         labels = self.schema.action_labels if self.schema else tuple(range(self.n_actions))
         if self.model is None:
             return f"always {labels[self.classes[0]]}"
-        return f"what {self.model!r} predicts, one of: {', '.join(str(labels[a]) for a in self.classes)}"
+        return f"the prediction of {self.model!r}, one of: {', '.join(str(labels[a]) for a in self.classes)}"
 
 
 def _check_estimator(value: Any, name: str) -> None:
@@ -97,20 +97,20 @@ def _check_estimator(value: Any, name: str) -> None:
 class Classifier(ImprovementSolver[ClassifierPolicy]):
     """Policies of any scikit-learn classifier, learned by a reduction to weighted classification.
 
-    Each state is one example for each action, weighted by how much less it loses than the worst one there (the module's
-    text has the formula): the classifier with the least weighted 0/1 loss has the least gap-weighted loss, for any number of
-    actions. With two actions, labels are the greedy actions and weights the gaps. Rows without weight or gap are left out;
-    where only one action has examples, it is played everywhere.
+    Each state gives one example per action, weighted by how much less the action loses than the worst one in that state
+    (the module docstring has the formula). The classifier with the least weighted 0/1 loss then has the least gap-weighted
+    loss, for any number of actions. With two actions, the labels are the greedy actions and the weights are the gaps. Rows
+    without weight or gap are left out; if only one action has examples, the policy takes it everywhere.
 
-    Weights are scaled to a mean of one over the states with a gap, so that the scale of values and weights does not change
+    Weights are scaled to average one over the states with a gap, so the scale of the values and weights does not change
     what a regularised classifier learns.
 
     Parameters
     ----------
     estimator : scikit-learn classifier
-        Its ``fit`` must take ``sample_weight``; of a pipeline, that of the last step. It is copied before it is fitted, and
-        every ``random_state`` in it is set from ``rng``. Missing values are its business. With masks of allowed actions it
-        must have ``decision_function`` or ``predict_proba``, to rank them.
+        Its ``fit`` must accept ``sample_weight``; in a pipeline, that of the last step. It is cloned before it is fitted,
+        and every ``random_state`` in it is set from ``rng``. Missing values are passed on to it. With masks of allowed
+        actions it must have ``decision_function`` or ``predict_proba``, to rank the actions.
 
     Examples
     --------
@@ -136,7 +136,7 @@ class Classifier(ImprovementSolver[ClassifierPolicy]):
         previous: Policy | None = None,  # noqa: ARG002
         rng: np.random.Generator | None = None,
     ) -> ClassifierPolicy:
-        """Return the policy of the classifier that was fitted to the weighted actions."""
+        """Return the policy of the classifier fitted to the weighted actions."""
         stakes = problem.stakes
         rows, actions, gains = examples(stakes)
         classes = np.unique(actions) if len(actions) else np.zeros(1, dtype=np.int64)
@@ -144,7 +144,7 @@ class Classifier(ImprovementSolver[ClassifierPolicy]):
         if len(classes) > 1:
             model = self._fitted(stakes.states[rows], actions, gains, rng)
             if problem.masked:
-                _rated(model, stakes.states[:1], len(classes))  # refuse what cannot rank now, not when it acts
+                _rated(model, stakes.states[:1], len(classes))  # raise now, not when the policy acts
         return ClassifierPolicy(model, classes, problem.n_actions, problem.n_features, problem.masked)
 
     def _fitted(self, states: Floats, actions: Ints, weights: Floats, rng: np.random.Generator | None) -> Any:
@@ -155,7 +155,7 @@ class Classifier(ImprovementSolver[ClassifierPolicy]):
 
 
 def examples(stakes: Stakes) -> tuple[Ints, Ints, Floats]:
-    """Return what a classifier learns from: rows of what is at stake, their actions and weights (e,), all weights positive."""
+    """Return the training examples: rows of ``stakes``, actions and weights (e,), all weights positive."""
     known = np.where(np.isinf(stakes.lost), 0.0, stakes.lost)
     gains = np.where(np.isinf(stakes.lost), 0.0, row_max(known)[:, None] - known)  # (m, A)
     rows, actions = np.nonzero(gains)
@@ -163,23 +163,23 @@ def examples(stakes: Stakes) -> tuple[Ints, Ints, Floats]:
 
 
 def _weight_name(estimator: Any) -> str:
-    """Return under which name ``fit`` takes the weights of rows, or refuse an estimator that takes none."""
+    """Return the name of the ``fit`` parameter for row weights, or refuse an estimator without one."""
     prefix, last = "", estimator
     while isinstance(last, Pipeline):
         name, last = last.steps[-1]
         prefix += f"{name}__"
     if not has_fit_parameter(last, "sample_weight"):
         raise InvalidInputError(
-            f"estimator must take sample_weight in fit, or the last step of a pipeline must; {last!r} does not, so it cannot "
-            "tell states that matter from others. Choose another classifier."
+            f"estimator must accept sample_weight in fit (in a pipeline, the last step must); {last!r} does not, so it "
+            "cannot give more weight to states that matter more. Choose another classifier."
         )
     return f"{prefix}sample_weight"
 
 
 def _rated(model: Any, states: Floats, n_classes: int) -> Floats:
-    """Return how a fitted classifier rates its classes; (n, d) -> (n, c)."""
+    """Return a fitted classifier's scores of its classes; (n, d) -> (n, c)."""
     pairwise = any(value == "ovo" for value in model.get_params().values() if isinstance(value, str))
-    if hasattr(model, "decision_function") and (n_classes == 2 or not pairwise):  # SVC's scores may be those of pairs
+    if hasattr(model, "decision_function") and (n_classes == 2 or not pairwise):  # SVC's scores may be of pairs
         scores = np.asarray(model.decision_function(states), dtype=np.float64)
         scores = np.column_stack([-scores, scores]) if scores.ndim == 1 else scores
         if scores.shape == (len(states), n_classes):
@@ -187,6 +187,6 @@ def _rated(model: Any, states: Floats, n_classes: int) -> Floats:
     if hasattr(model, "predict_proba"):
         return np.asarray(model.predict_proba(states), dtype=np.float64)
     raise InvalidInputError(
-        f"with masks of allowed actions the estimator must rank them, by decision_function or predict_proba; {model!r} "
-        "has neither. Choose another classifier, or leave allowed out."
+        f"with masks of allowed actions the estimator must rank them, with decision_function or predict_proba; {model!r} "
+        "has neither. Choose another classifier, or omit allowed."
     )

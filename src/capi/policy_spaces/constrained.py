@@ -1,4 +1,4 @@
-"""Any policy space, restricted by rules that no policy may break."""
+"""Any policy space, restricted to the policies that satisfy given rules."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from capi.types import Policy, PolicySpace, QFunction
 
 SEARCH_STEPS = 30  # bisections of a multiplier
 MOST_DOUBLINGS = 60
-ROUNDS = 5  # over several budgets, which move each other
-ROUNDING = 1e-12  # of a mean, relative to the largest of its terms
+ROUNDS = 5  # over several budgets, which affect each other
+ROUNDING = 1e-12  # of a mean, relative to its largest term
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,18 +51,18 @@ class _Limit:
         return float(np.average(self.costs[actions], weights=weights))
 
     def holds(self, actions: Ints, weights: Floats | None) -> bool:
-        """Whether decisions keep to it."""
+        """Whether decisions (n,) satisfy the limit."""
         return self.mean(actions, weights) <= self.at_most + self.slack
 
     @property
     def slack(self) -> float:
-        """What the mean of such costs may be off by rounding."""
+        """Rounding error allowed for the mean of these costs."""
         return ROUNDING * float(max(abs(self.at_most), self.costs.max()))
 
 
 @dataclass(frozen=True, eq=False)
 class _Compiled:
-    """The rules with features and actions as numbers."""
+    """The rules, with features and actions as indices."""
 
     forbidden: tuple[Forbidden, ...]
     monotone: dict[int, int]
@@ -71,7 +71,7 @@ class _Compiled:
 
     @classmethod
     def of(cls, rules: Sequence[Rule], schema: Schema) -> _Compiled:
-        """Return the rules as numbers, if they can be kept together."""
+        """Return the compiled rules, or raise if they contradict each other."""
         forbidden = tuple(forbidden_by(rule, schema) for rule in rules if isinstance(rule, Never | Only))
         check_feasible(forbidden, len(schema.action_labels))
         costs = [cost_table(rule, schema) for rule in rules if isinstance(rule, Costs)]
@@ -81,7 +81,7 @@ class _Compiled:
         )
 
     def mask(self, states: Floats, allowed: Bools | None) -> Bools | None:
-        """Return what the rules and ``allowed`` leave in each state (n, A); None is everything."""
+        """Return the actions that the rules and ``allowed`` permit in each state (n, A); None: all."""
         if not self.forbidden:
             return allowed
         mask = np.ones((len(states), len(self.costs)), dtype=bool) if allowed is None else allowed.copy()
@@ -94,13 +94,13 @@ class _Compiled:
             names = " and ".join(repr(str(f.rule)) for f in fired)
             if allowed is not None:
                 names += f" and allowed[{i}]"
-            check_rows(mask.any(axis=1), states, "states", f"must be left with an action; {names} leave none")
+            check_rows(mask.any(axis=1), states, "states", f"must have at least one allowed action; {names} leave none")
         return mask
 
 
 @dataclass(frozen=True, eq=False)
 class _Shifted:
-    """Another Q, with a price on each action."""
+    """A Q-function minus a price for each action."""
 
     q: QFunction
     prices: Floats  # (A,)
@@ -111,18 +111,18 @@ class _Shifted:
         return self.q.n_actions
 
     def values(self, states: Floats) -> Floats:
-        """Return Q(x, a) less the prices (n, A)."""
+        """Return Q(x, a) minus the prices (n, A)."""
         return self.q.values(states) - self.prices
 
 
 @dataclass(frozen=True, eq=False)
 class ConstrainedPolicy(Deterministic):
-    """A policy of another space that keeps the rules; see `Constrained`."""
+    """A policy of another space that satisfies the rules; see `Constrained`."""
 
     policy: Policy
     kept_rules: tuple[Rule, ...]
     compiled: _Compiled = field(repr=False)
-    multipliers: Floats = field(repr=False)  # the price of a unit of each cap and budget, in order
+    multipliers: Floats = field(repr=False)  # the price per unit of each cap and budget, in order
     n_features: int = field(repr=False)
 
     @property
@@ -131,7 +131,7 @@ class ConstrainedPolicy(Deterministic):
         return self.policy.n_actions
 
     def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
-        """Return the best action of those that the rules (and ``allowed``) leave (n,)."""
+        """Return the best action among those that the rules (and ``allowed``) permit (n,)."""
         x = as_states(states, n_features=self.n_features)
         mask = self.compiled.mask(x, as_allowed(allowed, "allowed", (len(x), self.n_actions)))
         return self.policy.act(x, mask)
@@ -139,9 +139,9 @@ class ConstrainedPolicy(Deterministic):
     def report(
         self, states: ArrayLike, allowed: ArrayLike | None = None, weights: ArrayLike | None = None
     ) -> list[dict[str, Any]]:
-        """Return, for each cap and budget, the mean cost on other ``states`` (n, d), its limit and whether it holds there.
+        """Return, for each cap and budget, the mean cost on ``states`` (n, d), the limit and whether it holds there.
 
-        On the sample that the policy was learned from all hold; on held-out episodes they may not.
+        All limits hold on the sample that the policy was learned from; on held-out episodes they may not.
         """
         x = as_states(states, n_features=self.n_features)
         actions, w = (
@@ -159,21 +159,21 @@ class ConstrainedPolicy(Deterministic):
         ]
 
     def rules(self, states: ArrayLike | None = None, allowed: ArrayLike | None = None) -> str:
-        """Return the policy as text, if its space can print it, and the rules that it keeps.
+        """Return the policy as text, if its space can print it, and the rules that it satisfies.
 
-        A policy that is too large to print is told by the small tree that decides most like it in ``states`` (n, d), by default
-        those that it was learned from.
+        A policy that is too large to print is described by a small tree that imitates it in ``states`` (n, d), by default
+        the states that it was learned from.
         """
-        inner = _worded(self.policy, self.schema)
+        inner = _with_schema(self.policy, self.schema)
         if isinstance(inner, ReadByImitation):
-            text = inner.told_by(imitation(self, inner.states_to_imitate(states), allowed))
+            text = inner.described_by(imitation(self, inner.states_to_imitate(states), allowed))
         else:
             text = inner.rules() if hasattr(inner, "rules") else f"{type(inner).__name__}"
         return "\n".join([text, "keeping to:", *(f"  {rule}" for rule in self.kept_rules)])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the policy and its rules as a dictionary."""
-        inner = _worded(self.policy, self.schema)
+        inner = _with_schema(self.policy, self.schema)
         shown = inner.to_dict() if hasattr(inner, "to_dict") else {"kind": type(inner).__name__}
         return {"policy": shown, "rules": [str(rule) for rule in self.kept_rules]}
 
@@ -188,12 +188,13 @@ def _check_rules(value: Any, name: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Constrained(ImprovementSolver[ConstrainedPolicy]):
-    """The policies of another space that keep rules.
+    """The policies of another space that satisfy rules.
 
-    Pointwise rules (`Never`, `Only`) become masks of allowed actions, in learning and whenever the policy acts: they hold in every
-    state, seen or not. Caps and budgets get a price a unit, which rises until the policy keeps to them on the sample; among
-    the policies that the search meets, the one that loses the least is taken. `report` measures them on other states.
-    Monotone rules are kept by the space itself, if it can (Thresholds, Trees, OptimalTrees, Linear).
+    Pointwise rules (`Never`, `Only`) become masks of allowed actions, both in learning and whenever the policy acts: they
+    hold in every state, seen or not. Caps and budgets get a price per unit, which is raised until the policy satisfies them
+    on the sample; of the policies that the search visits, the one with the least loss is returned. `report` measures the
+    limits on other states. Monotone rules are enforced by the space itself, if it supports them (Thresholds, Trees,
+    OptimalTrees, Linear).
 
     Parameters
     ----------
@@ -201,7 +202,7 @@ class Constrained(ImprovementSolver[ConstrainedPolicy]):
     rules : sequence of rules
         See `capi.policy_spaces.rules`.
     schema : Schema, optional
-        The words of the table, ``batch.schema``. By default features are x0, x1, ... and actions 0, 1, ...
+        The names and labels of the table, ``batch.schema``. By default features are x0, x1, ... and actions 0, 1, ...
 
     Examples
     --------
@@ -227,7 +228,7 @@ class Constrained(ImprovementSolver[ConstrainedPolicy]):
 
     def __post_init__(self) -> None:
         if isinstance(self.rules, Iterable) and not isinstance(self.rules, str | Rule):
-            object.__setattr__(self, "rules", tuple(self.rules))  # read once, and fixed from then on
+            object.__setattr__(self, "rules", tuple(self.rules))  # read once, then fixed
         check_parameters(self)
         if any(isinstance(rule, Monotone) for rule in self.rules):
             self._check_monotone()
@@ -242,7 +243,7 @@ class Constrained(ImprovementSolver[ConstrainedPolicy]):
         previous: Policy | None = None,
         rng: np.random.Generator | None = None,
     ) -> ConstrainedPolicy:
-        """Return the policy with the least gap-weighted loss on the sample that keeps the rules."""
+        """Return the policy that satisfies the rules with the least gap-weighted loss on the sample."""
         compiled = _Compiled.of(self.rules, self._schema_for(problem))
         mask = compiled.mask(problem.states, problem.allowed)
         space = replace(self.space, monotone=compiled.monotone) if compiled.monotone else self.space  # type: ignore[type-var]
@@ -251,7 +252,7 @@ class Constrained(ImprovementSolver[ConstrainedPolicy]):
         state = seed.bit_generator.state
 
         def best(prices: Floats) -> Policy:
-            seed.bit_generator.state = state  # the same draws whatever the prices
+            seed.bit_generator.state = state  # the same random draws for all prices
             priced = None if q is None else _Shifted(q, prices) if prices.any() else q
             return improved(space, problem.priced(prices, mask), q=priced, previous=before, rng=seed)
 
@@ -262,38 +263,39 @@ class Constrained(ImprovementSolver[ConstrainedPolicy]):
         return ConstrainedPolicy(policy, kept, compiled, multipliers, problem.n_features, schema=self.schema)
 
     def _schema_for(self, problem: ImprovementProblem) -> Schema:
-        """Return the words of the problem's features and actions, or refuse those of another table."""
+        """Return the names of the problem's features and actions, or refuse those of another table."""
         shape = problem.n_features, problem.n_actions
         schema = Schema.of(*shape) if self.schema is None else self.schema
         if (len(schema.feature_names), len(schema.action_labels)) != shape:
             raise InvalidInputError(
-                f"schema must be that of the data: it has {len(schema.feature_names)} features and {len(schema.action_labels)} "
-                f"actions, the data {shape[0]} and {shape[1]}."
+                f"schema must match the data: it has {len(schema.feature_names)} features and "
+                f"{len(schema.action_labels)} actions, but the data have {shape[0]} and {shape[1]}."
             )
         return schema
 
     def _check_monotone(self) -> None:
         if not is_dataclass(self.space) or "monotone" not in {f.name for f in fields(self.space)}:
             raise InvalidInputError(
-                f"{type(self.space).__name__} cannot promise to be monotone. Use Thresholds, Trees, OptimalTrees or Linear."
+                f"{type(self.space).__name__} cannot guarantee monotone policies. Use Thresholds, Trees, OptimalTrees "
+                "or Linear."
             )
         if any(isinstance(rule, Never | Only) for rule in self.rules):
             raise InvalidInputError(
-                "monotone rules and pointwise rules cannot be promised together: where an action is forbidden another one takes its "
-                "place, which may break the order. Say one of the two."
+                "monotone rules and pointwise rules cannot be guaranteed together: where an action is forbidden, another "
+                "one replaces it, which may break the order. Use only one of the two kinds."
             )
 
 
 class _Search:
-    """The prices at which the best policy keeps to all caps and budgets."""
+    """The search for prices at which the best policy satisfies all caps and budgets."""
 
     def __init__(self, compiled: _Compiled, best: Callable[[Floats], Policy], problem: ImprovementProblem) -> None:
         self.compiled, self.best, self.problem = compiled, best, problem
         self.limits = compiled.limits
-        self.found: tuple[float, Policy, Floats] | None = None  # the least loss of those that keep to everything
+        self.found: tuple[float, Policy, Floats] | None = None  # the least loss among those that satisfy all limits
 
     def run(self, start: Floats | None) -> tuple[Policy, Floats]:
-        """Return the policy that loses least of those that keep to all limits, and the prices at which it was found."""
+        """Return the policy with the least loss among those found that satisfy all limits, and its prices."""
         multipliers = np.zeros(len(self.limits))
         policy, actions = self._at(multipliers)
         if self._kept(actions):
@@ -309,12 +311,12 @@ class _Search:
         if self.found is None:
             rules = " and ".join(repr(str(limit.rule)) for limit in self.limits)
             raise InvalidInputError(
-                f"no policy of the space was found that keeps to {rules}. Raise a limit, or use a richer space."
+                f"no policy of the space was found that satisfies {rules}. Raise a limit, or use a richer space."
             )
         return self.found[1], self.found[2]
 
     def _price_of(self, j: int, multipliers: Floats) -> float:
-        """Return the least price of limit ``j``, the others being fixed, at which it is kept."""
+        """Return the least price of limit ``j`` at which it holds, with the other prices fixed."""
 
         def kept(price: float) -> bool:
             trial = multipliers.copy()
@@ -338,7 +340,7 @@ class _Search:
         return high
 
     def _at(self, multipliers: Floats) -> tuple[Policy, Ints]:
-        """Return the best policy at these prices and its decisions, and remember it if it is the best that keeps to all."""
+        """Return the best policy at these prices and its decisions; remember it if it is the best that satisfies all limits."""
         prices = self.compiled.costs + sum(
             (m * limit.costs for m, limit in zip(multipliers, self.limits, strict=True)), 0.0
         )
@@ -354,7 +356,7 @@ class _Search:
         return all(limit.holds(actions, self.problem.weights) for limit in self.limits)
 
     def _check_reachable(self) -> None:
-        """Refuse limits below what the cheapest allowed decisions cost, naming the rules that make them so."""
+        """Refuse limits below the cost of the cheapest allowed decisions, naming the rules involved."""
         for limit in self.limits:
             costs = np.broadcast_to(limit.costs, self.problem.values.shape)
             allowed = costs if self.problem.mask is None else np.where(self.problem.mask, costs, np.inf)
@@ -363,7 +365,8 @@ class _Search:
                 against = next((f.rule for f in self.compiled.forbidden if self._binds(f, limit)), None)
                 pair = f"{str(limit.rule)!r}" + ("" if against is None else f" and {str(against)!r}")
                 raise InvalidInputError(
-                    f"{pair} cannot be kept on the sample: even the cheapest allowed decisions cost {cheapest:.4g} in the mean."
+                    f"{pair} cannot be satisfied on the sample: even the cheapest allowed decisions cost "
+                    f"{cheapest:.4g} on average."
                 )
 
     def _binds(self, forbidden: Forbidden, limit: _Limit) -> bool:
@@ -387,5 +390,5 @@ def _directions(rules: Sequence[Rule], schema: Schema) -> dict[int, int]:
     return directions
 
 
-def _worded(policy: Any, schema: Schema | None) -> Any:
+def _with_schema(policy: Any, schema: Schema | None) -> Any:
     return replace(policy, schema=schema) if isinstance(policy, Deterministic) and schema is not None else policy

@@ -1,4 +1,4 @@
-"""Policies that nobody can read, told by the small tree that decides most like them."""
+"""Small trees that imitate policies too large to read."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from capi.policy_spaces.trees.greedy import TreePolicy
 
 DEPTH = 3
-MOST_ROWS = 50_000  # that a tree needs to find its cuts
+MOST_ROWS = 50_000  # enough for a tree to find its cuts
 LEAST_IN_LEAF = 20  # states in a leaf, if there are many
 
 
 class Imitation(NamedTuple):
-    """A tree, and in which share of the states it decides like the policy that it stands for."""
+    """A tree, and the share of the states in which it makes the same decision as the policy that it imitates."""
 
     tree: TreePolicy
     fidelity: float
@@ -31,9 +31,9 @@ class Imitation(NamedTuple):
 
 
 def imitation(policy: Any, states: ArrayLike, allowed: ArrayLike | None = None, *, max_depth: int = DEPTH) -> Imitation:
-    """Return the small tree that was grown to decide like ``policy`` in ``states`` (n, d).
+    """Return a small tree grown to decide like ``policy`` in ``states`` (n, d).
 
-    Every decision counts the same: it is a picture of the policy, not another policy to act on.
+    Every decision has the same weight: the tree describes the policy and is not meant to replace it.
     """
     x = as_states(states)
     mask = as_allowed(allowed, "allowed", (len(x), policy.n_actions))
@@ -45,10 +45,10 @@ def imitation(policy: Any, states: ArrayLike, allowed: ArrayLike | None = None, 
 def imitating_tree(
     states: Floats, actions: Ints, n_actions: int, allowed: Bools | None = None, *, max_depth: int = DEPTH
 ) -> TreePolicy:
-    """Return the small tree that is shown for a policy that takes ``actions`` (n,) in ``states`` (n, d).
+    """Return the small tree that describes a policy that takes ``actions`` (n,) in ``states`` (n, d).
 
-    All that show such a tree (rules, exports, the report) show this one. Its leaves are not too small to be told, and of
-    very many states some are enough to find its cuts.
+    `rules`, exports and the report all show this tree. Its leaves have a minimum size, and its cuts are found on at most
+    `MOST_ROWS` of the states.
     """
     as_int(max_depth, "max_depth", minimum=1)
     n = len(states)
@@ -59,31 +59,31 @@ def imitating_tree(
 
 
 class ReadByImitation(ABC):
-    """`rules` and `to_dict` for policies that are too large to print."""
+    """Provide `rules` and `to_dict` for policies that are too large to print."""
 
     @abstractmethod
     def summary(self) -> str:
-        """Return one sentence on what the policy is."""
+        """Return one sentence that describes the policy."""
 
     @abstractmethod
     def learning_states(self) -> Floats | None:
-        """Return the states that it was learned from (n, d), if it keeps them."""
+        """Return the states that the policy was learned from (n, d), if it stores them."""
 
     def rules(
         self, states: ArrayLike | None = None, allowed: ArrayLike | None = None, *, max_depth: int = DEPTH
     ) -> str:
-        """Return what the policy is, and the small tree that decides most like it, with the share of equal decisions.
+        """Return a summary and a small tree that imitates the policy, with the share of equal decisions.
 
         Parameters
         ----------
         states : array of shape (n, d), optional
-            Where to compare them. By default the states that the policy was learned from.
+            Where to compare the two. By default the states that the policy was learned from.
         allowed : array of shape (n, A), optional
-            What these states allow; needed if the policy was learned with masks.
+            The actions allowed in these states; required if the policy was learned with masks.
         max_depth : int
-            Of the tree.
+            Maximum depth of the tree.
         """
-        return self.told_by(imitation(self, self.states_to_imitate(states), allowed, max_depth=max_depth))
+        return self.described_by(imitation(self, self.states_to_imitate(states), allowed, max_depth=max_depth))
 
     def to_dict(
         self, states: ArrayLike | None = None, allowed: ArrayLike | None = None, *, max_depth: int = DEPTH
@@ -92,14 +92,16 @@ class ReadByImitation(ABC):
         found = imitation(self, self.states_to_imitate(states), allowed, max_depth=max_depth)
         return {"summary": self.summary(), "imitation": found.tree.to_dict(), "fidelity": found.fidelity}
 
-    def told_by(self, found: Imitation) -> str:
+    def described_by(self, found: Imitation) -> str:
         """Return the summary and the tree that imitates the policy, as text."""
         alike = f"{100 * found.fidelity:.1f} % of {found.n_states} states"
-        return f"{self.summary()}\nThis tree decides alike in {alike}:\n{found.tree.rules()}"
+        return f"{self.summary()}\nThis tree makes the same decision in {alike}:\n{found.tree.rules()}"
 
     def states_to_imitate(self, states: ArrayLike | None) -> ArrayLike:
         """Return ``states``, by default those that the policy was learned from."""
         x = self.learning_states() if states is None else states
         if x is None:
-            raise InvalidInputError("states must be given: this policy does not keep those that it was learned from.")
+            raise InvalidInputError(
+                "states must be given: this policy does not keep the states that it was learned from."
+            )
         return x

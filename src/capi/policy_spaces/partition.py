@@ -23,14 +23,14 @@ MOST_CELLS = 20  # that `rules` lists
 @renamed(index="cell_of")
 @dataclass(frozen=True, eq=False)
 class PartitionPolicy(Deterministic):
-    """One action a cell; states in cells without data get the default.
+    """One action per cell; states in cells without data get the default.
 
-    With masks a state plays the first action of its cell's ranking that it allows.
+    With masks, each state takes the first action of its cell's ranking that it allows.
     """
 
     cell_of: Callable[[Floats], ArrayLike]
-    cells: Ints  # (m,) sorted numbers of the cells that had data
-    ranking: Ints  # (m + 1, A) actions of each cell from best to worst; the last row is the default's
+    cells: Ints  # (m,) sorted numbers of the cells with data
+    ranking: Ints  # (m + 1, A) actions of each cell from best to worst; the last row is for cells without data
     masked: bool = False
 
     @property
@@ -47,19 +47,19 @@ class PartitionPolicy(Deterministic):
         return first_allowed(self.ranking[row], allowed)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the action of each cell with data, and the default; with masks the whole ranking of each."""
+        """Return the action of each cell with data, and the default; with masks, the whole rankings."""
         labels = self.schema.action_labels if self.schema else tuple(range(self.n_actions))
-        said = [[labels[a] for a in row] if self.masked else labels[row[0]] for row in self.ranking]
-        return {"cells": dict(zip(self.cells.tolist(), said[:-1], strict=True)), "default": said[-1]}
+        decisions = [[labels[a] for a in row] if self.masked else labels[row[0]] for row in self.ranking]
+        return {"cells": dict(zip(self.cells.tolist(), decisions[:-1], strict=True)), "default": decisions[-1]}
 
     def rules(self) -> str:
         """Return the policy as text: the cells of each action, and the default."""
         shown = self.to_dict()
         by_decision: dict[str, list[str]] = {}
         for cell, decision in shown["cells"].items():
-            by_decision.setdefault(_said(decision), []).append(str(cell))
+            by_decision.setdefault(_as_text(decision), []).append(str(cell))
         lines = [f"in cells {_shortened(cells)}: {decision}" for decision, cells in by_decision.items()]
-        return "\n".join([*lines, f"elsewhere: {_said(shown['default'])}"])
+        return "\n".join([*lines, f"elsewhere: {_as_text(shown['default'])}"])
 
 
 def _check_cell_of(value: Any, name: str) -> None:
@@ -72,20 +72,20 @@ def _check_cell_of(value: Any, name: str) -> None:
 class Partition(ImprovementSolver[PartitionPolicy]):
     r"""Policies on a given partition of the state space (the paper's Section 3).
 
-    In each cell the member with the least loss plays :math:`\arg\max_a \sum_i \hat Q(X_i, a)` over the
-    states of the sample in that cell: not the majority of the greedy actions, which would ignore how
-    much each state matters.
+    In each cell the policy with the least loss takes :math:`\arg\max_a \sum_i \hat Q(X_i, a)` over the
+    states of the sample in that cell. That is not the majority of the greedy actions, which would ignore
+    how much each state matters.
 
     Parameters
     ----------
     cell_of : callable
-        States (n, d) -> whole numbers (n,), the cell of each state.
+        States (n, d) -> integers (n,), the cell of each state.
     default : int
-        The action in cells without data.
+        Action in cells without data.
 
     Examples
     --------
-    Cells of width one on the first feature; one state that matters outvotes two that hardly do:
+    Cells of width one on the first feature; one state with a large gap outvotes two with small gaps:
 
     >>> space = Partition(lambda states: np.floor(states[:, 0]))
     >>> states, q_values = np.array([[0.1], [0.5], [0.9]]), np.array([[0.1, 0.0], [0.1, 0.0], [0.0, 9.0]])
@@ -111,8 +111,8 @@ class Partition(ImprovementSolver[PartitionPolicy]):
     ) -> PartitionPolicy:
         """Return the policy with the least gap-weighted loss on the sample, cell by cell.
 
-        With masks a cell ranks its actions by their mean regret over the states that allow them, and each state
-        plays the first that it allows. That is a good ranking, not always the best: finding the best one is hard.
+        With masks, a cell ranks its actions by their mean regret over the states that allow them, and each state
+        takes the first one that it allows. The ranking is good but not always the best: finding the best one is hard.
         """
         check_actions(np.array([self.default]), problem.n_actions, "default")
         cells, cell = np.unique(cell_numbers(self.cell_of, problem.states), return_inverse=True)
@@ -140,7 +140,7 @@ def _sum_by_cell(values: Floats, cell: Ints, n_cells: int) -> Floats:
     return np.stack([np.bincount(cell, weights=column, minlength=n_cells) for column in values.T], axis=1)
 
 
-def _said(decision: Any) -> str:
+def _as_text(decision: Any) -> str:
     return ", else ".join(map(str, decision)) if isinstance(decision, list) else str(decision)
 
 

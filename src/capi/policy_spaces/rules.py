@@ -1,14 +1,14 @@
-"""Rules that a policy must keep, written down as one would say them.
+"""Rules that a policy must satisfy.
 
-    Never("PI", when="T1 > 5e5")              that action nowhere where the condition holds
-    Only("none", when="V <= 10 and E > 1e4")  no other action there
-    Monotone("dose_before", increasing=True)  the action's number never falls as the feature rises
-    Cap("both", at_most=0.3)                  at most that share of the decisions
-    Costs({"RTI": 2.0, "PI": 0.5})            what an action costs, in the units of the values
-    Budget({"RTI": 1.0}, at_most=0.2)         the mean cost of the decisions
+    Never("PI", when="T1 > 5e5")              never take this action where the condition holds
+    Only("none", when="V <= 10 and E > 1e4")  take no other action there
+    Monotone("dose_before", increasing=True)  the action index never decreases as the feature increases
+    Cap("both", at_most=0.3)                  take the action in at most this share of the decisions
+    Costs({"RTI": 2.0, "PI": 0.5})            cost of each action, in the units of the values
+    Budget({"RTI": 1.0}, at_most=0.2)         limit on the mean cost of the decisions
 
-Pointwise rules (the first two) hold in every state, seen or not. Caps and budgets hold on the sample that the policy was learned
-from, and can be measured on any other.
+Pointwise rules (the first two) hold in every state, seen or not. Caps and budgets hold on the sample that the policy was
+learned from, and can be measured on any other sample.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from capi._utils.validation import Bools, Floats, as_not_negative, as_share, is_
 from capi.data.schema import Schema
 from capi.errors import InvalidInputError
 
-MOST_COMBINATIONS = 100_000  # of rules that are looked at for conflicts
+MOST_COMBINATIONS = 100_000  # of rules that are checked for conflicts
 COMPARISON = re.compile(r"^(?P<feature>.+?)\s*(?P<sign><=|>=|==|<|>)\s*(?P<number>\S+)$")
 
 
@@ -33,7 +33,7 @@ def _listed(actions: Any) -> tuple[Any, ...]:
     return tuple(actions) if isinstance(actions, list | tuple | set | frozenset) else (actions,)
 
 
-def _check_action(value: Any, name: str) -> None:  # noqa: ARG001  one rule has an action, another several
+def _check_action(value: Any, name: str) -> None:  # noqa: ARG001  some rules have one action, others several
     if not isinstance(value, Hashable) or isinstance(value, np.ndarray):
         raise InvalidInputError(f"an action must be one label or number; got {value!r}.")
 
@@ -69,9 +69,9 @@ class Never:
     ----------
     action : label or number
     when : str, optional
-        Comparisons of features with numbers, joined by "and": ``"age > 65 and dose <= 2"``. By default everywhere.
+        Comparisons of features with numbers, joined by "and": ``"age > 65 and dose <= 2"``. By default the rule holds everywhere.
     if_missing : bool
-        Whether a comparison counts as true where its feature is missing.
+        Whether a comparison is true where its feature is missing.
 
     Examples
     --------
@@ -94,7 +94,7 @@ class Never:
 
 @dataclass(frozen=True)
 class Only:
-    """Take no action but these where a condition holds.
+    """Take only these actions where a condition holds.
 
     Parameters
     ----------
@@ -125,13 +125,13 @@ class Only:
 
 @dataclass(frozen=True)
 class Monotone:
-    """The number of the action never falls (or never rises) as a feature rises, all else being equal.
+    """The action index never decreases (or never increases) as a feature increases, all else being equal.
 
     Parameters
     ----------
     feature : name or column
     increasing : bool
-        False: it never rises.
+        False: the action index never increases.
 
     Examples
     --------
@@ -153,7 +153,7 @@ class Budget:
     Parameters
     ----------
     costs : mapping from actions to numbers
-        What a decision costs; actions that are not named cost nothing.
+        Cost of each action; actions that are not listed cost nothing.
     at_most : float
 
     Examples
@@ -177,7 +177,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class Cap:
-    """An action must not be taken in more than a share of the sample.
+    """An action must not be taken in more than a given share of the sample.
 
     Parameters
     ----------
@@ -204,12 +204,12 @@ class Cap:
 
 @dataclass(frozen=True)
 class Costs:
-    """What actions cost, in the units of the values: it is subtracted from them before a policy is chosen.
+    """Costs of actions, in the units of the values; they are subtracted from the values before a policy is chosen.
 
     Parameters
     ----------
     costs : mapping from actions to numbers
-        Actions that are not named cost nothing.
+        Actions that are not listed cost nothing.
 
     Examples
     --------
@@ -233,7 +233,7 @@ Rule: TypeAlias = Never | Only | Monotone | Budget | Cap | Costs
 
 @dataclass(frozen=True, eq=False)
 class Box:
-    """Where a condition holds: an interval a feature. The ends of an open interval are the nearest numbers inside it."""
+    """Where a condition holds: one interval per feature. Open intervals end at the nearest number inside them."""
 
     low: dict[int, float] = field(default_factory=dict)
     high: dict[int, float] = field(default_factory=dict)
@@ -248,7 +248,7 @@ class Box:
         return inside
 
     def with_bound(self, feature: int, sign: str, number: float) -> Box:
-        """Return the part where the feature also compares so with ``number``."""
+        """Return the part of the box where the feature also satisfies the comparison with ``number``."""
         low, high = dict(self.low), dict(self.high)
         if sign in (">", ">=", "=="):
             bound = np.nextafter(number, np.inf) if sign == ">" else number
@@ -259,12 +259,12 @@ class Box:
         return Box(low, high)
 
     def within(self, other: Box) -> bool:
-        """Whether the other contains it."""
+        """Whether ``other`` contains this box."""
         above = all(self.low.get(j, -np.inf) >= bound for j, bound in other.low.items())
         return above and all(self.high.get(j, np.inf) <= bound for j, bound in other.high.items())
 
     def meets(self, other: Box) -> Box | None:
-        """Return what both have in common, None if nothing."""
+        """Return the intersection, None if it is empty."""
         low = {j: max(self.low.get(j, -np.inf), other.low.get(j, -np.inf)) for j in {*self.low, *other.low}}
         high = {j: min(self.high.get(j, np.inf), other.high.get(j, np.inf)) for j in {*self.high, *other.high}}
         empty = any(low[j] > high.get(j, np.inf) for j in low)
@@ -273,7 +273,7 @@ class Box:
 
 @dataclass(frozen=True, eq=False)
 class Forbidden:
-    """A pointwise rule as the library reads it: these actions, in this box."""
+    """A compiled pointwise rule: these actions are forbidden in this box."""
 
     rule: Never | Only
     actions: tuple[int, ...]
@@ -281,48 +281,49 @@ class Forbidden:
 
 
 def forbidden_by(rule: Never | Only, schema: Schema) -> Forbidden:
-    """Return what a pointwise rule forbids, with features and actions as numbers."""
+    """Return what a pointwise rule forbids, with features and actions as indices."""
     named = {action_number(a, schema) for a in _listed(rule.action if isinstance(rule, Never) else rule.actions)}
     actions = named if isinstance(rule, Never) else set(range(len(schema.action_labels))) - named
     return Forbidden(rule, tuple(sorted(actions)), box_of(rule.when, schema))
 
 
 def box_of(when: str | None, schema: Schema) -> Box:
-    """Return where a condition holds."""
+    """Return the box where a condition holds."""
     box = Box()
     for part in [] if when is None else re.split(r"\s+and\s+", when.strip()):
         found = COMPARISON.match(part.strip())
         number = None if found is None else _number(found["number"])
         if found is None or number is None:
             raise InvalidInputError(
-                f"when must be comparisons such as 'x3 > 5', joined by 'and'; {part!r} in {when!r} is none. "
-                "A feature stands on the left, a number on the right."
+                f"when must be comparisons such as 'x3 > 5', joined by 'and'; {part!r} in {when!r} is not a comparison. "
+                "Put a feature on the left and a number on the right."
             )
         box = box.with_bound(feature_number(found["feature"], schema), found["sign"], number)
     return box
 
 
 def feature_number(feature: Any, schema: Schema) -> int:
-    """Return the column of a feature that is given by name or number."""
+    """Return the column of a feature given by name or index."""
     if feature in schema.feature_names:
         return schema.feature_names.index(feature)
     if isinstance(feature, int) and not isinstance(feature, bool) and 0 <= feature < len(schema.feature_names):
         return feature
-    raise InvalidInputError(f"unknown feature {feature!r}; known are {', '.join(schema.feature_names)}.{_hint(schema)}")
+    known = ", ".join(schema.feature_names)
+    raise InvalidInputError(f"unknown feature {feature!r}; the features are {known}.{_hint(schema)}")
 
 
 def action_number(action: Any, schema: Schema) -> int:
-    """Return the number of an action that is given by label or number; labels come first."""
+    """Return the index of an action given by label or index; labels take precedence."""
     if action in schema.action_labels:
         return schema.action_labels.index(action)
     if isinstance(action, int) and not isinstance(action, bool) and 0 <= action < len(schema.action_labels):
         return action
     known = ", ".join(map(str, schema.action_labels))
-    raise InvalidInputError(f"unknown action {action!r}; known are {known}.{_hint(schema)}")
+    raise InvalidInputError(f"unknown action {action!r}; the actions are {known}.{_hint(schema)}")
 
 
 def cost_table(rule: Budget | Cap | Costs, schema: Schema) -> Floats:
-    """Return what each action costs (A,); a cap counts one for its action."""
+    """Return the cost of each action (A,); a cap assigns cost one to its action."""
     costs = {rule.action: 1.0} if isinstance(rule, Cap) else rule.costs
     table = np.zeros(len(schema.action_labels))
     for action, cost in costs.items():
@@ -331,10 +332,10 @@ def cost_table(rule: Budget | Cap | Costs, schema: Schema) -> Floats:
 
 
 def check_feasible(forbidden: Sequence[Forbidden], n_actions: int) -> None:
-    """Refuse rules that together leave no action somewhere, naming those that do and where.
+    """Refuse rules that together leave no action in some states, and name them.
 
-    Actions with few rules are looked at first, and of the rules for one action those that others contain are left out. Where
-    there would still be too many combinations the question stays open; acting in such a state is refused anyway.
+    Actions with few rules are checked first, and a rule whose box lies within that of another rule for the same action is
+    skipped. If there are still too many combinations, the check gives up; acting in such a state raises an error anyway.
     """
     of_action = sorted((_widest([f for f in forbidden if a in f.actions]) for a in range(n_actions)), key=len)
     if not of_action[0]:
@@ -342,7 +343,7 @@ def check_feasible(forbidden: Sequence[Forbidden], n_actions: int) -> None:
     tried = 0
 
     def clash(number: int, box: Box, chosen: tuple[Forbidden, ...]) -> tuple[Forbidden, ...] | None:
-        """Return rules that forbid all actions from ``number`` on somewhere in ``box``, with those chosen before."""
+        """Return rules that forbid all actions from ``number`` on somewhere in ``box``, added to those already chosen."""
         nonlocal tried
         if number == n_actions:
             return chosen
@@ -364,7 +365,7 @@ def check_feasible(forbidden: Sequence[Forbidden], n_actions: int) -> None:
 
 
 def _widest(forbidden: list[Forbidden]) -> list[Forbidden]:
-    """Return the rules whose boxes are in no other's, the first of equal ones."""
+    """Return the rules whose boxes lie in no other box; of equal ones, the first."""
     return [
         f
         for i, f in enumerate(forbidden)
@@ -387,4 +388,8 @@ def _when(when: str | None) -> str:
 
 
 def _hint(schema: Schema) -> str:
-    return " Pass schema=batch.schema to use the words of your table." if schema.feature_names[0] == "x0" else ""
+    return (
+        " Pass schema=batch.schema to use the names and labels of your table."
+        if schema.feature_names[0] == "x0"
+        else ""
+    )

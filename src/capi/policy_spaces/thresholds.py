@@ -1,4 +1,4 @@
-"""One cut: an action on the low side, an action on the high side."""
+"""Policies with one cut: one action on the low side and one on the high side."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from capi.policy_spaces._monotone import check_monotone
 from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver, finite_total
 from capi.types import Policy, QFunction
 
-TIE = 1e-12  # losses that differ by less than this share of the total gap are equal
+TIE = 1e-12  # losses that differ by less than this share of the total gap count as equal
 
 
 @dataclass(frozen=True, eq=False)
 class ThresholdPolicy(Deterministic):
-    """``low`` where the feature is at most ``cut``, ``high`` where it is above; a constant has cut = inf.
+    """``low`` where the feature is at most ``cut``, ``high`` where it is above; a constant policy has cut = inf.
 
-    With masks a side plays the first action of its ranking that the state allows.
+    With masks, each side takes the first action of its ranking that the state allows.
     """
 
     feature: int
@@ -35,18 +35,18 @@ class ThresholdPolicy(Deterministic):
     high: int
     n_actions: int
     n_features: int
-    ranking: Ints = field(repr=False)  # (2, A) the actions of the low and of the high side, from best to worst
+    ranking: Ints = field(repr=False)  # (2, A) the actions of the low and the high side, from best to worst
     masked: bool = False
 
     def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
-        """Return the best action of each state's side that is allowed (n,)."""
+        """Return the best allowed action of each state's side (n,)."""
         check_masks_given(self.masked, allowed)
         column = as_states(states, n_features=self.n_features)[:, self.feature]
         _check_no_missing(column, self.feature)
         return first_allowed(self.ranking[np.where(column <= self.cut, 0, 1)], allowed)
 
     def rules(self) -> str:
-        """Return the policy as text, in the words of the table if it has them."""
+        """Return the policy as text, with the names and labels of the table if known."""
         labels = self.schema.action_labels if self.schema else tuple(range(self.n_actions))
         sides = [[labels[a] for a in (ranking if self.masked else ranking[:1])] for ranking in self.ranking]
         low, high = (", else ".join(map(str, side)) for side in sides)
@@ -56,7 +56,7 @@ class ThresholdPolicy(Deterministic):
         return f"if {where}: {low}\nelse: {high}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the cut and the actions of both sides, in the words of the table."""
+        """Return the cut and the actions of both sides, with the names and labels of the table."""
         features = self.schema.feature_names if self.schema else tuple(f"x{j}" for j in range(self.n_features))
         labels = self.schema.action_labels if self.schema else tuple(range(self.n_actions))
         if self.cut == np.inf:
@@ -66,7 +66,7 @@ class ThresholdPolicy(Deterministic):
 
 
 class _Cut(NamedTuple):
-    """The best cut in a feature."""
+    """The best cut of a feature."""
 
     loss: float
     feature: int
@@ -80,19 +80,20 @@ class Thresholds(ImprovementSolver[ThresholdPolicy]):
     """Policies with one cut in one feature: the paper's half-spaces in one dimension (Section 5.1).
 
     `improve` finds the exact minimiser of the gap-weighted loss over all features, cuts and pairs of
-    actions, constant policies among them, by sorting and prefix sums: O(d n (log n + A)). Losses within
-    1e-12 of the total gap are ties. Among ties constant policies come first (lowest action), then the
-    lowest feature, the lowest cut, and the lowest action on the low side.
+    actions, including constant policies, by sorting and prefix sums: O(d n (log n + A)). Losses within
+    1e-12 of the total gap are ties. Ties are broken in favour of constant policies (lowest action), then
+    of the lowest feature, the lowest cut, and the lowest action on the low side.
 
-    With masks an action counts, where it is not allowed, as the mean of those that are, and each side keeps a ranking: it plays the
-    first action of it that a state allows. That is a good policy, not always the best.
+    With masks, an action that a state does not allow counts as the mean of the allowed ones, and each side keeps a
+    ranking of the actions and takes the first one that the state allows. The result is good but not always the best.
 
     Parameters
     ----------
     feature : int, optional
-        The column to cut. By default the best one.
+        Column to cut. By default the best one.
     monotone : mapping from columns to 1 or -1, optional
-        Columns as which rise the action's number never falls (1) or never rises (-1). Not together with masks.
+        Monotonicity per column: 1 if the action index must not decrease as the column increases, -1 if it must not
+        increase. Not available with masks.
 
     Examples
     --------
@@ -129,7 +130,7 @@ class Thresholds(ImprovementSolver[ThresholdPolicy]):
             _check_no_missing(x[:, j], j)
 
         by_action = np.ascontiguousarray(loss.T)  # (A, n)
-        sums = by_action.sum(axis=1)  # what each constant policy loses (A,)
+        sums = by_action.sum(axis=1)  # the loss of each constant policy (A,)
         directions = self.monotone or {}
         found = (_best_cut(x[:, j], by_action, j, tie, directions.get(j, 0)) for j in features)
         cuts = [cut for cut in found if cut is not None]
@@ -156,7 +157,7 @@ class Thresholds(ImprovementSolver[ThresholdPolicy]):
 
 
 def _ranked(sums: Floats, first: int) -> Ints:
-    """Return the actions from best to worst, ``first`` before all (A,)."""
+    """Return the actions from best to worst, with ``first`` moved to the front (A,)."""
     order = np.argsort(sums, kind="stable")
     return np.concatenate([[first], order[order != first]])
 
@@ -164,7 +165,7 @@ def _ranked(sums: Floats, first: int) -> Ints:
 def _best_cut(column: Floats, loss: Floats, feature: int, tie: float, direction: int) -> _Cut | None:
     """Return the best cut between two distinct values of ``column`` (n,), None if all are equal; ``loss`` is (A, n).
 
-    ``direction`` 1 (-1) wants an action on the high side that is not lower (higher) than that on the low side.
+    With ``direction`` 1 (-1) the action on the high side must not be lower (higher) than that on the low side.
     """
     order = np.argsort(column)
     x = column[order]
@@ -175,7 +176,7 @@ def _best_cut(column: Floats, loss: Floats, feature: int, tie: float, direction:
     for a, of_action in enumerate(loss):
         ordered = of_action[order]
         low[a] = np.cumsum(ordered)[places]
-        # The high side is summed from its own end: total minus prefix would turn exact zeros into rounding.
+        # The high side is summed from its own end: total minus prefix would turn exact zeros into rounding errors.
         high[a] = np.cumsum(ordered[::-1])[::-1][places + 1]
     if direction:
         step = slice(None, None, direction)
@@ -201,5 +202,5 @@ def _check_no_missing(column: Floats, feature: int) -> None:
         column,
         f"states[:, {feature}]",
         "must not be missing (NaN) where Thresholds cuts",
-        " Fill the gaps, or choose another feature.",
+        " Impute the missing values, or choose another feature.",
     )

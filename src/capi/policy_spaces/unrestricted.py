@@ -1,4 +1,4 @@
-"""All policies: CAPI becomes ordinary policy iteration."""
+"""The space of all policies, with which CAPI is ordinary policy iteration."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from capi.types import Policy, QFunction
 
 @dataclass(frozen=True, eq=False)
 class GreedyPolicy(ReadByImitation, Greedy):
-    """The greedy policy of Q, and the states that it was asked for."""
+    """The greedy policy of Q, and the states of the sample."""
 
     sample: Floats | None = field(default=None, repr=False)  # (n, d)
 
     def summary(self) -> str:
-        """Return one sentence on what the policy is."""
+        """Return one sentence that describes the policy."""
         return f"The action with the largest value of Q, everywhere ({type(self.q).__name__})."
 
     def learning_states(self) -> Floats | None:
-        """Return the states that it was asked for (n, d)."""
+        """Return the states of the sample (n, d)."""
         return self.sample
 
 
 @dataclass(frozen=True)
 class Unrestricted(ImprovementSolver[GreedyPolicy]):
-    """The space of all policies, whose best member is the greedy policy of Q, at every state.
+    """The space of all policies; its best member is the greedy policy of Q.
 
     Examples
     --------
@@ -49,10 +49,10 @@ class Unrestricted(ImprovementSolver[GreedyPolicy]):
         previous: Policy | None = None,  # noqa: ARG002  the sample decides alone
         rng: np.random.Generator | None = None,  # noqa: ARG002
     ) -> GreedyPolicy:
-        """Return the greedy policy of ``q``; without a function behind the values it is undefined off the sample."""
+        """Return the greedy policy of ``q``; without the Q-function the policy is undefined outside the sample."""
         if q is None:
             raise InvalidInputError(
-                "Unrestricted needs q, the function behind q_values: a matrix alone says nothing about other states. "
+                "Unrestricted needs q, the Q-function that q_values come from: a table of values does not extend to other states. "
                 "Pass q=..., or choose a space that generalises."
             )
         return GreedyPolicy(q, masked=problem.masked, sample=problem.states)

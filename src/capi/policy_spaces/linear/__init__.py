@@ -1,1 +1,1 @@
-"""Policies that compare weighted sums of features, or of kernels."""
+"""Policies whose scores are linear in features, or spanned by a kernel."""

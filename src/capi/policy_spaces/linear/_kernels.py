@@ -1,6 +1,6 @@
-"""Kernels of linear policies: the convex surrogate, and the places on a line of weights where decisions change.
+"""Kernels of linear policies: the convex surrogate, and the points on a line of weights where decisions change.
 
-Shapes: m rows, A actions. ``lost`` (m, A) is what each action loses in each row; infinite where it is not allowed.
+Shapes: m rows, A actions. ``lost`` (m, A) is the loss of each action in each row; infinite where it is not allowed.
 """
 
 import numpy as np
@@ -9,7 +9,7 @@ from capi._utils.compile import compiled
 
 HINGE, LOGISTIC, EXPONENTIAL = range(3)
 ROUNDED = 0.1  # width of the part of the hinge that is a parabola
-STEEPEST = 30.0  # margin below minus this: the exponential goes on straight, so that nothing overflows
+STEEPEST = 30.0  # for margins below minus this the exponential continues as a line, to prevent overflow
 
 
 @compiled
@@ -35,10 +35,10 @@ def surrogate(kind, margin):
 
 @compiled
 def surrogate_sum(kind, scores, lost, slopes):
-    """Return the sum, over rows and pairs of allowed actions, of what one loses more times the surrogate of their margin.
+    """Return the sum, over rows and pairs of allowed actions, of their difference in loss times the surrogate of their margin.
 
-    The margin of a pair is the score (m, A) of the better action minus that of the other. The derivatives by the scores are
-    written to ``slopes`` (m, A).
+    The margin of a pair is the score (m, A) of the better action minus that of the other. The derivatives with respect to
+    the scores are written to ``slopes`` (m, A).
     """
     total = 0.0
     m, n_actions = scores.shape
@@ -72,7 +72,7 @@ def first_on_line(scores, slopes, lost, i):
 def next_on_line(scores, slopes, lost, i, action):
     """Return which action overtakes ``action`` next as t grows, and where; -1 if none does.
 
-    Of those that overtake at the same place the steepest stays ahead, of equally steep ones the first.
+    If several overtake at the same point, the steepest stays ahead; among equally steep ones, the first.
     """
     following, place = -1, np.inf
     for b in range(scores.shape[1]):
@@ -86,19 +86,19 @@ def next_on_line(scores, slopes, lost, i, action):
 
 @compiled
 def turning_points(scores, slopes, lost, places, changes):
-    """Write where the decisions of ``scores + t slopes`` (m, A) change the loss, and by how much; t is real.
+    """Write the real t at which the decisions of ``scores + t slopes`` (m, A) change the loss, and by how much.
 
     A row's decision is the upper envelope of A lines, which has at most A - 1 corners. ``places`` and ``changes``
-    (m (A - 1),) are written to from the front, in no order. Returns their number, and the loss at t = minus infinity.
+    (m (A - 1),) are filled from the front, unsorted. Return their number, and the loss at t = minus infinity.
     """
     count, total = 0, 0.0
-    for i in range(len(scores)):  # rows by their number: slices of rows would cost ten times as much
+    for i in range(len(scores)):  # indexed by row: slices of rows would take ten times as long
         action = first_on_line(scores, slopes, lost, i)
         total += lost[i, action]
         following, place = next_on_line(scores, slopes, lost, i, action)
         while following >= 0:
             change = lost[i, following] - lost[i, action]
-            if place == -np.inf:  # slopes that differ by next to nothing
+            if place == -np.inf:  # the slopes are almost equal
                 total += change
             elif change != 0.0:
                 places[count], changes[count] = place, change
@@ -110,24 +110,24 @@ def turning_points(scores, slopes, lost, places, changes):
 
 @compiled
 def best_stretch(places, changes, order, at_start, tie):
-    """Return the least loss between two turning points, and the widest stretch where it is within ``tie`` of that.
+    """Return the least loss between two turning points, and the widest interval whose loss is within ``tie`` of it.
 
-    ``order`` (c,) sorts ``places``; ``at_start`` is the loss before the first of them. The line is taken to begin and to end
-    a little beyond the outermost places.
+    ``order`` (c,) sorts ``places``; ``at_start`` is the loss before the first of them. The search range extends slightly
+    past the outermost points.
     """
     count = len(order)
     first, last = places[order[0]], places[order[count - 1]]
-    beyond = 0.1 * (last - first) if last > first else max(abs(first), 1.0)
-    least, loss, left = np.inf, at_start, first - beyond
+    margin = 0.1 * (last - first) if last > first else max(abs(first), 1.0)
+    least, loss, left = np.inf, at_start, first - margin
     for k in range(count + 1):
-        right = places[order[k]] if k < count else last + beyond
+        right = places[order[k]] if k < count else last + margin
         if right > left:
             least = min(least, loss)
         loss, left = loss + (changes[order[k]] if k < count else 0.0), right
     widest, start, end = 0.0, first, first
-    loss, left = at_start, first - beyond
+    loss, left = at_start, first - margin
     for k in range(count + 1):
-        right = places[order[k]] if k < count else last + beyond
+        right = places[order[k]] if k < count else last + margin
         if loss <= least + tie and right - left > widest:
             widest, start, end = right - left, left, right
         loss, left = loss + (changes[order[k]] if k < count else 0.0), right
@@ -136,7 +136,7 @@ def best_stretch(places, changes, order, at_start, tie):
 
 @compiled
 def decided_loss(scores, lost):
-    """Return the sum of what the allowed actions with the largest scores (m, A) lose, the lowest among equals."""
+    """Return the total loss of the allowed actions with the largest scores (m, A); ties go to the lowest action."""
     total = 0.0
     for i in range(len(scores)):
         best = -1

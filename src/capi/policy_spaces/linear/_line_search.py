@@ -1,9 +1,10 @@
-r"""Lowering the gap-weighted loss itself, by exact line searches.
+r"""Exact line searches that lower the gap-weighted loss itself.
 
 Along a line of weights, :math:`\theta + t \delta`, each row's scores are lines in t, and its decision is their upper
-envelope: it changes at no more than A - 1 places. Between two neighbouring places of all rows the loss is constant, so
-sorting them solves the problem on the line exactly, in O(m A log(m A)). This is how machine translation tunes the
-weights of its models [1]_; for two actions and coordinates it is a known method for the 0/1 loss of linear classifiers [2]_.
+envelope: it changes at no more than A - 1 points. Between neighbouring points of all rows the loss is constant, so
+sorting the points solves the problem on the line exactly, in O(m A log(m A)). Machine translation tunes the weights of its
+models this way [1]_; with two actions and coordinate directions it is a known method for the 0/1 loss of linear
+classifiers [2]_.
 
 .. [1] F. J. Och, "Minimum error rate training in statistical machine translation", ACL 2003, Section 5.
 .. [2] T. Nguyen, S. Sanner, "Algorithms for direct 0-1 loss optimization in binary classification", ICML 2013.
@@ -22,14 +23,14 @@ from capi._utils.validation import Floats
 from capi.features.tables import Table
 from capi.policy_spaces.linear import _kernels
 
-TIE = 1e-12  # losses that differ by less than this share of the total gap are equal
-SMALL, PATIENCE = 1e-3, 300  # it ends after so many searches, in rounds that gain less than this share of the loss
+TIE = 1e-12  # losses that differ by less than this share of the total gap count as equal
+SMALL, PATIENCE = 1e-3, 300  # stop after PATIENCE searches in rounds that each gain less than the share SMALL
 MOST_WORK = 3e7  # rows times actions times line searches
 MOST_SEARCHES = 3000
 
 
 class Place(NamedTuple):
-    """Where a search stands."""
+    """The current point of a search."""
 
     weights: Floats  # (A, p)
     scores: Floats  # (m, A)
@@ -41,17 +42,17 @@ class LineSearch:
     """The gap-weighted loss of linear scores, as a function of their weights (A, p)."""
 
     table: Table  # (m, p)
-    lost: Floats  # (m, A) infinite where an action is not allowed; the largest of each row sum to one
-    fixed: tuple[int, ...] = ()  # columns whose weights stay as they are
+    lost: Floats  # (m, A) infinite where an action is not allowed; the row maxima sum to one
+    fixed: tuple[int, ...] = ()  # columns whose weights are not changed
 
     def scores(self, weights: Floats) -> Floats:
         """Return the scores of all rows (m, A)."""
         return np.ascontiguousarray(self.table @ weights.T)
 
     def best_step(self, scores: Floats, slopes: Floats, loss: float) -> float:
-        """Return the t with the least loss of ``scores + t slopes`` (m, A); zero if none is below ``loss``.
+        """Return the t with the least loss of ``scores + t slopes`` (m, A); zero if no loss is below ``loss``.
 
-        It is the middle of the widest stretch with that loss.
+        It is the middle of the widest interval with that loss.
         """
         room = len(scores) * (scores.shape[1] - 1)
         places, changes = np.empty(room), np.empty(room)
@@ -63,12 +64,12 @@ class LineSearch:
         return float(start + (end - start) / 2) if least < loss - TIE else 0.0
 
     def start(self, weights: Floats) -> Place:
-        """Return where the search stands with ``weights`` (A, p)."""
+        """Return the point of the search at ``weights`` (A, p)."""
         scores = self.scores(weights)
         return Place(weights, scores, float(_kernels.decided_loss(scores, self.lost)))
 
     def polished(self, place: Place, rng: np.random.Generator) -> Place:
-        """Return a place that loses no more than ``place``: the best of each line that was tried."""
+        """Return a point that loses no more than ``place``, after moving to the best point of each line tried."""
         left, in_vain = int(min(MOST_SEARCHES, max(1.0, MOST_WORK / self.lost.size))), 0
         while left > 0 and in_vain < PATIENCE and place.loss > TIE:
             before, directions = place.loss, list(islice(self._directions(place.weights.shape, rng), left))
@@ -79,7 +80,7 @@ class LineSearch:
         return place
 
     def _moved(self, place: Place, direction: Floats) -> Place:
-        """Return the best place on the line, if the decisions that it really makes lose less."""
+        """Return the best point on the line, if its actual decisions lose less."""
         step = self.best_step(place.scores, self.scores(direction), place.loss)
         if step == 0.0 or not np.isfinite(step):
             return place
@@ -89,7 +90,7 @@ class LineSearch:
     def _directions(self, shape: tuple[int, ...], rng: np.random.Generator) -> Iterator[Floats]:
         """Yield, in random order, every coordinate and as many random directions."""
         n_actions, p = shape
-        moving = range(1, 2) if n_actions == 2 else range(n_actions)  # of two actions only the difference counts
+        moving = range(1, 2) if n_actions == 2 else range(n_actions)  # with two actions only the difference matters
         coordinates = [(a, j) for a in moving for j in range(p) if j not in self.fixed]
         sizes = _column_sizes(self.table)
         for i in rng.permutation(2 * len(coordinates)):
@@ -103,7 +104,7 @@ class LineSearch:
 
 
 def _column_sizes(table: Table) -> Floats:
-    """Return the largest size in each column (p,), one for columns of zeros."""
+    """Return the largest absolute value in each column (p,), one for columns of zeros."""
     sizes = abs(table).max(axis=0)
     sizes = sizes if isinstance(sizes, np.ndarray) else sizes.toarray().ravel()
     return np.where(sizes > 0, sizes, 1.0)

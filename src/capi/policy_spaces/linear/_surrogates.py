@@ -1,22 +1,23 @@
 r"""Convex surrogates of the gap-weighted loss, for scores that are linear in features.
 
-A policy plays :math:`\arg\max_a f_a(x)`. What it loses in row i, :math:`r_i(\pi(X_i))` with the regrets r of Q, is
-replaced by a sum over all pairs of allowed actions: where b loses more than a, a should score above b, by a margin, and the
-difference in regret says how much that matters,
+A policy takes :math:`\arg\max_a f_a(x)`. Its loss in row i, :math:`r_i(\pi(X_i))` with the regrets r of Q, is replaced by
+a sum over all pairs of allowed actions: where b loses more than a, the score of a should exceed that of b by a margin,
+weighted by the difference in regret,
 
 .. math::
     \sum_{a, b} \bigl[r_i(b) - r_i(a)\bigr]_+\; \ell\bigl(f_a(X_i) - f_b(X_i)\bigr).
 
-These are the weights of cost-sensitive one-versus-one classification [1]_, with the scores' differences for its classifiers.
+These are the weights of cost-sensitive one-versus-one classification [1]_, with differences of scores as its classifiers.
 With two actions it is the gap times :math:`\ell` of the better action's margin: the binary surrogate.
 
-What is known. It is convex in f. A policy that plays b where a is best has :math:`f_b \ge f_a`, so the loss is at most the
-surrogate over :math:`\ell(0)`. Where Q is a function of the state, as in CAPI, the surrogate's infimum over all f is zero:
-driving it down drives the loss down, whatever :math:`\ell`. With two actions this holds for random values at a state too
-[2]_; with more it need not: of all actions at a point the logistic minimiser only is sure to play one that loses no more than
-their mean. The form of Lee, Lin and Wahba [3]_ has no such flaw, but it asks each score to be on the right side of the mean
-score, which linear scores often cannot do [4]_: on six kinds of problems with four actions it lost more than this one throughout.
-With scores restricted to a class no surrogate guarantees the least loss: that is what polishing is for.
+Known properties: it is convex in f. A policy that takes b where a is best has :math:`f_b \ge f_a`, so the loss is at most
+the surrogate divided by :math:`\ell(0)`. Where Q is a function of the state, as in CAPI, the surrogate's infimum over all f
+is zero: reducing it reduces the loss, for any :math:`\ell`. With two actions this also holds if the values at a state are
+random [2]_. With more actions it need not: the logistic minimiser is only guaranteed to take an action that loses no more
+than the mean of all actions at that state. The form of Lee, Lin and Wahba [3]_ does not have this flaw, but it requires each
+score to be on the right side of the mean score, which linear scores often cannot achieve [4]_: on six kinds of problems with
+four actions it always lost more than this one. With scores restricted to a class, no surrogate guarantees the least loss;
+polishing addresses this.
 
 .. [1] H.-T. Lin, "Reduction from cost-sensitive multiclass classification to one-versus-one binary classification", ACML
    2014.
@@ -47,12 +48,12 @@ Surrogate: TypeAlias = Literal["hinge", "logistic", "exponential"]
 Penalty: TypeAlias = Literal["l2", "l1"]
 
 KINDS = {"hinge": _kernels.HINGE, "logistic": _kernels.LOGISTIC, "exponential": _kernels.EXPONENTIAL}
-FLAT, STILL = 1e-6, 1e-10  # largest entry of the gradient, and relative progress, at which the solver stops
+FLAT, STILL = 1e-6, 1e-10  # the largest gradient entry and the relative progress at which the solver stops
 
 
 @dataclass(frozen=True)
 class ConvexLoss:
-    """Which surrogate and penalty are minimised."""
+    """The surrogate and the penalty to minimise."""
 
     surrogate: Surrogate
     penalty: Penalty
@@ -70,9 +71,9 @@ class ConvexLoss:
         check_parameters(self)
 
     def minimiser(self, table: Table, lost: Floats, free: Bools, order: Mapping[int, int]) -> Floats:
-        """Return the weights (A, p) of features ``table`` (m, p); columns that are ``free`` (p,) have no penalty.
+        """Return the weights (A, p) of features ``table`` (m, p); ``free`` columns (p,) have no penalty.
 
-        In the columns of ``order`` weights rise (1) or fall (-1) from action to action.
+        In the columns of ``order``, weights increase (1) or decrease (-1) from action to action.
         """
         shape = lost.shape[1], table.shape[1]
         problem = Objective(self, table, lost, np.broadcast_to(~free, shape).ravel() * self.strength / (shape[0] - 1))
@@ -96,7 +97,7 @@ class ConvexLoss:
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """Weights (A, p) as free numbers, but for the columns in ``order``: there they are steps from action to action, none negative."""
+    """Weights (A, p) as free variables; in the columns of ``order``, the variables are nonnegative steps between actions."""
 
     shape: tuple[int, int]
     order: Mapping[int, int]
@@ -110,7 +111,7 @@ class Steps:
         return weights
 
     def pulled_back(self, function: Callable[[Floats], tuple[float, Floats]], x: Floats) -> tuple[float, Floats]:
-        """Return the value of a function of the weights, and its gradient in x."""
+        """Return the value of a function of the weights, and its gradient with respect to x."""
         if not self.order:
             return function(x)
         value, gradient = function(self.weights(x).ravel())
@@ -134,7 +135,7 @@ class Objective:
     loss: ConvexLoss
     table: Table  # (m, p)
     lost: Floats  # (m, A)
-    strengths: Floats  # (A p,) of the penalty of each weight: the strength over the number of other actions, or zero
+    strengths: Floats  # (A p,) penalty of each weight: the strength divided by the number of other actions, or zero
 
     def surrogate(self, weights: Floats) -> tuple[float, Floats]:
         """Return the surrogate of the gap-weighted loss."""
@@ -144,18 +145,18 @@ class Objective:
         return value, np.asarray(self.table.T @ slopes).T.ravel()
 
     def squared(self, weights: Floats) -> tuple[float, Floats]:
-        """Return the surrogate plus the penalty of squared weights.
+        """Return the surrogate plus the penalty on squared weights.
 
-        It is half the strength times the squared length of the difference of two actions' weights, averaged over all
-        pairs, once their mean is zero; and it is least there.
+        If the mean over actions is zero, which minimises the penalty, it is half the strength times the squared length of
+        the difference of two actions' weights, averaged over all pairs.
         """
         value, gradient = self.surrogate(weights)
         return value + float(self.strengths @ (weights * weights)), gradient + 2.0 * self.strengths * weights
 
     def absolute(self, parts: Floats) -> tuple[float, Floats]:
-        """Return the surrogate plus the penalty of the weights' sizes.
+        """Return the surrogate plus the penalty on absolute weights.
 
-        Weights are the difference of two parts (2 A p,) that are not negative, in which the sum of sizes is linear.
+        Weights are the difference of two nonnegative parts (2 A p,), in which the sum of absolute values is linear.
         """
         positive, negative = np.split(parts, 2)
         value, gradient = self.surrogate(positive - negative)
@@ -165,6 +166,6 @@ class Objective:
         )
 
     def bounds_of_parts(self) -> list[tuple[Any, Any]]:
-        """Return the bounds of both parts; a weight without penalty is its first part alone, of any sign."""
+        """Return the bounds of both parts; a weight without penalty uses only its first part, with any sign."""
         penalised = self.strengths > 0
         return [(0, None) if p else (None, None) for p in penalised] + [(0, None) if p else (0, 0) for p in penalised]

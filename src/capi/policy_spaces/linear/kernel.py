@@ -1,4 +1,4 @@
-"""Policies whose scores are functions that a kernel spans."""
+"""Policies whose scores are spanned by a kernel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from capi.types import Policy, QFunction
 
 @dataclass(frozen=True, eq=False)
 class DictionaryAndConstant:
-    """The whitened features of a kernel dictionary, and a one."""
+    """The whitened features of a kernel dictionary, and a constant one."""
 
     dictionary: KernelDictionary
 
@@ -40,7 +40,7 @@ class KernelPolicy(LinearPolicy):
         return self.features.transform.dictionary  # type: ignore[attr-defined]  # it is a DictionaryAndConstant
 
     def rules(self, digits: int = 3) -> str:
-        """Return a summary: the kernel, how many states span the scores, and each action's constant and norm."""
+        """Return a summary: the kernel, the number of states that span the scores, and each action's constant and norm."""
         as_int(digits, "digits", minimum=1)
         lines = [
             f"  {action['action']}: constant {action['constant']:.{digits}g}, norm {action['norm']:.{digits}g}"
@@ -55,11 +55,11 @@ class KernelPolicy(LinearPolicy):
     def to_dict(self) -> dict[str, Any]:
         """Return ``kernel`` as text, ``centres``, the scaled states that span the scores, and ``scores``.
 
-        That is a dictionary an action with its ``action``, ``constant``, ``norm`` in the space of the kernel, and
-        ``weights``, of the kernel at each centre.
+        ``scores`` has one dictionary per action with its ``action``, ``constant``, ``norm`` in the space of the kernel, and
+        ``weights`` of the kernel at each centre.
         """
         found = self.dictionary
-        # f = w.z with z = L^-1 k_D, so the kernel at the centres has the weights L^-T w.
+        # f = w.z with z = L^-1 k_D, so the weights of the kernel at the centres are L^-T w.
         spans = np.linalg.solve(found.factor_.T, self.weights[:, :-1].T).T  # (A, m)
         scores = [
             {"action": label, "constant": float(w[-1]), "norm": float(np.linalg.norm(w[:-1])), "weights": span.tolist()}
@@ -72,33 +72,33 @@ class KernelPolicy(LinearPolicy):
 class KernelPolicies(ImprovementSolver[KernelPolicy]):
     r"""Policies :math:`\pi(x) = \arg\max_a f_a(x) + c_a` with functions f of a reproducing kernel Hilbert space.
 
-    The surrogates are those of `Linear`; the penalty is the strength times :math:`\sum_a \|f_a\|_{\mathcal H}^2 / (A - 1)`, and the
-    constants have none. By the representer theorem [1]_ the minimiser is spanned by the kernel at the states of the sample.
-    The span of a dictionary of them (`capi.features.dictionary.KernelDictionary`, a Nystroem approximation whose states are
-    chosen so that no state is far from their span) is nearly the same; its whitened features make the norm a plain one,
-    so that the solver of `Linear` serves. The dictionary is learned once, from all states with weight, and kept in later
-    iterations.
+    The surrogates are those of `Linear`; the penalty is the strength times :math:`\sum_a \|f_a\|_{\mathcal H}^2 / (A - 1)`, and
+    the constants are not penalised. By the representer theorem [1]_ the minimiser is spanned by the kernel at the states of
+    the sample. The span of a dictionary of these states (`capi.features.dictionary.KernelDictionary`, a Nystroem
+    approximation whose states are chosen so that no state is far from their span) is nearly the same. Its whitened features
+    turn the norm into a Euclidean one, so the solver of `Linear` applies. The dictionary is learned once, from all states
+    with weight, and reused in later iterations.
 
     Parameters
     ----------
     kernel : function of states (n, d) and (m, d)
-        How alike two states are, such as ``capi.features.kernels.Gaussian``; it sees scaled states.
+        Similarity of two states, such as ``capi.features.kernels.Gaussian``; it is applied to scaled states.
     strength : float
-        Of the penalty, relative to the mean loss.
+        Strength of the penalty, relative to the mean loss.
     surrogate : "logistic", "hinge" or "exponential"
-        The convex loss of a margin, see `Linear`.
+        Convex loss of a margin, see `Linear`.
     threshold : float, optional
-        A state joins the dictionary if its squared distance to the span of the others exceeds this. None lets every state
-        join that is not in that span but for rounding: the exact problem, for some thousand states.
+        A state joins the dictionary if its squared distance to the span of the others exceeds this value. None adds every
+        state that is not in that span up to rounding: the exact problem, for up to a few thousand states.
     max_size : int, optional
-        Most states in the dictionary; None is no limit. Only the exact problem ignores it.
+        Maximum number of states in the dictionary; None: no limit. Ignored by the exact problem.
     scale : "range", "deviation", array of shape (2, d) or None
-        Units of the states, learned from the sample.
+        Scaling of the states, learned from the sample.
     polish : bool
-        Whether to lower the gap-weighted loss itself by line searches, see `Linear`. A rich space follows the sample closely
-        enough without it, and each feature costs a line search, so the default is False.
+        Whether to lower the gap-weighted loss itself by line searches, see `Linear`. The default is False, because a rich
+        space fits the sample closely enough without it, and each feature costs a line search.
     max_iterations : int
-        Of the surrogate's solver.
+        Maximum number of iterations of the solver for the surrogate.
 
     References
     ----------
@@ -142,7 +142,7 @@ class KernelPolicies(ImprovementSolver[KernelPolicy]):
         previous: Policy | None = None,
         rng: np.random.Generator | None = None,
     ) -> KernelPolicy:
-        """Return the policy of the surrogate on the sample; a ``previous`` one of this space lends its dictionary."""
+        """Return the policy that minimises the surrogate; the dictionary of a ``previous`` policy of this space is reused."""
         problem.complete_states()
         features, old = kept_features(previous, self, problem.n_features)
         if features is None:

@@ -24,7 +24,7 @@ from capi.types import Policy, QFunction
 
 @dataclass(frozen=True, eq=False)
 class StatesAndConstant:
-    """The scaled columns of a state, and a one."""
+    """The scaled columns of a state, and a constant one."""
 
     scaling: Scaling
 
@@ -33,23 +33,23 @@ class StatesAndConstant:
         return np.hstack([self.scaling(states), np.ones((len(states), 1))])
 
     def in_original_units(self, weights: Floats) -> Floats:
-        """Return the weights (A, d + 1) of the states as they are and of the constant, for the same scores."""
+        """Return the weights (A, d + 1) of the unscaled states and of the constant that give the same scores."""
         slopes = weights[:, :-1] / self.scaling.unit
         return np.column_stack([slopes, weights[:, -1] - slopes @ self.scaling.origin])
 
     def in_own_units(self, weights: Floats) -> Floats:
-        """Return the weights of these features from those of the states as they are; the inverse of the above."""
+        """Return the weights of these features from those of the unscaled states; the inverse of `in_original_units`."""
         slopes = weights[:, :-1]
         return np.column_stack([slopes * self.scaling.unit, weights[:, -1] + slopes @ self.scaling.origin])
 
 
 @dataclass(frozen=True, eq=False)
 class LinearPolicy(Deterministic):
-    """The allowed action with the largest score, the lowest among equals; scores are linear in features."""
+    """The allowed action with the largest score (ties: the lowest action); scores are linear in features."""
 
     weights: Floats  # (A, p) of the features
     features: FittedFeatures = field(repr=False)
-    source: Any = field(default=None, repr=False)  # what the features were fitted from; None: the states themselves
+    source: Any = field(default=None, repr=False)  # the features before fitting; None: the states themselves
     masked: bool = False
 
     @property
@@ -74,10 +74,10 @@ class LinearPolicy(Deterministic):
         return (scores if mask is None else np.where(mask, scores, -np.inf)).argmax(axis=1)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return ``features``, their names, ``actions``, their labels, and ``weights``, a row for each action.
+        """Return ``features`` (names), ``actions`` (labels) and ``weights``, one row per action.
 
-        Where the features are the states themselves, the weights are those of the columns as they are in the table, and
-        the last feature is "constant".
+        If the features are the states themselves, the weights refer to the unscaled columns of the table, and the last
+        feature is "constant".
         """
         states = self.features.transform
         plain = isinstance(states, StatesAndConstant)
@@ -86,10 +86,10 @@ class LinearPolicy(Deterministic):
         return {"features": names, "actions": list(self._labels()), "weights": weights.tolist()}
 
     def rules(self, digits: int = 3) -> str:
-        """Return the policy as text, in the words of the table: the difference of two scores, or the score of each action.
+        """Return the policy as text, with the names and labels of the table.
 
-        Weights of zero are left out; the others are rounded to ``digits`` digits, so states very near a border may be on
-        its other side by the text.
+        The text shows the difference of two scores, or the score of each action. Zero weights are left out; the others are
+        rounded to ``digits`` digits, so the text may be wrong for states very close to a decision boundary.
         """
         as_int(digits, "digits", minimum=1)
         described = self.to_dict()
@@ -98,9 +98,9 @@ class LinearPolicy(Deterministic):
         if ranking is not None:
             return "always " + ", else ".join(str(labels[a]) for a in (ranking if self.masked else ranking[:1]))
         if len(labels) == 2:
-            difference = _sum_in_words(weights[1] - weights[0], names, digits)
+            difference = _sum_as_text(weights[1] - weights[0], names, digits)
             return f"if {difference} > 0: {labels[1]}\nelse: {labels[0]}"
-        lines = [f"  {label}: {_sum_in_words(w, names, digits)}" for label, w in zip(labels, weights, strict=True)]
+        lines = [f"  {label}: {_sum_as_text(w, names, digits)}" for label, w in zip(labels, weights, strict=True)]
         return "\n".join(["the action with the largest score, the first among equals:", *lines])
 
     def _columns(self) -> tuple[str, ...]:
@@ -114,44 +114,46 @@ class LinearPolicy(Deterministic):
 class Linear(ImprovementSolver[LinearPolicy]):
     r"""Policies that are linear in features: :math:`\pi(x) = \arg\max_a \theta_a \cdot \phi(x)`.
 
-    A convex surrogate of the gap-weighted loss is minimised first, with scores :math:`f_a = \theta_a \cdot \phi`,
+    First a convex surrogate of the gap-weighted loss is minimised, with scores :math:`f_a = \theta_a \cdot \phi`,
 
     .. math::
         \frac1g \sum_i w_i \sum_{a, b} \bigl[r_i(b) - r_i(a)\bigr]_+\, \ell\bigl(f_a(X_i) - f_b(X_i)\bigr) + \text{penalty},
         \qquad g = \sum_i w_i \max_a r_i(a),
 
-    with the regrets r, over pairs of allowed actions: where b loses more than a, a should score higher. With two actions this is
-    :math:`\sum_i w_i\, \text{gap}_i\, \ell(\text{margin}_i) / g`; `capi.policy_spaces.linear._surrogates` says where the form for more
-    comes from and what is known about it. Because of g neither the scale of the values nor that of the weights matters; rows
-    without a gap never do. Then the gap-weighted loss itself is lowered by exact line searches.
+    with the regrets r, over pairs of allowed actions: where b loses more than a, a should score higher. With two actions this
+    is :math:`\sum_i w_i\, \text{gap}_i\, \ell(\text{margin}_i) / g`; `capi.policy_spaces.linear._surrogates` explains the form
+    for more actions and its properties. Because of g, neither the scale of the values nor that of the weights matters; rows
+    without a gap have no effect. Then exact line searches lower the gap-weighted loss itself.
 
-    Features that have to be fitted are fitted once, to all states with weight, and travel with the policies of later
-    iterations. The scale of the states is learned from those in which something is at stake.
+    Features that need fitting are fitted once, to all states with weight, and reused in later iterations. The scale of the
+    states is learned from those with a gap.
 
     Parameters
     ----------
     features : callable or transformer, optional
-        From states (n, d) to features (n, p), as in `capi.features.bases`; put a constant among them if you want one. By default
-        the scaled states themselves and a constant. A feature that is constant in the sample has no penalty.
+        From states (n, d) to features (n, p), as in `capi.features.bases`; include a constant if you want one. By default
+        the scaled states themselves and a constant. A feature that is constant in the sample is not penalised.
     surrogate : "logistic", "hinge" or "exponential"
         The loss :math:`\ell(m)` of a margin: log(1 + exp(-m)), max(1 - m, 0) with its corner rounded to a parabola between
-        margins 0.9 and 1 (so that it has a gradient; it differs from the hinge by at most 0.05), or exp(-m).
+        margins 0.9 and 1 (to have a gradient; it differs from the hinge by at most 0.05), or exp(-m).
     penalty : "l2" or "l1"
         The strength times :math:`\sum_a \|\theta_a\|_2^2 / (A - 1)` or :math:`\sum_a \|\theta_a\|_1 / (A - 1)`: with two
-        actions half the squared length, or the size, of their difference. "l1" makes many weights zero; polishing changes
-        as many of them as help.
+        actions, half the squared length, or the l1 norm, of their difference. "l1" makes many weights zero; polishing may
+        change any of them that reduces the loss.
     strength : float
-        Of the penalty, relative to the mean loss: the same for few and for many rows.
+        Strength of the penalty, relative to the mean loss, independent of the number of rows.
     polish : bool
-        Whether to lower the gap-weighted loss itself, from the best of the surrogate's solution, the previous policy
-        and the constant actions on. The result never loses more than any of these. False returns the surrogate's solution.
+        Whether to lower the gap-weighted loss itself, starting from the best of the surrogate's solution, the previous
+        policy and the constant policies. The result never loses more than any of these. False returns the surrogate's
+        solution.
     max_iterations : int
-        Of the surrogate's solver, L-BFGS-B.
+        Maximum number of iterations of the solver for the surrogate, L-BFGS-B.
     scale : "range", "deviation", array of shape (2, d) or None
-        Units of the states if there are no ``features``; they matter for the penalty and for the solver.
+        Scaling of the states if there are no ``features``; it affects the penalty and the solver.
     monotone : mapping from columns to 1 or -1, optional
-        Columns as which rise the action's number never falls (1) or never rises (-1): there weights rise or fall from action to
-        action, and polishing leaves them alone. For the states themselves as features, with the penalty "l2", without masks.
+        Monotonicity per column: 1 if the action index must not decrease as the column increases, -1 if it must not
+        increase. The weights of such a column increase or decrease from action to action, and polishing does not change
+        them. Requires the states themselves as features, the penalty "l2" and no masks.
 
     Examples
     --------
@@ -184,7 +186,7 @@ class Linear(ImprovementSolver[LinearPolicy]):
         check_parameters(self)
         if self.monotone and (self.features is not None or self.penalty != "l2"):
             raise InvalidInputError(
-                'monotone can be promised for the states themselves as features and the penalty "l2" only.'
+                'monotone requires the states themselves as features (features=None) and the penalty "l2".'
             )
 
     def solve(
@@ -195,7 +197,7 @@ class Linear(ImprovementSolver[LinearPolicy]):
         previous: Policy | None = None,
         rng: np.random.Generator | None = None,
     ) -> LinearPolicy:
-        """Return the policy of the surrogate, polished for the gap-weighted loss on the sample."""
+        """Return the policy that minimises the surrogate, polished for the gap-weighted loss on the sample."""
         check_monotone(self.monotone, problem.n_features, masked=problem.masked)
         if self.features is None:
             plain = StatesAndConstant(_scaling(problem, self.scale))
@@ -221,9 +223,10 @@ def learned_weights(
     polish: bool,
     order: Mapping[int, int] = MappingProxyType({}),
 ) -> Floats:
-    """Return the weights (A, p) of the convex loss, or better ones, starting from those of the ``previous`` policy too.
+    """Return the weights (A, p) that minimise the convex loss, or better ones; those of the ``previous`` policy are tried too.
 
-    In the columns of ``order`` weights rise (1) or fall (-1) from action to action: then so does the best action, along that column.
+    In the columns of ``order`` weights increase (1) or decrease (-1) from action to action, and so does the best action along
+    that column.
     """
     shape, stakes = (problem.n_actions, features.n_columns), problem.stakes
     if not len(stakes.rows):
@@ -263,7 +266,7 @@ def _translated(previous: Policy | None, plain: StatesAndConstant) -> Floats | N
 
 
 def _scaling(problem: ImprovementProblem, scale: Scale) -> Scaling:
-    """Return the units of the states in which something is at stake; a weight is a number of copies."""
+    """Return the scaling learned from the states with a gap; a weight counts as a number of copies."""
     problem.complete_states()
     stakes = problem.stakes
     if not isinstance(scale, str) or scale != "deviation" or not len(stakes.rows):
@@ -274,7 +277,7 @@ def _scaling(problem: ImprovementProblem, scale: Scale) -> Scaling:
 
 
 def _table(features: FittedFeatures, problem: ImprovementProblem) -> Table:
-    """Return the features of the rows in which something is at stake (m, p)."""
+    """Return the features of the rows with a gap (m, p)."""
     rows = problem.stakes.rows
     if len(rows) == problem.n_rows:
         return features(problem.states)
@@ -285,7 +288,7 @@ def _table(features: FittedFeatures, problem: ImprovementProblem) -> Table:
 
 
 def _constant_columns(table: Table) -> Floats:
-    """Return the value of each column that has but one, zero for the others (p,)."""
+    """Return the value of each constant column, zero for the others (p,)."""
     low, high = table.min(axis=0), table.max(axis=0)
     if not isinstance(table, np.ndarray):
         low, high = low.toarray().ravel(), high.toarray().ravel()
@@ -293,7 +296,7 @@ def _constant_columns(table: Table) -> Floats:
 
 
 def _constant_policies(constant: Floats, shape: tuple[int, int]) -> Iterator[Floats]:
-    """Yield weights (A, p) with which each action is played everywhere, if a feature is ``constant`` (p,)."""
+    """Yield weights (A, p) with which one action is taken everywhere, if some feature is ``constant`` (p,)."""
     columns = np.flatnonzero(constant)
     for a in range(shape[0] if columns.size else 0):
         weights = np.zeros(shape)
@@ -311,7 +314,7 @@ def _constant_ranking(weights: Floats, names: list[str]) -> Ints | None:
     return np.argsort(-weights[:, -1], kind="stable")
 
 
-def _sum_in_words(weights: Floats, names: list[str], digits: int) -> str:
+def _sum_as_text(weights: Floats, names: list[str], digits: int) -> str:
     """Return a weighted sum as text: "0.5 x0 - 2 x1 + 3"."""
     terms = [(w, "" if name == "constant" else f" {name}") for w, name in zip(weights, names, strict=True) if w != 0]
     if not terms:

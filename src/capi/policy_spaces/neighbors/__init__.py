@@ -1,1 +1,1 @@
-"""Policies decided by the states of the sample: nearest neighbours and local averages."""
+"""Policies based on nearby states of the sample: nearest neighbours and local averages."""

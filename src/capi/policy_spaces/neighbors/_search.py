@@ -1,12 +1,11 @@
-r"""The nearest rows of a sample, exactly and in a fixed order among equals.
+r"""Exact search for the nearest rows of a sample, with ties broken in a fixed order.
 
-A search offers the points nearest to a state, and says how far away all others are at least (its reach). Let r be the
-distance of the last row that is wanted. Points nearer than r count with all their rows; those at r fill the places that
-are left with their lowest rows. Where the reach does not exclude more points at r, the search is asked again for twice
-as many.
+A search returns the points nearest to a state, and a lower bound on the distance of all others (its reach). Let r be the
+distance of the last row needed. Points nearer than r contribute all their rows; points at r fill the remaining places with
+their lowest rows. If the reach does not rule out further points at r, the search is repeated for twice as many points.
 
-Distances that agree to nine digits are equal: two ways to sum the same squares differ in the sixteenth, and scaled
-coordinates of a grid in about as many.
+Distances that agree to nine digits count as equal: two ways to sum the same squares differ in the sixteenth digit, and
+scaled coordinates of a grid in about the same.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from capi._utils.validation import Bools, Floats, Ints, is_real
 from capi.errors import InvalidInputError
 from capi.policy_spaces.neighbors._sample import Sample, blocks
 
-EQUAL = 1e-9  # relative difference of distances that are the same
-AT_ONCE = 2**19  # candidates in one table: 4 MB a table
-TREE_FEATURES = 10  # with more a k-d tree looks at nearly all points, and tables of inner products are faster
-FEW = 2000  # points among which an approximate search is no faster than an exact one
-ONE_AT_A_TIME = Lock()  # a graph searches in memory of its own
-COSINE_NOISE = 1e-14  # distances that are one minus a number near one
+EQUAL = 1e-9  # relative difference below which distances count as equal
+AT_ONCE = 2**19  # candidates in one table: 4 MB per table
+TREE_FEATURES = 10  # with more, a k-d tree visits nearly all points, and tables of inner products are faster
+FEW = 2000  # up to this many points an approximate search is not faster than an exact one
+ONE_AT_A_TIME = Lock()  # a graph searches in its own buffers
+COSINE_NOISE = 1e-14  # these distances are one minus a number close to one
 
-MINKOWSKI = {  # their one name, and the order p
+MINKOWSKI = {  # canonical name, and the order p
     **dict.fromkeys(("euclidean", "l2", "nan_euclidean", "sqeuclidean"), ("euclidean", 2.0)),
     **dict.fromkeys(("manhattan", "cityblock", "l1"), ("manhattan", 1.0)),
     **dict.fromkeys(("chebyshev", "infinity"), ("chebyshev", np.inf)),
@@ -44,10 +43,10 @@ METRICS = sorted({name for names in VALID_METRICS.values() for name in names} - 
 
 
 class Search(Protocol):
-    """A way to find points that are near."""
+    """A method of finding nearby points."""
 
     def __call__(self, x: Floats, count: int) -> tuple[Floats, Ints, Floats]:
-        """Return the distances (b, c) in ascending order, the points (b, c), and the least distance of all others (b,)."""
+        """Return the distances (b, c) in ascending order, the points (b, c), and a lower bound on the distance of all others (b,)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +57,7 @@ class NearestRows:
     n_wanted: int
     search: Search
     noise: float = 0.0  # absolute error of the search's distances
-    power: int = 1  # of the distances, for those who weigh by them
+    power: int = 1  # to which distances are raised when they are returned
 
     def of(self, x: Floats) -> tuple[NDArray[np.int32], Floats]:
         """Return the nearest rows of each state and their distances, ascending; (b, d) in the sample's units -> (b, k)."""
@@ -78,7 +77,7 @@ class NearestRows:
         return rows, distances**self.power if self.power > 1 else distances
 
     def _settled(self, x: Floats, count: int) -> tuple[Bools, tuple[Ints, Floats]]:
-        """Return for which states ``count`` points are enough (b,), and their rows and distances (s, k)."""
+        """Return for which states ``count`` points suffice (b,), and their rows and distances (s, k)."""
         distances, points, reach = self.search(x, count)
         radius = self._radius(distances, points)
         slack = EQUAL * radius + self.noise
@@ -92,7 +91,7 @@ class NearestRows:
         return settled, self._expanded(points, distances, take)
 
     def _radius(self, distances: Floats, points: Ints) -> Floats:
-        """Return the distance of the last row that is wanted (b, 1), infinite if the points have fewer rows."""
+        """Return the distance of the last row needed (b, 1), infinite if the points have fewer rows."""
         if self.sample.all_distinct:
             return distances[:, self.n_wanted - 1 : self.n_wanted]
         upto = self._sizes[points].cumsum(axis=1)
@@ -100,7 +99,7 @@ class NearestRows:
         return np.where(upto[:, -1:] >= self.n_wanted, np.take_along_axis(distances, last, axis=1), np.inf)
 
     def _shares(self, points: Ints, nearer: Bools, near: Bools) -> Ints:
-        """Return how many of its lowest rows each point contributes (s, c): those at the last distance share what is left."""
+        """Return how many of its lowest rows each point contributes (s, c); points at the last distance share the remainder."""
         sizes = self._sizes[points]
         take = np.where(near, sizes, 0)
         contested = np.flatnonzero(take.sum(axis=1) > self.n_wanted)
@@ -112,9 +111,9 @@ class NearestRows:
         return take
 
     def _lowest(self, points: Ints, rivals: Bools, places: Ints) -> Ints:
-        """Return how many rows each of the ``rivals`` (s, c) has among the lowest ``places`` (s,) of theirs, flat.
+        """Return, flattened, how many of the lowest ``places`` (s,) rows of all ``rivals`` (s, c) belong to each rival.
 
-        The number of the last row that gets a place is found by bisection: rows below it are counted, never listed.
+        The last row that gets a place is found by bisection: rows below it are counted, never listed.
         """
         state, point = np.nonzero(rivals)[0], points[rivals]
         n = len(self.sample.rows)
@@ -139,12 +138,12 @@ class NearestRows:
 
     @cached_property
     def _sizes(self) -> Ints:
-        """How many rows each point has (m,)."""
+        """Number of rows of each point (m,)."""
         return np.diff(self.sample.starts)
 
     @cached_property
     def _keys(self) -> Ints:
-        """(point, row) of all rows as one number, which ascends (n,)."""
+        """(point, row) of all rows, encoded as ascending integers (n,)."""
         return np.repeat(np.arange(len(self._sizes)), self._sizes) * len(self.sample.rows) + self.sample.rows
 
 
@@ -156,7 +155,7 @@ def nearest_rows(
     *,
     approximate: bool = False,
 ) -> NearestRows:
-    """Return what finds the nearest rows of ``sample`` (all rows if there are fewer than ``n_neighbors``)."""
+    """Return the search for the nearest rows of ``sample`` (all rows if there are fewer than ``n_neighbors``)."""
     name, order, params = _understood(metric, metric_params)
     power = 2 if metric == "sqeuclidean" else 1
     noise = COSINE_NOISE if name in ("cosine", "correlation") else 0.0
@@ -173,13 +172,13 @@ def nearest_rows(
 
 
 def check_metric(metric: Any, name: str) -> None:
-    """Refuse names that scikit-learn does not know."""
+    """Refuse metrics that scikit-learn does not know."""
     if not isinstance(metric, str) or metric not in METRICS:
-        raise InvalidInputError(f"{name} must be a name of scikit-learn's: {', '.join(METRICS)}; got {metric!r}.")
+        raise InvalidInputError(f"{name} must be a metric of scikit-learn: {', '.join(METRICS)}; got {metric!r}.")
 
 
 def check_metric_params(metric: str, metric_params: Any) -> None:
-    """Refuse parameters that are not a mapping, or of a metric that has none."""
+    """Refuse parameters that are not a mapping, or that belong to a metric without parameters."""
     if metric_params is not None and not isinstance(metric_params, Mapping):
         raise InvalidInputError(
             f"metric_params must be a mapping from names to values, or None; got {metric_params!r}."
@@ -189,15 +188,15 @@ def check_metric_params(metric: str, metric_params: Any) -> None:
 
 
 def check_approximate() -> None:
-    """Refuse if pynndescent is not there."""
+    """Raise if pynndescent is not installed."""
     if find_spec("pynndescent") is None:
         raise InvalidInputError(
-            "algorithm='approximate' needs pynndescent: pip install capi[ann]. Or take algorithm='exact'."
+            "algorithm='approximate' needs pynndescent: pip install capi[ann]. Or use algorithm='exact'."
         )
 
 
 def _understood(metric: str, metric_params: Mapping[str, Any] | None) -> tuple[str, float | None, dict[str, Any]]:
-    """Return the metric's one name, its order p if it is a Minkowski distance without weights, and its parameters."""
+    """Return the metric's canonical name, its order p if it is a Minkowski distance without weights, and its parameters."""
     params = dict(metric_params or {})
     if metric in ("minkowski", "p"):
         order = params.get("p", 2)
@@ -212,7 +211,7 @@ def _understood(metric: str, metric_params: Mapping[str, Any] | None) -> tuple[s
 
 @dataclass(frozen=True, eq=False)
 class TreeSearch:
-    """By a k-d tree, for few features."""
+    """Search with a k-d tree, for few features."""
 
     tree: cKDTree
     order: float  # the p of Minkowski's distance
@@ -225,10 +224,10 @@ class TreeSearch:
 
 @dataclass(frozen=True, eq=False)
 class EuclideanSearch:
-    """By inner products, for many features.
+    """Search with inner products, for many features.
 
-    |x|^2 - 2 x y + |y|^2 is fast but rounds at the size of its terms, so distances are computed anew for what it finds,
-    and its reach allows for the error.
+    |x|^2 - 2 x y + |y|^2 is fast but has rounding errors of the size of its terms, so the distances of the points found are
+    recomputed, and the reach allows for the error.
     """
 
     points: Floats  # (m, d)
@@ -252,14 +251,14 @@ class EuclideanSearch:
 
 @dataclass(frozen=True, eq=False)
 class MetricSearch:
-    """By scikit-learn, for all its other metrics."""
+    """Search with scikit-learn, for all its other metrics."""
 
     finder: NearestNeighbors
     noise: float
 
     @classmethod
     def among(cls, points: Floats, metric: str, params: dict[str, Any], noise: float) -> MetricSearch:
-        """Return the search among ``points`` (m, d); metrics that do not fit them are refused."""
+        """Return the search among ``points`` (m, d); metrics that cannot be applied to them are refused."""
         own = {name: value for name, value in params.items() if name != "p"}
         try:
             finder = NearestNeighbors(metric=metric, p=params.get("p", 2), metric_params=own or None).fit(points)
@@ -273,19 +272,19 @@ class MetricSearch:
         distances, points = self.finder.kneighbors(x, count)
         if np.isnan(distances).any():
             raise InvalidInputError(
-                f"metric {self.finder.metric!r} has no distance between some states. Choose another one."
+                f"metric {self.finder.metric!r} is not defined between some states. Choose another metric."
             )
         return np.where(distances <= self.noise, 0.0, distances), points, distances[:, -1]
 
 
 @dataclass(frozen=True, eq=False)
 class ApproximateSearch:
-    """By a graph of neighbours, which finds most of the nearest points; what it does not find, it does not know of."""
+    """Search with a graph of neighbours, which finds most of the nearest points and cannot tell which it missed."""
 
     graph: Any
     points: Floats  # (m, d)
     euclidean: bool
-    exact: Search  # for states of which too few neighbours were found
+    exact: Search  # for states with too few neighbours found
 
     @classmethod
     def among(cls, points: Floats, metric: str, params: dict[str, Any], exact: Search) -> ApproximateSearch:
@@ -296,12 +295,12 @@ class ApproximateSearch:
             graph.prepare()
         except (ValueError, TypeError) as error:
             raise InvalidInputError(
-                f"metric {metric!r} has no approximate index: {error} Take algorithm='exact'."
+                f"metric {metric!r} has no approximate index: {error} Use algorithm='exact'."
             ) from error
         return cls(graph, points, metric == "euclidean", exact)
 
     def __call__(self, x: Floats, count: int) -> tuple[Floats, Ints, Floats]:
-        """Return points that are near; see `Search`."""
+        """Return nearby points; see `Search`."""
         with ONE_AT_A_TIME:
             points, distances = self.graph.query(x, k=count)
         points, distances = points.astype(np.int64), distances.astype(np.float64)
@@ -314,7 +313,7 @@ class ApproximateSearch:
 
 
 def _measured(x: Floats, points: Floats, near: Ints) -> tuple[Floats, Ints]:
-    """Return the Euclidean distances to the points ``near`` (b, c) in ascending order, and the points in this order."""
+    """Return the Euclidean distances to the points ``near`` (b, c) in ascending order, and the points in that order."""
     squares = np.zeros(near.shape)
     for values, column in zip(x.T, points.T, strict=True):
         squares += np.square(values[:, None] - column[near])

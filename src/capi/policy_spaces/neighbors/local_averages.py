@@ -1,4 +1,4 @@
-"""Policies that ask all states of the sample, each as much as it is like the one in question."""
+"""Policies based on all states of the sample, weighted by their similarity to the current state."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from capi.policy_spaces.neighbors._sample import Losses, NearbyPolicy, Origin, S
 from capi.policy_spaces.neighbors._search import NearestRows, nearest_rows
 from capi.types import Policy, QFunction
 
-AT_ONCE = 2**21  # likenesses in one table: 16 MB
-FAINT = 1e-100  # weights below, times small regrets, are too near to the smallest numbers there are
+AT_ONCE = 2**21  # similarities in one table: 16 MB
+FAINT = 1e-100  # smaller weights times small regrets come too close to the smallest floats
 
 
 @dataclass(frozen=True, eq=False)
 class LocalAveragesPolicy(NearbyPolicy):
-    """The action with the least regret, averaged with the weights of a kernel; see `LocalAverages`."""
+    """The action with the least kernel-weighted mean regret; see `LocalAverages`."""
 
     sample: Sample = field(repr=False)
     kernel: Kernel
 
     def summary(self) -> str:
-        """Return one sentence on what the policy is."""
-        return f"{len(self.sample.rows)} states decide by what they lose, weighted by {self.kernel!r}."
+        """Return one sentence that describes the policy."""
+        return f"{len(self.sample.rows)} states decide by their mean regret, weighted by {self.kernel!r}."
 
     def regrets(self, states: Floats) -> Floats:
         """Return the kernel-weighted mean regret of each action; ``states`` (n, d) -> (n, A).
 
-        With masks the mean is over the states of the sample that allow the action, and infinite if none does.
+        With masks, the mean is over the states of the sample that allow the action; it is infinite if none does.
         """
         x = as_states(states, n_features=self.sample.n_features, allow_nan=False)
         parts = [x[part] for part in blocks(len(x), AT_ONCE // len(self.sample.points))]
@@ -47,7 +47,7 @@ class LocalAveragesPolicy(NearbyPolicy):
     def _totals(self, states: Floats) -> Floats:
         """Return the weighted sums of the losses (b, c)."""
         x, which = self.sample.asked(states)
-        table = self._likeness(x)
+        table = self._similarity(x)
         totals = table @ self._by_point
         faint = np.flatnonzero(self.losses.counts(totals).max(axis=1) < FAINT)
         if faint.size:
@@ -55,20 +55,20 @@ class LocalAveragesPolicy(NearbyPolicy):
         return totals if which is None else totals[which]
 
     def _faint_totals(self, x: Floats, table: Floats) -> Floats:
-        """Return the sums for states far from all others: with weights relative to the largest, or the nearest row."""
+        """Return the sums for states far from the sample: with weights relative to the largest, or from the nearest row."""
         largest = table.max(axis=1)
         totals = self.losses.table[self._nearest.of(x)[0][:, 0]]
         seen = largest > 0
         totals[seen] = (table[seen] / largest[seen, None]) @ self._by_point
         return totals
 
-    def _likeness(self, x: Floats) -> Floats:
+    def _similarity(self, x: Floats) -> Floats:
         """Return the weight of each point for each state (b, m), checked."""
         table = likeness(self.kernel, x, self.sample.points)
         if table.min() < 0:
             raise InvalidInputError(
-                f"the kernel of LocalAverages must not be negative, for it weighs losses; got {table.min():g}. "
-                "Choose one that never is, such as Gaussian(0.1)."
+                f"the kernel of LocalAverages must not be negative, because it weights losses; got {table.min():g}. "
+                "Choose a nonnegative kernel, such as Gaussian(0.1)."
             )
         return table
 
@@ -84,28 +84,29 @@ class LocalAveragesPolicy(NearbyPolicy):
 
 @dataclass(frozen=True, eq=False)
 class LocalAverages(ImprovementSolver[LocalAveragesPolicy]):
-    r"""Policies that play what loses the least in a weighted average over the sample.
+    r"""Policies that take the action with the least kernel-weighted mean regret over the sample.
 
     .. math:: \pi(x) = \arg\min_a \sum_i k(x, X_i) \bigl[\max_b \hat Q(X_i, b) - \hat Q(X_i, a)\bigr]
 
-    `Neighbors` asks a fixed number of states, this one those within a fixed distance, roughly. Where all weights are
-    zero, because a state is too far from all others for the kernel, the nearest row decides (by Euclidean distance in
-    the scaled states, the lowest row among equals).
+    `Neighbors` uses a fixed number of states; this space uses, roughly, those within a fixed distance. Where all weights
+    are zero, because a state is too far from all others for the kernel, the nearest row decides (by Euclidean distance
+    of the scaled states; ties go to the lowest row).
 
     Parameters
     ----------
     kernel : callable
-        How much a state of the sample counts for another: states (n, d) and (m, d) -> weights (n, m), none negative.
-        It sees the scaled states. See `capi.features.kernels`; the wider the kernel, the smoother the policy.
+        Weight of each state of the sample for another state: states (n, d) and (m, d) -> nonnegative weights (n, m).
+        It is applied to scaled states. See `capi.features.kernels`; the wider the kernel, the smoother the policy.
     scale : "range", "deviation", array of shape (2, d) or None
-        The units of the features, learned from the sample: "range" sends the smallest and the largest value to 0 and
-        1, "deviation" the mean and the standard deviation, a box its two rows. None leaves the states as they are.
+        Scaling of the features, learned from the sample: "range" maps the smallest and the largest value to 0 and 1,
+        "deviation" standardises to mean 0 and standard deviation 1, a box maps its two rows to 0 and 1. None leaves the
+        states unscaled.
     n_jobs : int, optional
-        Threads; -1 is all cores, None is one. The policy does not depend on it.
+        Number of threads; -1: all cores, None: one. The policy does not depend on it.
 
     Examples
     --------
-    One state that matters outvotes two that hardly do, but not far from it:
+    One state with a large gap outvotes two with small gaps, but not far from it:
 
     >>> states, q_values = np.array([[0.0], [0.1], [0.2], [1.0]]), [[0.1, 0.0], [0.1, 0.0], [0.0, 9.0], [1.0, 0.0]]
     >>> policy = LocalAverages(Gaussian(0.1)).improve(states, q_values)
@@ -135,9 +136,9 @@ class LocalAverages(ImprovementSolver[LocalAveragesPolicy]):
         previous: Policy | None = None,
         rng: np.random.Generator | None = None,  # noqa: ARG002
     ) -> LocalAveragesPolicy:
-        """Return the policy of the weighted averages; a ``previous`` one on the same states lends its distinct states.
+        """Return the policy of the weighted averages; the distinct states of a ``previous`` one on the same states are reused.
 
-        The table of weights is not kept: it has as many entries as pairs of states.
+        The table of weights is not stored: it has one entry per pair of states.
         """
         origin, losses = Origin.of(problem, self), Losses.of(problem)
         if isinstance(previous, LocalAveragesPolicy) and origin.is_that_of(previous):

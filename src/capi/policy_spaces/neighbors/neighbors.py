@@ -1,4 +1,4 @@
-"""Policies that ask the nearest states of the sample (the paper's KNN-CAPI)."""
+"""Policies based on the nearest states of the sample (the paper's KNN-CAPI)."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Neighborhood(NamedTuple):
     """The neighbours of a block of states."""
 
     rows: NDArray[np.int32]  # (u, k) of the sample
-    weights: Floats | None  # (u, k); None is one each
-    which: Ints | None  # (b,) the line of each state in the above; None is its own
+    weights: Floats | None  # (u, k); None: all ones
+    which: Ints | None  # (b,) the row of each state in ``rows``; None: its own
 
     def totals(self, table: Floats) -> Floats:
         """Return the weighted sums of the neighbours' rows of ``table`` (n, c) -> (b, c)."""
@@ -59,14 +59,14 @@ class NeighborsPolicy(NearbyPolicy):
     known: Remembered[list[Neighborhood]] = field(default_factory=Remembered, repr=False)
 
     def summary(self) -> str:
-        """Return one sentence on what the policy is."""
+        """Return one sentence that describes the policy."""
         kind = {"uniform": "", "distance": ", weighted by their distance,"}.get(str(self.weighting), ", weighted,")
-        return f"The {self.nearest.n_wanted} nearest of {len(self.nearest.sample.rows)} states{kind} decide by what they lose."
+        return f"The {self.nearest.n_wanted} nearest of {len(self.nearest.sample.rows)} states{kind} decide by their mean regret."
 
     def regrets(self, states: Floats) -> Floats:
         """Return the (weighted) mean regret of each action among the neighbours; ``states`` (n, d) -> (n, A).
 
-        With masks the mean is over the neighbours that allow the action, and infinite if none does.
+        With masks, the mean is over the neighbours that allow the action; it is infinite if none does.
         """
         x = as_states(states, n_features=self.nearest.sample.n_features, allow_nan=False)
         parts = [x[part] for part in blocks(len(x), AT_ONCE // (self.nearest.n_wanted + 1))]
@@ -102,48 +102,48 @@ def _check_algorithm(value: Any, name: str) -> None:
 @renamed(index="algorithm")
 @dataclass(frozen=True, eq=False)
 class Neighbors(ImprovementSolver[NeighborsPolicy]):
-    r"""Policies that play what loses the least among the nearest states of the sample (the paper's KNN-CAPI).
+    r"""Policies that take the action with the least mean regret among the nearest states (the paper's KNN-CAPI).
 
     .. math:: \pi(x) = \arg\max_a \sum_{i \in N_\kappa(x)} \hat Q(X_i, a)
 
-    with :math:`N_\kappa(x)` the :math:`\kappa` rows nearest to x. Among rows at the same distance the lowest are
-    nearest, so that the policy is determined by the sample. Distances that agree to nine digits are the same.
+    with :math:`N_\kappa(x)` the :math:`\kappa` rows nearest to x. Ties in distance go to the lowest rows, so the
+    sample determines the policy. Distances that agree to nine digits count as equal.
 
-    The neighbours of states that nobody can write to, as those of a batch, are found once and used in all
-    iterations.
+    The neighbours of read-only states, such as those of a batch, are found once and reused in all iterations.
 
     Parameters
     ----------
     n_neighbors : int
-        The number of rows that decide, :math:`\kappa`: the larger, the smoother the policy. If the sample has fewer
-        rows, all of them decide. Rows with weight 0 are no rows.
+        Number of rows that decide, :math:`\kappa`: the larger, the smoother the policy. If the sample has fewer rows,
+        all of them decide. Rows with weight 0 are ignored.
     weights : "uniform", "distance" or callable
-        What a neighbour counts besides its own weight in the sample: one, or the inverse of its distance (neighbours
-        at distance 0 then count alone), or what a function from distances (b, k) to weights (b, k) returns. Where
-        all weights are 0 the nearest row decides.
+        Weight of a neighbour, multiplied by its weight in the sample: one, the inverse of its distance (neighbours at
+        distance 0 then decide alone), or the result of a function from distances (b, k) to weights (b, k). Where all
+        weights are 0, the nearest row decides.
     metric : str
-        A metric of scikit-learn (``sklearn.metrics.pairwise_distances`` lists them), measured in the scaled states.
+        A metric of scikit-learn (``sklearn.metrics.pairwise_distances`` lists them), applied to the scaled states.
     metric_params : mapping, optional
-        The metric's own parameters, such as ``{"p": 3}`` of "minkowski" or ``{"VI": ...}`` of "mahalanobis".
+        Parameters of the metric, such as ``{"p": 3}`` for "minkowski" or ``{"VI": ...}`` for "mahalanobis".
     scale : "range", "deviation", array of shape (2, d) or None
-        The units of the features, learned from the sample: "range" sends the smallest and the largest value to 0 and
-        1, "deviation" the mean and the standard deviation, a box its two rows. None leaves the states as they are.
+        Scaling of the features, learned from the sample: "range" maps the smallest and the largest value to 0 and 1,
+        "deviation" standardises to mean 0 and standard deviation 1, a box maps its two rows to 0 and 1. None leaves the
+        states unscaled.
     algorithm : "exact" or "approximate"
-        How neighbours are sought. "approximate" is for large samples with many features: it is fast and misses some,
-        and which ones may depend on the states that are asked together. It needs ``pip install capi[ann]``.
+        How neighbours are found. "approximate" is for large samples with many features: it is fast and misses some
+        neighbours, and which ones may depend on the states that are queried together. It needs ``pip install capi[ann]``.
     n_jobs : int, optional
-        Threads; -1 is all cores, None is one. The policy does not depend on it. An approximate search takes one.
+        Number of threads; -1: all cores, None: one. The policy does not depend on it. An approximate search uses one.
 
     Examples
     --------
-    Of the three nearest states one matters and outvotes two that hardly do:
+    Of the three nearest states, one with a large gap outvotes two with small gaps:
 
     >>> states, q_values = np.array([[0.1], [0.5], [0.9], [9.0]]), [[0.1, 0.0], [0.1, 0.0], [0.0, 9.0], [1.0, 0.0]]
     >>> policy = Neighbors(n_neighbors=3).improve(states, q_values)
     >>> policy.act(np.array([[0.3], [7.0]]))
     array([1, 1])
 
-    The mean regrets say why:
+    The mean regrets show why:
 
     >>> policy.regrets(np.array([[0.3]])).round(2)
     array([[3.  , 0.07]])
@@ -179,7 +179,7 @@ class Neighbors(ImprovementSolver[NeighborsPolicy]):
         previous: Policy | None = None,
         rng: np.random.Generator | None = None,  # noqa: ARG002
     ) -> NeighborsPolicy:
-        """Return the policy of the nearest states of the sample; a ``previous`` one on the same states lends its neighbours."""
+        """Return the policy of the nearest states; the neighbours of a ``previous`` one on the same states are reused."""
         origin, losses = Origin.of(problem, self), Losses.of(problem)
         if isinstance(previous, NeighborsPolicy) and origin.is_that_of(previous):
             return NeighborsPolicy(losses, origin, self.n_jobs, previous.nearest, self.weights, previous.known)
@@ -191,22 +191,22 @@ class Neighbors(ImprovementSolver[NeighborsPolicy]):
 
 
 def neighbor_weights(weighting: Weighting, rows: NDArray[np.int32], distances: Floats) -> Floats | None:
-    """Return what each neighbour counts (u, k); None is one each."""
+    """Return the weight of each neighbour (u, k); None: all ones."""
     if not callable(weighting):
         return None if weighting == "uniform" else _inverse(distances)
     weights = as_floats(weighting(distances), "weights(distances)", ndim=2)
     check_shape(weights, "weights(distances)", distances.shape)
     check_rows((weights >= 0).all(axis=1), weights, "weights(distances)", "must not be negative")
-    nobody = ~weights.any(axis=1)
-    if nobody.any():
-        closest = distances[nobody] <= distances[nobody, :1] * (1 + EQUAL)
-        lowest = np.where(closest, rows[nobody], np.iinfo(np.int32).max).argmin(axis=1)
+    all_zero = ~weights.any(axis=1)
+    if all_zero.any():
+        closest = distances[all_zero] <= distances[all_zero, :1] * (1 + EQUAL)
+        lowest = np.where(closest, rows[all_zero], np.iinfo(np.int32).max).argmin(axis=1)
         weights = weights.copy()
-        weights[nobody, lowest] = 1.0
+        weights[all_zero, lowest] = 1.0
     return weights
 
 
 def _inverse(distances: Floats) -> Floats:
-    """Return the inverse distances relative to the nearest neighbour's, so that none is infinite (u, k)."""
+    """Return the inverse distances relative to that of the nearest neighbour, so none is infinite (u, k)."""
     nearest = distances[:, :1]
     return np.where(nearest > 0, nearest / np.where(distances > 0, distances, 1.0), distances == 0)

@@ -1,1 +1,1 @@
-"""Decision trees and forests: greedy, voting and optimal."""
+"""Policies from decision trees: greedy trees, voting forests and optimal trees."""

@@ -1,4 +1,4 @@
-"""States as the numbers of the bins that cut points make: what the search for optimal trees works on."""
+"""States as bin numbers between cut points: the input of the search for optimal trees."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from capi._utils.validation import Bools, Floats, Ints
 from capi.errors import InvalidInputError
 
 MOST_BINS = 2**16 - 3
-MOST_FEATURES = 2**14 - 1  # one with missing values counts twice
+MOST_FEATURES = 2**14 - 1  # a feature with missing values counts twice
 
 
 @dataclass(frozen=True, eq=False)
 class Binned:
-    """States as the numbers of the bins that the cut points make.
+    """States as bin numbers between cut points.
 
-    A feature with missing values stands for two: one in which they are the last bin, and one in which they are the first. So
-    a split need not know of them.
+    A feature with missing values is stored twice: once with missing values as the last bin, once as the first. Splits
+    therefore need no special case for them.
     """
 
     codes: NDArray[np.uint16]  # (n, V)
@@ -34,13 +34,13 @@ class Binned:
 
     @classmethod
     def of(cls, states: Floats, most_cuts: int, n_jobs: int = 1) -> Binned:
-        """Return the bins of ``states`` (n, d) with up to ``most_cuts`` cut points a feature."""
+        """Return the bins of ``states`` (n, d) with up to ``most_cuts`` cut points per feature."""
         columns = in_threads(lambda column: _bins(np.ascontiguousarray(column), most_cuts), list(states.T), n_jobs)
         has_missing = np.array([missing.any() for _, _, missing, _ in columns])
         if len(columns) + has_missing.sum() > MOST_FEATURES:
             raise InvalidInputError(
-                f"optimal trees take at most {MOST_FEATURES} features, those with missing values counted twice; "
-                f"got {len(columns) + has_missing.sum()}. Choose some."
+                f"optimal trees take at most {MOST_FEATURES} features, counting those with missing values twice; "
+                f"got {len(columns) + has_missing.sum()}. Select fewer features."
             )
         codes: list[NDArray[np.uint16]] = []
         n_bins, feature, first = [], [], []
@@ -62,28 +62,28 @@ class Binned:
 
     @cached_property
     def as_states(self) -> Floats:
-        """The bins as states (n, d) that other trees can be grown on."""
+        """The bin numbers as states (n, d), for growing other trees."""
         once = ~self.missing_first
         numbers = self.codes[:, once].astype(np.float64)
         missing = self.has_missing & (numbers == (self.n_bins[once] - 1))
         return np.where(missing, np.nan, numbers)
 
     def goes_left(self, v: int, t: int, rows: NDArray[Any]) -> Bools:
-        """Return which ``rows`` a split sends left."""
+        """Return which of ``rows`` a split sends left."""
         return self.codes[rows, v] <= t
 
 
 def _bins(column: Floats, most_cuts: int) -> tuple[NDArray[np.uint16], int, Bools, bool]:
-    """Return the bin of each value (n,), their number, which values are missing, and whether there are more cuts than ``most_cuts``."""
+    """Return the bin of each value (n,), the number of bins, the missing values, and whether cuts were left out."""
     order = np.argsort(column)
     ordered, missing = column[order], np.isnan(column)
     n_known = len(column) - int(missing.sum())  # NaN sorts to the end
     known = ordered[:n_known]
-    ends = np.flatnonzero(known[1:] != known[:-1]) + 1  # how many values are below each cut
+    ends = np.flatnonzero(known[1:] != known[:-1]) + 1  # number of values below each cut
     thinned = len(ends) > most_cuts
     if thinned:
         quantiles = (np.arange(1, most_cuts + 1) * n_known) // (most_cuts + 1)
-        places = np.searchsorted(ends, quantiles)  # a cut is behind all equal values
+        places = np.searchsorted(ends, quantiles)  # a cut comes after all equal values
         ends = np.unique(ends[places[places < len(ends)]])
     codes = np.empty(len(column), dtype=np.uint16)
     codes[order] = np.repeat(

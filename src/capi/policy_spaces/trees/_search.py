@@ -1,4 +1,4 @@
-"""The Python side of the search for optimal trees: the problem in whole numbers, threads, and what stops it early.
+"""The Python side of the search for optimal trees: the problem in integers, threads, and early stopping.
 
 The search itself is in `capi.trees._optimal`.
 """
@@ -24,9 +24,9 @@ from capi.trees import _optimal
 from capi.trees.forest import Growth, Tree, grow
 from capi.trees.ranks import encode
 
-DIGITS = 48  # binary ones of the sum of all losses: sums of whole numbers up to 2^53 are exact
-TIE = 1e-12  # a split that gains less than this share of the total gap does not pay
-TABLES = 2**22  # numbers in the tables of a thread: 32 MB twice
+DIGITS = 48  # binary digits of the sum of all losses: sums of integers up to 2^53 are exact
+TIE = 1e-12  # a split that gains less than this share of the total gap is not made
+TABLES = 2**22  # numbers in the tables of one thread: twice 32 MB
 SLOTS = 2**16  # of the cache
 POLLING = 0.05  # seconds
 STOPPED_BY = {
@@ -41,7 +41,7 @@ Split: TypeAlias = "tuple[int, int, Split, Split] | None"  # (v, t, left, right)
 
 @dataclass(frozen=True)
 class Switches:
-    """What makes the search fast; none of it changes the result."""
+    """Optimisations of the search; none of them changes the result."""
 
     bounds: bool = True
     caching: bool = True
@@ -51,7 +51,7 @@ class Switches:
 
 @dataclass(frozen=True)
 class Limits:
-    """Which trees are searched, and how long."""
+    """Limits on the trees, and on the search."""
 
     max_depth: int
     min_samples_leaf: int
@@ -61,7 +61,7 @@ class Limits:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """A tree, what it costs and what the best one costs at least."""
+    """A tree, its cost, and a lower bound on the cost of the best tree."""
 
     splits: Split
     cost: float
@@ -70,18 +70,18 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """One search: the problem in whole numbers, and the flag that stops it."""
+    """One search: the problem in integers, and the flag that stops it."""
 
     problem: _optimal.Problem
     binned: Binned
     depth: int
     node_limit: int | None
-    exponent: int  # a unit of loss is 2 to it in whole numbers
+    exponent: int  # a unit of loss is 2**exponent as an integer
     stop: Ints = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
 
     @property
     def stopped_by(self) -> str | None:
-        """What ended the search early, None if nothing did."""
+        """What stopped the search early, None if it finished."""
         return STOPPED_BY[int(self.stop[0])]
 
     @classmethod
@@ -93,11 +93,11 @@ class Search:
         weight: float,
         switches: Switches,
     ) -> Search:
-        """Return the search for the best tree of a sample, whose weights have this sum."""
+        """Return the search for the best tree of a sample whose weights sum to ``weight``."""
         outputs = sample.filled_losses
         total = finite_total(row_max(outputs))
         exponent = DIGITS - int(np.frexp(total)[1])
-        half = exponent // 2  # 2 to the whole may be more than float64 can hold
+        half = exponent // 2  # 2**exponent may overflow float64
         losses = np.rint(outputs * 2.0**half * 2.0 ** (exponent - half))
         with np.errstate(over="ignore"):
             penalty = float(np.ldexp(limits.leaf_penalty * weight, exponent))
@@ -120,7 +120,7 @@ class Search:
         return cls(problem, binned, limits.max_depth, limits.node_limit, exponent)
 
     def run(self, n_jobs: int) -> Found:
-        """Return the best tree; its first feature is tried by several threads."""
+        """Return the best tree; threads share the features to try at the root."""
         n = len(self.problem.codes)
         rows = np.arange(n, dtype=np.int32)
         at_once = self._at_once(n)
@@ -158,7 +158,7 @@ class Search:
         return _optimal.one_level if self.depth == 1 else None
 
     def _room(self, least: Floats) -> _optimal.Work:
-        """Return the arrays that one thread works in."""
+        """Return the work arrays of one thread."""
         (n, n_columns), n_bins, levels = self.problem.losses.shape, self.binned.n_bins, DEEPEST - 1
         n_features, most = len(n_bins), int(n_bins.max())
         cells = int(self.problem.table_starts[-1, -1])
@@ -204,7 +204,7 @@ class Search:
         )
 
     def _with_last_level(self, record: Ints, i: int, level: int, rows: NDArray[np.int32], room: _optimal.Work) -> Split:
-        """Return the tree of a ``record``, below whose last splits one more level is sought."""
+        """Return the tree of a ``record``, with one more level found below its last splits."""
         if level == self.depth and level > 1:
             _, _, v, t = _optimal.one_level(self.problem, room, rows)
         else:
@@ -221,14 +221,14 @@ class Search:
         return int(v), int(t), *sides  # type: ignore[return-value]
 
     def _greedy(self) -> Found:
-        """Return the greedy tree on the same cut points, without splits that do not pay."""
+        """Return the greedy tree on the same cut points, without splits that gain too little."""
         growth = Growth(min_samples_leaf=self.problem.min_leaf, max_depth=self.depth, best_cuts=True, policy=True)
         losses = np.ascontiguousarray(self.problem.losses[:, : self.problem.n_actions])
         tree = grow(encode(self.binned.as_states), losses, growth, np.random.default_rng(0)).trees[0]
         return self._paying(tree, 0, np.arange(len(losses)))
 
     def _paying(self, tree: Tree, number: int, rows: Ints) -> Found:
-        """Return what is left below a node of a greedy tree when splits that do not pay are taken back."""
+        """Return the subtree below a node of a greedy tree, without the splits that gain too little."""
         leaf = float(self.problem.losses[rows, : self.problem.n_actions].sum(axis=0).min()) + self.problem.penalty
         node = tree.nodes[number]
         if node["left"] < 0:
@@ -245,7 +245,7 @@ class Search:
 
 
 def _table_starts(n_bins: Ints) -> Ints:
-    """Return where the table of each pair of features starts (V, V), in cells; at the end how many there are."""
+    """Return where the table of each pair of features starts (V, V), in cells; the last entry is the number of cells."""
     starts, cells = np.zeros((len(n_bins), len(n_bins)), dtype=np.int64), 0
     for v in range(len(n_bins)):
         for w in range(v + 1, len(n_bins)):
@@ -256,9 +256,9 @@ def _table_starts(n_bins: Ints) -> Ints:
 
 
 def interruptibly(work: Callable[[], Found], stop: Ints, time_limit: float | None) -> Found:
-    """Return what ``work`` returns, done in a thread; Ctrl-C and the end of the time only ask it to stop."""
+    """Run ``work`` in a thread and return its result; Ctrl-C and the time limit only ask it to stop."""
     outcome: list[Any] = []
-    finished = threading.Event()  # a thread whose join was interrupted may pass for dead while it works (Python 3.11)
+    finished = threading.Event()  # after an interrupted join, a running thread may be reported as dead (Python 3.11)
 
     def done() -> None:
         try:
@@ -276,7 +276,7 @@ def interruptibly(work: Callable[[], Found], stop: Ints, time_limit: float | Non
                 stop[0] = _optimal.BY_TIME
             finished.wait(min(POLLING, left) if left > 0 else POLLING)
         except KeyboardInterrupt:
-            if stop[0] == _optimal.INTERRUPTED:  # once more: do not wait
+            if stop[0] == _optimal.INTERRUPTED:  # interrupted again: do not wait
                 raise
             stop[0] = _optimal.INTERRUPTED
     if isinstance(outcome[0], BaseException):

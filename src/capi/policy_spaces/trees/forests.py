@@ -1,4 +1,4 @@
-"""Policies that are forests of decision trees, which vote (the paper's Tree-CAPI, Section 5.2)."""
+"""Policies from forests of decision trees that vote (the paper's Tree-CAPI, Section 5.2)."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from capi.types import Policy, QFunction
 
 @dataclass(frozen=True, eq=False)
 class ForestPolicy(ReadByImitation, Deterministic):
-    """Trees that vote; the most votes win, the lowest action among equals.
+    """Trees that vote; the action with the most votes wins, ties go to the lowest action.
 
-    With masks each tree votes for the first action of its leaf's ranking that the state allows.
+    With masks, each tree votes for the first action of its leaf's ranking that the state allows.
     """
 
     forest: Forest = field(repr=False)
@@ -33,9 +33,9 @@ class ForestPolicy(ReadByImitation, Deterministic):
     n_features: int
     n_jobs: int | None = field(default=None, repr=False)
     masked: bool = False
-    origin: Any = field(default=None, repr=False)  # (states, settings, rows with weight) that the trees grew on
-    age: int = 1  # improvements since they did
-    known: Remembered[Any] | None = field(default=None, repr=False)  # leaves of points, if the trees are kept
+    origin: Any = field(default=None, repr=False)  # (states, settings, rows with weight) that the trees were grown on
+    age: int = 1  # improvements since the trees were grown
+    known: Remembered[Any] | None = field(default=None, repr=False)  # leaves of states, if the trees are reused
 
     @cached_property
     def _ranking(self) -> Ints:
@@ -48,7 +48,7 @@ class ForestPolicy(ReadByImitation, Deterministic):
         return one_hot(self._ranking[:, 0], self.n_actions)
 
     def votes(self, states: Floats, allowed: Bools | None = None) -> Floats:
-        """Return the share of trees for each action; ``states`` (n, d) -> (n, A)."""
+        """Return the share of trees that vote for each action; ``states`` (n, d) -> (n, A)."""
         check_masks_given(self.masked, allowed)
         x, threads, n_trees = (
             as_states(states, n_features=self.n_features),
@@ -68,15 +68,15 @@ class ForestPolicy(ReadByImitation, Deterministic):
         return votes / n_trees
 
     def summary(self) -> str:
-        """Return one sentence on what the policy is."""
+        """Return one sentence that describes the policy."""
         return f"A vote of {len(self.forest.trees)} trees with {len(self.forest.sums)} leaves."
 
     def learning_states(self) -> Floats | None:
-        """Return the states that the trees grew on (n, d)."""
+        """Return the states that the trees were grown on (n, d)."""
         return None if self.origin is None else as_states(self.origin[0])
 
     def _remembered(self, states: Floats, n_jobs: int) -> Any:
-        """Return the leaves (T, n) of points that cannot change, found once for as long as the trees stay; else None."""
+        """Return the leaves (T, n) of read-only states, found once per set of trees; otherwise None."""
         if self.known is None or not is_fixed(states):
             return None
         return self.known.of(states, lambda: self.forest.leaves(states, n_jobs))
@@ -88,22 +88,22 @@ class ForestPolicy(ReadByImitation, Deterministic):
 
 @dataclass(frozen=True)
 class Forests(ImprovementSolver[ForestPolicy]):
-    """Forests of extremely randomised trees that are grown for the gap-weighted loss and vote.
+    """Forests of extremely randomised trees, grown for the gap-weighted loss, that vote.
 
     Parameters
     ----------
     n_trees : int
     min_samples_split : int
-        A node with fewer states is a leaf (the paper's eta_pi): the larger, the simpler the policy.
+        A node with fewer states is a leaf (the paper's eta_pi). Larger values give simpler policies.
     min_samples_leaf : int
     max_depth : int, optional
     max_features : int, float or None
-        Features looked at in a node; None is all.
+        Features considered in a node: a number, a share of all, or None for all.
     refresh_every : int
-        After how many improvements on the same states the trees are grown anew; 1 is the paper's scheme. In between
-        only the actions of their leaves are chosen anew.
+        Number of improvements on the same states after which new trees are grown; 1 is the paper's scheme. In between,
+        only the actions of the leaves are updated.
     n_jobs : int, optional
-        Threads; -1 is all cores, None is one. The policy does not depend on it.
+        Number of threads; -1: all cores, None: one. The policy does not depend on it.
 
     Examples
     --------
@@ -143,7 +143,7 @@ class Forests(ImprovementSolver[ForestPolicy]):
         previous: Policy | None = None,
         rng: np.random.Generator | None = None,
     ) -> ForestPolicy:
-        """Return a forest whose trees were grown for the gap-weighted loss on the sample."""
+        """Return a forest of trees grown for the gap-weighted loss on the sample."""
         sample = problem.counted
         growth = Growth(
             n_trees=self.n_trees,
@@ -166,7 +166,7 @@ class Forests(ImprovementSolver[ForestPolicy]):
         return ForestPolicy(forest, *shape, origin, known=Remembered() if self.refresh_every > 1 else None)
 
     def _keeps(self, previous: Any, states: Floats, has_weight: Bools | None) -> TypeGuard[ForestPolicy]:
-        """Whether the trees of the last policy grew on the same states, which nobody can have changed, and are not too old."""
+        """Whether the trees of the previous policy were grown on the same read-only states and are not too old."""
         if not isinstance(previous, ForestPolicy) or previous.origin is None or previous.age >= self.refresh_every:
             return False
         old_states, settings, had_weight = previous.origin

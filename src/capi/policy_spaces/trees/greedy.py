@@ -1,4 +1,4 @@
-"""Policies that are decision trees, grown for the action-gap-weighted loss."""
+"""Policies from single decision trees, grown greedily for the action-gap-weighted loss."""
 
 from __future__ import annotations
 
@@ -26,31 +26,29 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 AFFORDABLE = 10.0  # seconds
-DEEPEST, MOST_CUTS = 4, 255  # of optimal trees: their depth, and cut points a feature
+DEEPEST, MOST_CUTS = 4, 255  # of optimal trees: maximum depth, and cut points per feature
 
 
 @dataclass(frozen=True, eq=False)
 class TreePolicy(Deterministic):
-    """A decision tree: each leaf plays the action that loses the least on the states it was grown on.
+    """A decision tree; each leaf takes the action with the least loss on the states that it was grown on.
 
-    With masks a leaf plays the first action of its ranking, by what they lose, that the state allows.
+    With masks, a leaf ranks the actions by their loss and takes the first one that the state allows.
     """
 
     tree: Tree = field(repr=False)
     n_actions: int
     n_features: int
-    with_missing: Bools = field(repr=False)  # (d,) features that had missing values in learning
-    leaf_regrets: Floats = field(repr=False)  # (l,) what the leaf's decisions lose in sum
+    with_missing: Bools = field(repr=False)  # (d,) features with missing values in the sample
+    leaf_regrets: Floats = field(repr=False)  # (l,) total loss of the leaf's decisions
     masked: bool = False
-    chosen: Ints | None = field(default=None, repr=False)  # (l,) actions, where they are not those that lose the least
-    greedy_depth: int | None = field(
-        default=None, repr=False
-    )  # up to which it was grown greedily, if there is something to gain
-    optimal_seconds: float = field(default=np.inf, repr=False)  # about what the best tree of that depth would take
+    chosen: Ints | None = field(default=None, repr=False)  # (l,) actions, if they are not those with the least loss
+    greedy_depth: int | None = field(default=None, repr=False)  # depth limit of the growth, if a better tree may exist
+    optimal_seconds: float = field(default=np.inf, repr=False)  # estimated time to find the best tree of that depth
 
     @property
     def optimal_is_affordable(self) -> bool:
-        """Whether `OptimalTrees` would find the best tree of the same depth in a few seconds, and it may lose less than this one."""
+        """Whether `OptimalTrees` would find the best tree of this depth in a few seconds, and that tree may lose less."""
         return self.greedy_depth is not None and self.optimal_seconds <= AFFORDABLE
 
     @cached_property
@@ -68,44 +66,44 @@ class TreePolicy(Deterministic):
         return len(self.tree.sums)
 
     def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
-        """Return the best action of each state's leaf that is allowed (n,)."""
+        """Return the best allowed action of each state's leaf (n,)."""
         check_masks_given(self.masked, allowed)
         x = as_states(states, n_features=self.n_features)
         return first_allowed(self.ranking[self._forest.leaves(x)[0]], allowed)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the tree as nested dictionaries, in the words of the table.
+        """Return the tree as nested dictionaries, with the names and labels of the table.
 
         Inner nodes have ``feature``, ``at_most`` (None: "is known"), ``missing`` ("then" or "else"), ``then`` and
-        ``else``; leaves have ``action``, ``states`` (how many it was grown on), ``regret`` (what they lose in sum) and, if
-        the policy was learned with masks, ``otherwise``, the actions to take in turn where that one is not allowed.
+        ``else``. Leaves have ``action``, ``states`` (the number of states in the sample), ``regret`` (their total) and, if
+        the policy was learned with masks, ``otherwise``: the actions to try in order where ``action`` is not allowed.
         """
         return self._described(0)
 
     def rules(self) -> str:
-        """Return the tree as text, in the words of the table, with the support and the regret of each leaf."""
+        """Return the tree as text, with the names and labels of the table and the support and regret of each leaf."""
         return "\n".join([*self._lines(self.to_dict(), ""), *self.remarks()])
 
     def remarks(self) -> list[str]:
-        """Return what a reader of the rules should know besides, one line each."""
+        """Return remarks for readers of the rules, one per line."""
         if not self.optimal_is_affordable:
             return []
         seconds, depth = max(self.optimal_seconds, 0.1), self.greedy_depth
         return [f"(grown greedily; OptimalTrees(max_depth={depth}) finds the best tree in about {seconds:.1g} s)"]
 
     def to_dot(self) -> str:
-        """Return the tree in Graphviz's language."""
+        """Return the tree in the Graphviz DOT language."""
         lines = ["digraph policy {", '  node [shape=box, fontname="sans-serif"];']
         self._add_dot(self.to_dict(), lines, "n")
         return "\n".join([*lines, "}"])
 
-    def plot(self, states: ArrayLike | None = None) -> Figure:  # noqa: ARG002  the tree says it all
-        """Return a drawing of the tree, in the words of the table; ``figure.savefig("tree.png")`` keeps it.
+    def plot(self, states: ArrayLike | None = None) -> Figure:  # noqa: ARG002  the tree is drawn without states
+        """Return a drawing of the tree, with the names and labels of the table; ``figure.savefig("tree.png")`` saves it.
 
         Parameters
         ----------
         states : array of shape (n, d), optional
-            Not needed: other policies draw their decisions in these states.
+            Ignored: only other policies draw their decisions in these states.
         """
         return draw_tree(self.to_dict(), self._condition, _decision)
 
@@ -138,7 +136,7 @@ class TreePolicy(Deterministic):
         }
 
     def _condition(self, node: dict[str, Any]) -> str:
-        """Return the condition of an inner node of `to_dict`, in the words of the table's own columns."""
+        """Return the condition of an inner node of `to_dict`, with the column names of the table."""
         missing_too = node["missing"] == "then"
         if self.schema is not None:
             return self.schema.condition(node["feature"], node["at_most"], missing_too)
@@ -167,7 +165,7 @@ class TreePolicy(Deterministic):
             lines.append(f'  {name} -> {child} [label="{label}"];')
 
     def _add_reductions(self, number: int, reduction: Floats) -> Floats:
-        """Add what the splits below a node gain to ``reduction`` (d,), and return the node's summed regrets (A,)."""
+        """Add the gains of the splits below a node to ``reduction`` (d,), and return the node's summed regrets (A,)."""
         node = self.tree.nodes[number]
         if node["left"] < 0:
             return self.tree.sums[-1 - int(node["left"])]
@@ -181,24 +179,25 @@ class TreePolicy(Deterministic):
 class Trees(ImprovementSolver[TreePolicy]):
     """Decision trees, grown greedily: each split is the one that leaves the least regret.
 
-    A node's regret is what its best single action loses on its states. It is split until that is exactly zero or the
-    node is too small; among cuts that leave the regret as it is, the one that tells the actions' values apart best is
-    taken, so that growth does not stall. In the end splits below which all leaves decide alike are taken back. States
-    may have missing values.
+    A node's regret is the loss of its best single action on its states. A node is split until its regret is exactly zero
+    or it is too small. If no cut reduces the regret, the one that best separates the actions' values is used, so growth
+    does not stall. Finally, splits below which all leaves make the same decision are pruned. States may have missing
+    values.
 
     Parameters
     ----------
     max_depth : int, optional
     max_leaf_nodes : int, optional
-        With it the leaf that gains most is split first.
+        If given, the leaf with the largest gain is split first.
     min_samples_split : int
         A node with fewer states is a leaf (the paper's eta_pi).
     min_samples_leaf : int
     max_features : int, float or None
-        Features looked at in a node; None is all.
+        Features considered in a node: a number, a share of all, or None for all.
     monotone : mapping from columns to 1 or -1, optional
-        Columns as which rise the action's number never falls (1) or never rises (-1). The tree grows as it would without; then its leaves
-        get the actions that lose the least of all that keep the order at each split. Not together with masks.
+        Monotonicity per column: 1 if the action index must not decrease as the column increases, -1 if it must not
+        increase. The tree is grown without this constraint; then its leaves get the actions with the least loss that
+        keep the order at each split. Not available with masks.
 
     Examples
     --------
@@ -240,7 +239,7 @@ class Trees(ImprovementSolver[TreePolicy]):
         previous: Policy | None = None,  # noqa: ARG002
         rng: np.random.Generator | None = None,
     ) -> TreePolicy:
-        """Return a tree that was grown greedily for the gap-weighted loss on the sample."""
+        """Return a tree grown greedily for the gap-weighted loss on the sample."""
         sample = problem.counted
         growth = Growth(
             n_candidates=n_candidates(self.max_features, sample.n_features),
@@ -262,7 +261,7 @@ class Trees(ImprovementSolver[TreePolicy]):
         return self._with_estimate(policy, sample)
 
     def _with_estimate(self, policy: TreePolicy, sample: ImprovementProblem) -> TreePolicy:
-        """Return the policy with what an optimal tree would take, if there is such a tree and something to gain."""
+        """Return the policy with the estimated time to find an optimal tree, if there is one that may lose less."""
         comparable = self.max_leaf_nodes is None and self.max_features is None and not self.monotone
         depth = self.max_depth
         if not comparable or policy.masked or depth is None or depth > DEEPEST or not policy.leaf_regrets.any():
@@ -273,15 +272,15 @@ class Trees(ImprovementSolver[TreePolicy]):
 
 
 def seconds_for_optimal(n_rows: int, n_bins: Ints, n_actions: int, depth: int) -> float:
-    """Return about how long one thread searches for the best tree; ``n_bins`` (d,) are the bins of each feature.
+    """Return the estimated seconds that one thread searches for the best tree; ``n_bins`` (d,) are the bins of each feature.
 
-    The constants were measured in ``benchmarks/optimal_trees.py``. How much of the work the bounds save depends on the data; the
-    shares are those of noisy values, of which they save the least.
+    The constants were measured in ``benchmarks/optimal_trees.py``. How much work the bounds save depends on the data; the
+    shares here are those for noisy values, where they save the least.
     """
     d, cuts = len(n_bins), float(n_bins.sum())
     pairs, cells = d * (d + 1) / 2, (cuts**2 + float(np.square(n_bins).sum())) / 2
-    adding, reading = 3e-9 * pairs * (n_actions + 2), 5e-9 * cells * n_actions  # a row, and all tables once
-    by_rows = 4e-11 * cuts * d * (n_actions + 15)  # a row
+    adding, reading = 3e-9 * pairs * (n_actions + 2), 5e-9 * cells * n_actions  # per row, and for all tables once
+    by_rows = 4e-11 * cuts * d * (n_actions + 15)  # per row
     two = min(adding * n_rows + reading, by_rows * n_rows)
     seconds = 1e-7 * n_rows * d + two
     if depth >= 3:
@@ -292,23 +291,23 @@ def seconds_for_optimal(n_rows: int, n_bins: Ints, n_actions: int, depth: int) -
 
 
 def grown_on(sample: ImprovementProblem, growth: Growth, rng: np.random.Generator | None, n_jobs: int = 1) -> Forest:
-    """Return policy trees on rows that count; ``rng=None`` is a fixed seed.
+    """Return policy trees grown on rows with weight; ``rng=None`` is a fixed seed.
 
-    The weights of the rows are in the sums already; sizes of nodes are counted in rows.
+    The losses already include the weights of the rows; node sizes are counted in rows.
     """
     generator = np.random.default_rng(0) if rng is None else rng
     return grow(encode(sample.states, n_jobs), sample.filled_losses, growth, generator, n_jobs=n_jobs)
 
 
 def leaf_losses(tree: Tree, chosen: Ints | None, sample: ImprovementProblem) -> Floats:
-    """Return what the decisions of each leaf lose in sum (l,)."""
+    """Return the total loss of the decisions of each leaf (l,)."""
     actions = first_in_mask(ranked(tree.sums, chosen)[tree.leaf_of_row], sample.mask)
     lost = np.take_along_axis(sample.lost, actions[:, None], axis=1)[:, 0]
     return np.bincount(tree.leaf_of_row, weights=lost, minlength=len(tree.counts)).astype(np.float64)
 
 
 def ranked(sums: Floats, chosen: Ints | None) -> Ints:
-    """Return the actions of each leaf from best to worst, those ``chosen`` (l,) before all; ``sums`` (l, A) -> (l, A)."""
+    """Return the actions of each leaf from best to worst, with ``chosen`` (l,) in front; ``sums`` (l, A) -> (l, A)."""
     order = np.argsort(sums, axis=1, kind="stable")
     if chosen is None:
         return order
@@ -317,12 +316,12 @@ def ranked(sums: Floats, chosen: Ints | None) -> Ints:
 
 
 def _pruned(tree: Tree, chosen: Ints | None, *, whole_ranking: bool) -> tuple[Tree, Ints | None]:
-    """Return the tree without splits below which every leaf decides alike, and what its leaves were ``chosen`` to do."""
+    """Return the tree without splits below which all leaves make the same decision, and its ``chosen`` actions."""
     ranking = ranked(tree.sums, chosen)
     _, decision = np.unique(ranking if whole_ranking else ranking[:, :1], axis=0, return_inverse=True)
     old = tree.nodes
     common = np.empty(len(old), dtype=np.int64)  # the decision of all leaves below a node, -1 if they differ
-    for i in range(len(old) - 1, -1, -1):  # children stand behind their parents
+    for i in range(len(old) - 1, -1, -1):  # children come after their parents
         left = int(old["left"][i])
         same = left < 0 or common[left] == common[left + 1]
         common[i] = decision.ravel()[-1 - left] if left < 0 else common[left] if same else -1
@@ -367,12 +366,12 @@ def _leaves_below(nodes: Any, number: int) -> list[int]:
 
 
 def with_readable_cuts(tree: Tree) -> Tree:
-    """Return the tree with each threshold rounded as far as that sends no state elsewhere."""
+    """Return the tree with each threshold rounded as far as possible without moving any state."""
     nodes = tree.nodes.copy()
     for i in np.flatnonzero((nodes["left"] >= 0) & np.isfinite(nodes["threshold"])):
         middle, above = float(nodes["threshold"][i]), float(tree.above[i])
         below = middle - (above - middle)
-        between = np.nextafter(middle, np.inf) < above and np.isfinite(below)  # else the cut is the value below itself
+        between = np.nextafter(middle, np.inf) < above and np.isfinite(below)  # otherwise the cut is the value below it
         nodes["threshold"][i] = readable_cut(below, above) if between else middle
     return replace(tree, nodes=nodes)
 

@@ -1,4 +1,4 @@
-"""Policies that are the best of all small decision trees."""
+"""Policies from optimal decision trees of small depth."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from capi.types import Policy, QFunction
 
 @dataclass(frozen=True, eq=False)
 class OptimalTreePolicy(TreePolicy):
-    """A decision tree of which is known how much better the best one of its depth can be.
+    """A decision tree with an optimality certificate.
 
-    ``optimal`` says that it is the best one, ``remaining_gap`` by how much its mean loss (and penalty) may exceed that of the best one,
-    ``stopped_by`` what ended the search early: "time_limit", "node_limit" or "interrupt". ``thinned`` (d,) are the features that have
-    more values than they were given cut points: there may be better cuts in between.
+    ``optimal`` is True if no tree of this depth is better. ``remaining_gap`` bounds how much the mean loss (plus penalty) may
+    exceed that of the best tree. ``stopped_by`` is the reason why the search stopped early: "time_limit", "node_limit" or
+    "interrupt". ``thinned`` (d,) marks the features with more values than cut points, where better cuts may exist.
     """
 
     max_depth: int = 1
@@ -37,7 +37,7 @@ class OptimalTreePolicy(TreePolicy):
     thinned: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool), repr=False)  # (d,)
 
     def remarks(self) -> list[str]:
-        """Return what a reader of the rules should know: whether they are optimal, and among which trees."""
+        """Return remarks for readers of the rules: whether the tree is optimal, and among which trees."""
         names = self.schema.feature_names if self.schema else tuple(f"x{j}" for j in range(self.n_features))
         thinned = ", ".join(str(name) for name, thin in zip(names, self.thinned, strict=True) if thin)
         where = f" on the chosen quantiles of {thinned}" if thinned else ""
@@ -51,47 +51,49 @@ class OptimalTreePolicy(TreePolicy):
             else "made monotone"
         )
         return [
-            f"({why}: a tree of depth {self.max_depth}{where} may lose up to {self.remaining_gap:.3g} less a state)"
+            f"({why}: a tree of depth {self.max_depth}{where} may lose up to {self.remaining_gap:.3g} less per state)"
         ]
 
 
 @dataclass(frozen=True)
 class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
-    """The decision tree with the least gap-weighted loss of all trees of a depth, with a proof.
+    """The decision tree with the least gap-weighted loss of all trees of a given depth, with a certificate.
 
-    Greedy growth (`Trees`) takes the best split at each node without looking at what can follow; here all trees whose splits lie on
-    the given cut points are compared, by tables of pairs of features for the last two levels and by branch and bound above them. The
-    objective is that of R's ``policytree`` and of STreeD's cost-sensitive task. Among trees with the same
-    loss the one with the fewest leaves is returned, then that with the lowest first feature and cut, and so on below. States may have missing
-    values: each split sends them to the better side.
+    Greedy growth (`Trees`) takes the best split at each node without looking ahead. This space compares all trees whose
+    splits lie on the given cut points, using tables of pairs of features for the last two levels and branch and bound above
+    them. The objective is that of R's ``policytree`` and of STreeD's cost-sensitive task. Among trees with the same loss, the
+    one with the fewest leaves is returned, then the one with the lowest first feature and cut, and so on below. States may
+    have missing values: each split sends them to the better side.
 
-    Losses are rounded to 2^-48 of their sum, so that all sums are exact and the tree depends on nothing but the sample; a split that
-    gains less than 1e-12 of the sum of all gaps does not pay.
+    Losses are rounded to 2^-48 of their sum, so all sums are exact and the tree depends only on the sample. A split that
+    gains less than 1e-12 of the sum of all gaps is not made.
 
-    A search that was cut short returns the best tree found, which is never worse than the greedy one on the same cut points, with
-    ``optimal`` False and the ``remaining_gap``. With masks of allowed actions the search minimises a stand-in (an action
-    that a state does not allow counts as the mean of those it does), so ``optimal`` is False then too.
+    A search that is stopped early returns the best tree found, which is never worse than the greedy one on the same cut
+    points, with ``optimal`` False and the ``remaining_gap``. With masks of allowed actions the search minimises a substitute
+    (an action that a state does not allow counts as the mean of the allowed ones), so ``optimal`` is False then too.
 
     Parameters
     ----------
     max_depth : int
         Levels of splits, 1 to 4.
     n_thresholds : int, optional
-        Cut points a feature. None is all between neighbouring values if they are at most 255, else 255 quantiles. The
-        policy says which features have more values than cut points (``thinned``).
+        Cut points per feature. None: all cuts between neighbouring values if there are at most 255, otherwise 255
+        quantiles. ``thinned`` of the policy marks the features with more values than cut points.
     min_samples_leaf : int
         A leaf has at least this many states.
     leaf_penalty : float
-        What a leaf costs, in units of the mean loss of a state: a split must lower the mean loss by more than that.
+        Cost of a leaf, in units of the mean loss per state: a split must lower the mean loss by more than this.
     time_limit : float, optional
-        Seconds after which the search stops. What it has found by then depends on the machine.
+        Seconds after which the search stops. The tree found by then depends on the machine.
     node_limit : int, optional
-        Sub-problems (sides of cuts) after which the search stops; the result can be reproduced. One thread works then.
+        Number of sub-problems (sides of cuts) after which the search stops. The result is reproducible; the search then
+        uses one thread.
     n_jobs : int, optional
-        Threads; -1 is all cores, None is one. The policy does not depend on it.
+        Number of threads; -1: all cores, None: one. The policy does not depend on it.
     monotone : mapping from columns to 1 or -1, optional
-        Columns as which rise the action's number never falls (1) or never rises (-1). The tree is searched without, and then its leaves get
-        the actions that lose the least of all that keep the order; ``optimal`` is False if that costs anything. Not with masks.
+        Monotonicity per column: 1 if the action index must not decrease as the column increases, -1 if it must not
+        increase. The search ignores this constraint; then the leaves get the actions with the least loss that keep the
+        order. ``optimal`` is False if that increases the loss. Not available with masks.
 
     Examples
     --------
@@ -122,7 +124,7 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
 
     _constraints: ClassVar[Constraints] = {
         "monotone": checked_by(check_monotone),
-        "max_depth": at_least(1, at_most=DEEPEST, otherwise="Trees grows deeper ones."),
+        "max_depth": at_least(1, at_most=DEEPEST, otherwise="Use Trees for deeper trees."),
         "n_thresholds": optional(at_least(1, at_most=MOST_BINS)),
         "min_samples_leaf": at_least(1),
         "leaf_penalty": as_not_negative,
@@ -161,7 +163,7 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
         gap = float(np.ldexp(found.cost - found.bound, -search.exponent)) / weight
         chosen, price = self._in_order(tree)
         leaf_regrets, gap = leaf_regrets + price, gap + float(price.sum()) / weight
-        if masked:  # nothing is known about the true loss but that it is not negative
+        if masked:  # the only known bound on the true loss is zero
             gap = float(leaf_regrets.sum()) / weight + self.leaf_penalty * (len(tree.counts) - 1)
         optimal = search.stopped_by is None and not masked and not price.any()
         return OptimalTreePolicy(
@@ -180,7 +182,7 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
         )
 
     def _in_order(self, tree: Tree) -> tuple[Ints | None, Floats]:
-        """Return the leaves' actions that keep the order of `monotone` (l,), None if there is none, and what that costs in each (l,)."""
+        """Return the leaves' actions that keep the order of `monotone` (l,), None without one, and the extra loss of each (l,)."""
         if not self.monotone:
             return None, np.zeros(len(tree.sums))
         chosen = monotone_actions(tree.nodes, tree.sums, self.monotone)
@@ -188,7 +190,7 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
 
 
 def _grown(splits: Split, sample: ImprovementProblem, binned: Binned) -> Tree:
-    """Return the tree of ``splits``, with cuts in the middle between the values of its own states."""
+    """Return the tree of ``splits``, with cuts midway between the values of its own states."""
     n = len(sample.states)
     nodes, above = [np.zeros((), dtype=NODE)], [0.0]
     leaves: list[Ints] = []
@@ -216,12 +218,12 @@ def _grown(splits: Split, sample: ImprovementProblem, binned: Binned) -> Tree:
 
 
 def _node(column: Floats, left: Bools, feature: int) -> tuple[Any, float]:
-    """Return the node that splits the values of ``column`` like ``left``, and the next value above its cut."""
+    """Return the node that splits ``column`` as in ``left``, and the next value above its cut."""
     missing = np.isnan(column)
     missing_left = bool(left[missing][0]) if missing.any() else 2 * int(left.sum()) >= len(left)
     node = np.zeros((), dtype=NODE)
     node["feature"], node["missing_left"] = feature, missing_left
-    if not (~left & ~missing).any():  # all that is known goes left
+    if not (~left & ~missing).any():  # all known values go left
         node["threshold"] = np.inf
         return node, np.inf
     below, above = column[left & ~missing].max(), column[~left & ~missing].min()
