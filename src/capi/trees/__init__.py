@@ -1,4 +1,4 @@
-"""The engine: value forests and policy forests from one grower."""
+"""The tree engine: grows both value forests and policy forests."""
 
 from capi.trees.regressor import ExtraTreesRegressor
 

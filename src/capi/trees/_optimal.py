@@ -1,17 +1,18 @@
-"""Kernels that search for the tree of a given depth that loses the least.
+"""Kernels that search for the tree of a given depth with the least loss.
 
-Shapes: n rows, V features, each with bins of its own, B bins in all, C columns of ``losses``: one an action, and a column of ones behind
-them if the rows of leaves must be counted. All losses are whole numbers whose sums are exact in float64. So it does not matter in
-which order they are added or taken away again, and equal is equal.
+Shapes: n rows, V features, each with its own bins, B bins in total, C columns of ``losses``: one per action, followed by a
+column of ones if the rows of leaves must be counted. All losses are integers whose sums are exact in float64. The order in
+which they are added or subtracted therefore does not matter, and ties are exact.
 
-A split is (v, t): rows with codes up to t of feature v go left. The best tree of a node is the leaf, if no split costs less; else the split with the
-least cost, among equals the lowest (v, t). Every way of searching finds that one.
+A split is (v, t): rows with codes up to t of feature v go left. The best tree of a node is the leaf, if no split costs less;
+otherwise the split with the least cost, and among ties the lowest (v, t). Every way of searching finds that one.
 
-Two facts make the search short. Costs are not negative, so what the best tree of a set of rows costs can only grow with the set: between two
-cuts a < b of a feature nothing costs less than the left side of a and the right side of b. And the sums of all leaves of two
-levels can be read off tables with two features' bins, which change little from one cut of a third feature to the next.
+Two facts make the search short. Costs are not negative, so the cost of the best tree of a set of rows can only grow with the
+set: between two cuts a < b of a feature, no cut costs less than the left side of a plus the right side of b. And the sums of
+all leaves of two levels can be read from tables over the bins of two features, which change little from one cut of a third
+feature to the next.
 
-With a least size of leaves the first fact holds for the costs without that limit only; ``relaxed`` costs are those.
+With a minimum size of leaves, the first fact holds only for the costs without that limit; these are the ``relaxed`` costs.
 """
 
 from typing import Any, NamedTuple
@@ -22,18 +23,20 @@ from capi._utils.compile import compiled, inner, inner_minima
 
 NO_SPLIT = -1
 BY_COST, BY_TABLES, BY_ROWS = 0, 1, 2  # how the last two levels are searched
-ONE_BY_ONE, MOVING, STACKED = 0, 1, 2  # how the sides of cuts above them are
+ONE_BY_ONE, MOVING, STACKED = 0, 1, 2  # how the sides of cuts above them are searched
 AS_GIVEN, PROMISING, REVERSED = 0, 1, 2  # the order of features
-BY_ITSELF, INTERRUPTED, BY_NODES, BY_TIME = 0, 1, 2, 3  # who ended the search
-COST, BOUND, LIMIT, BAR = range(4)  # of a node: its best tree, any tree, the most that is of interest, at the next cut
+BY_ITSELF, INTERRUPTED, BY_NODES, BY_TIME = 0, 1, 2, 3  # what ended the search
+COST, BOUND, LIMIT, BAR = range(
+    4
+)  # of a node: its best tree, a bound for any tree, the largest cost of interest, that at the next cut
 FEATURE, CUT, PLACE, N_CUTS, N_WAITING, FROM, TO, MIDDLE, N_LEFT = range(9)
-AT_ONCE = 4096  # rows that stay in the cache while they are added to one table after the other
+AT_ONCE = 4096  # rows that stay in the cache while they are added to all tables
 
-# There is no NaN and no -0 among whole numbers: hence `inner_minima`, which lets the compiler vectorise minima.
+# Integers are never NaN or -0, hence `inner_minima`, which lets the compiler vectorise minima.
 
 
 class Problem(NamedTuple):
-    """What is searched, and how."""
+    """The data of the search, and its options."""
 
     codes: Any  # (n, V) uint16
     losses: Any  # (n, C)
@@ -49,17 +52,17 @@ class Problem(NamedTuple):
 
 
 class Work(NamedTuple):
-    """Room for one thread; L levels, K the most bins of a feature. ``stop`` and ``least`` are shared by all threads."""
+    """Buffers of one thread; L levels, K the largest number of bins. ``stop`` and ``least`` are shared by all threads."""
 
     ordered: Any  # (L, n) int32, a node's rows, ordered by the bins of a feature
     by_feature: Any  # (V, n) int32, the rows of a node of two levels, ordered by each feature
     ends: Any  # (L, K + 1) where the bins start in ``ordered``
-    cuts: Any  # (L, K) the cuts of a feature that tell rows of the node apart
-    low: Any  # (L, K + 2) what the left side of these costs at least
-    high: Any  # (L, K + 2) and the right side
-    waiting: Any  # (L, K + 2, 2) the intervals of cuts that are still to be searched
-    order: Any  # (L, V) of features
-    costs: Any  # (L, 4) where the search in each node stands: COST, BOUND, ...
+    cuts: Any  # (L, K) the cuts of a feature that separate rows of the node
+    low: Any  # (L, K + 2) lower bounds on the cost of the left side of these
+    high: Any  # (L, K + 2) and of the right side
+    waiting: Any  # (L, K + 2, 2) the intervals of cuts still to be searched
+    order: Any  # (L, V) order of features
+    costs: Any  # (L, 4) state of the search in each node: COST, BOUND, ...
     places: Any  # (L, 9) and FEATURE, CUT, ...
     sides: Any  # (L, 2, 4) cost, bound and split of both sides of a cut
     record: Any  # (L, 7, 2) the splits of each level's best tree, those of node i at 2i + 1 and 2i + 2
@@ -68,11 +71,11 @@ class Work(NamedTuple):
     totals: Any  # (L, C)
     bins: Any  # (2, B, C) sums of the rows in each bin: of all rows of a node, and of those left of a cut
     tables: Any  # (2, cells * C) and of each pair of bins
-    bins_up_to: Any  # (K, B, C) the same of the rows up to each bin of a feature, if there is room for all of them
+    bins_up_to: Any  # (K, B, C) the same for the rows up to each bin of a feature, if there is room
     tables_up_to: Any  # (K, cells * C)
     prefix: Any  # (C, B) sums up to each bin
     best: Any  # (4, B) the least cost left and right of each cut, then the same relaxed
-    raw: Any  # (2, B) what the best single action costs left and right of each cut
+    raw: Any  # (2, B) cost of the best single action left and right of each cut
     rolling: Any  # (C, K) sums below two cuts, by the second one
     beside: Any  # (C, K) sums above the first and below the second
     low_sums: Any  # (C,) sums below the first cut
@@ -81,8 +84,8 @@ class Work(NamedTuple):
     sums: Any  # (2, 2, C)
     keys: Any  # (H,) int64, the cache: sides of two cuts
     known: Any  # (H, 5) cost, relaxed cost, v, t, whether the cost is the least
-    used: Any  # (2,) how many cuts were searched, and how many may be
-    least: Any  # (1,) the least cost so far of a whole tree
+    used: Any  # (2,) number of cuts searched, and its limit
+    least: Any  # (1,) the least cost of a whole tree so far
     stop: Any  # (1,)
 
 
@@ -94,7 +97,7 @@ def set_two(row, a, b):
 
 @inner
 def copy(source, target):
-    """Copy one row to another; assigning it would take numba a second to compile."""
+    """Copy one row to another; assigning a slice would take numba a second to compile."""
     for k in range(len(target)):
         target[k] = source[k]
 
@@ -110,7 +113,7 @@ def add_rows(losses, rows, total):
 
 @inner_minima
 def least_of(total, n_actions):
-    """Return what the best single action costs."""
+    """Return the cost of the best single action."""
     least = np.inf
     for c in range(n_actions):
         least = min(least, total[c])
@@ -136,7 +139,7 @@ def order_rows(codes, v, rows, n_bins, ends, ordered):
 
 @inner
 def add_to_bins(problem, rows, bins, sign):
-    """Add the losses of ``rows``, or take them away, in their bins (B, C) of all features."""
+    """Add or subtract the losses of ``rows`` in their bins (B, C) of all features."""
     for i in range(len(rows)):
         codes, losses = problem.codes[rows[i]], problem.losses[rows[i]]
         for v in range(len(codes)):
@@ -147,14 +150,14 @@ def add_to_bins(problem, rows, bins, sign):
 
 @inner
 def add_to_table(problem, v, w, rows, table, sign):
-    """Add the losses of ``rows``, or take them away, in their cells (cells * C,) of two features."""
+    """Add or subtract the losses of ``rows`` in their cells (cells * C,) of two features."""
     n_bins, n_columns = problem.firsts[w + 1] - problem.firsts[w], problem.losses.shape[1]
     for i in range(len(rows)):
         row = rows[i]
         losses = problem.losses[row]
         start = (np.int64(problem.codes[row, v]) * n_bins + problem.codes[row, w]) * n_columns
         c = 0
-        while c + 4 <= n_columns:  # a loop over few columns costs more than its additions
+        while c + 4 <= n_columns:  # a loop over few columns takes longer than its additions
             k = start + c
             table[k] += sign * losses[c]
             table[k + 1] += sign * losses[c + 1]
@@ -168,7 +171,7 @@ def add_to_table(problem, v, w, rows, table, sign):
 
 @inner
 def add_to_tables(problem, rows, tables, sign):
-    """Add the losses of ``rows``, or take them away, in the tables of all pairs of features."""
+    """Add or subtract the losses of ``rows`` in the tables of all pairs of features."""
     n_features, n_columns = problem.codes.shape[1], problem.losses.shape[1]
     for first in range(0, len(rows), AT_ONCE):
         some = rows[first : first + AT_ONCE]
@@ -179,7 +182,7 @@ def add_to_tables(problem, rows, tables, sign):
 
 @inner
 def sum_up(problem, whole, part, rest, prefix):
-    """Write the sums up to each bin to ``prefix`` (C, B), of the rows in the bins of a ``part`` (B, C) or of the ``rest`` of the ``whole``."""
+    """Write the sums up to each bin to ``prefix`` (C, B), for the bins of ``part`` (B, C) or for ``whole`` minus ``part``."""
     n_columns = problem.losses.shape[1]
     for v in range(len(problem.firsts) - 1):
         for c in range(n_columns):
@@ -191,7 +194,7 @@ def sum_up(problem, whole, part, rest, prefix):
 
 @inner
 def take_leaves(problem, work):
-    """Start ``best`` with what a leaf on each side of each cut costs."""
+    """Initialise ``best`` with the cost of a leaf on each side of each cut."""
     n_actions, counted = problem.n_actions, problem.min_leaf > 1
     for v in range(len(problem.firsts) - 1):
         last = problem.firsts[v + 1] - 1
@@ -213,7 +216,7 @@ def take_leaves(problem, work):
 
 @inner
 def cut_twice(problem, work, v):
-    """Lower ``best`` by second cuts of the same feature."""
+    """Lower ``best`` with second cuts of the same feature."""
     first, last = problem.firsts[v], problem.firsts[v + 1] - 1
     n_actions, counted, two = problem.n_actions, problem.min_leaf > 1, 2 * problem.penalty
     n = work.prefix[n_actions, last] if counted else 0.0
@@ -242,7 +245,7 @@ def cut_twice(problem, work, v):
 def set_minima(sums, n_actions, n_cuts, minima, row):
     """Write the least of the actions' ``sums`` (C, K) to one of two rows of ``minima``; return which.
 
-    What is read is never written to in the same loop: else the compiler writes under masks, and reading that again is slow.
+    No loop writes to what it reads: otherwise the compiler uses masked writes, and reading the result back is slow.
     """
     last, before = n_actions - 1, len(minima) - 1
     for c in range(0, n_actions, 4):
@@ -257,7 +260,7 @@ def set_minima(sums, n_actions, n_cuts, minima, row):
 
 @inner_minima
 def set_minima_of_rest(totals, sums, n_actions, n_cuts, minima, row):
-    """Do the same with what the sums leave of their ``totals`` (C,)."""
+    """Do the same with ``totals`` (C,) minus the sums."""
     last, before = n_actions - 1, len(minima) - 1
     for c in range(0, n_actions, 4):
         c1, c2, c3 = min(c + 1, last), min(c + 2, last), min(c + 3, last)
@@ -288,7 +291,7 @@ def lower(minima, places, n_cuts, best, row, two, i, first):
 
 @inner
 def forbid_small(least, low, high, rolling, beside, k, minima, places, n_cuts):
-    """Make the quarters with fewer than ``least`` rows infinitely dear; row ``k`` of the sums counts them."""
+    """Make quarters with fewer than ``least`` rows infinitely expensive; row ``k`` of the sums counts rows."""
     q0, q1, q2, q3 = places
     for b in range(n_cuts):
         if rolling[k, b] < least:
@@ -337,7 +340,7 @@ def set_beside(work, last_v, i, first_w, n_cuts):
 
 @inner
 def cut_both(problem, work, v, w, whole, part, rest):
-    """Lower ``best`` by cuts of ``w`` below cuts of ``v`` and the other way round, from their tables (cells * C,)."""
+    """Lower ``best`` with cuts of ``w`` below cuts of ``v`` and vice versa, from their tables (cells * C,)."""
     rolling, beside, minima, best = work.rolling, work.beside, work.minima, work.best
     low, high, first, n_actions, two = (
         work.low_sums,
@@ -366,7 +369,7 @@ def cut_both(problem, work, v, w, whole, part, rest):
 
 @inner
 def best_cut(problem, work):
-    """Return the least cost of a node, the least relaxed one and the split, from what both sides of each cut cost."""
+    """Return the least cost of a node, the least relaxed cost and the split, from the costs of both sides of each cut."""
     counted = problem.min_leaf > 1
     leaf = np.inf
     for c in range(problem.n_actions):
@@ -395,7 +398,7 @@ def one_level(problem, work, rows):
 
 @inner
 def two_levels_of_tables(problem, work, bins, part_bins, tables, part_tables, rest):
-    """Return the best tree of depth two of the rows in tables of a part, or of the ``rest`` of all: cost, relaxed cost and split."""
+    """Return the best tree of depth two of the rows in the tables of a part, or of the ``rest``: cost, relaxed cost and split."""
     n_features, n_columns = problem.codes.shape[1], problem.losses.shape[1]
     sum_up(problem, bins, part_bins, rest, work.prefix)
     take_leaves(problem, work)
@@ -432,7 +435,7 @@ def two_levels_of_rows(problem, work, rows):
 
 @compiled
 def by_tables(problem, n, n_cells):
-    """Return whether two levels of ``n`` rows are cheaper to search by tables than by going through the rows for each cut."""
+    """Return whether two levels of ``n`` rows are cheaper to search with tables than by scanning the rows for each cut."""
     if problem.engine != BY_COST:
         return problem.engine == BY_TABLES
     n_features, n_columns = problem.codes.shape[1], problem.losses.shape[1]
@@ -446,7 +449,7 @@ def by_tables(problem, n, n_cells):
 
 @inner_minima
 def add_and_compare(sums, losses, total, n_actions):
-    """Add ``losses`` (C,) to ``sums``; return what the best actions of these rows and of the others of ``total`` cost."""
+    """Add ``losses`` (C,) to ``sums``; return the costs of the best actions for these rows and for the rest of ``total``."""
     low, high = np.inf, np.inf
     for c in range(n_actions):
         here = sums[c] + losses[c]
@@ -458,7 +461,7 @@ def add_and_compare(sums, losses, total, n_actions):
 
 @inner
 def two_sides(problem, work, rows, n_left, v, t):
-    """Return the costs of depth one left and right of a cut, and the relaxed ones; ``rows`` stand in the order of the feature."""
+    """Return the costs of depth one left and right of a cut, and the relaxed ones; ``rows`` are sorted by the feature."""
     n, n_actions, counted = len(rows), problem.n_actions, problem.min_leaf > 1
     total = work.sums[1]
     total[:] = 0.0
@@ -498,26 +501,26 @@ def two_sides(problem, work, rows, n_left, v, t):
 
 @inner
 def side_of(v, t, right):
-    """Return the number of one side of a cut, in 32 bits."""
+    """Return a 32-bit key for one side of a cut."""
     return (np.int64(v) << 17) | (np.int64(t) << 1) | np.int64(right)
 
 
 @inner
 def key_of(one, other):
-    """Return the number of the rows that are on both sides; never 0."""
+    """Return the key of the rows that are on both of two sides; never 0."""
     return ((min(one, other) + 1) << 32) | (max(one, other) + 1)
 
 
 @inner
 def slot_of(key, keys):
-    """Return where the cache keeps what belongs to ``key``."""
+    """Return the slot of ``key`` in the cache."""
     mixed = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
     return np.int64((mixed >> np.uint64(32)) & np.uint64(len(keys) - 1))
 
 
 @inner
 def is_known(work, key, most, level, side):
-    """Take a side from the cache; return whether it was there."""
+    """Read a side from the cache; return whether it was found."""
     slot = slot_of(key, work.keys)
     if work.keys[slot] != key or (work.known[slot, 4] == 0.0 and work.known[slot, 1] <= most):
         return False
@@ -536,7 +539,7 @@ def remember(work, key, level, side, complete):
 
 @inner
 def find_cuts(problem, n, n_bins, ends, cuts):
-    """Write the cuts that tell rows apart and leave enough of them on both sides; return how many, and how many leave too few."""
+    """Write the cuts that separate rows and leave enough on both sides; return their number, and how many leave too few."""
     n_cuts, n_small = 0, 0
     for t in range(n_bins - 1):
         n_left = ends[t + 1]
@@ -564,7 +567,7 @@ def put_in_order(problem, work, rows, level):
     for v in range(n_features):
         for i in range(problem.firsts[v], problem.firsts[v + 1] - 1):
             costs[v] = min(costs[v], work.best[0, i] + work.best[1, i])
-        k = v  # insertion: numba takes seconds to compile its own sorting
+        k = v  # insertion sort: numba takes seconds to compile its own sort
         while k > 0 and costs[order[k - 1]] > costs[v]:
             order[k] = order[k - 1]
             k -= 1
@@ -573,7 +576,7 @@ def put_in_order(problem, work, rows, level):
 
 @inner
 def keep_record(record, v, t, left, right):
-    """Write a tree of the split and both subtrees to ``record`` (7, 2)."""
+    """Write the tree made of the split and both subtrees to ``record`` (7, 2)."""
     record[:] = NO_SPLIT
     set_two(record[0], v, t)
     for depth in range(2):
@@ -585,7 +588,7 @@ def keep_record(record, v, t, left, right):
 
 @inner
 def open_node(problem, work, rows, level, limit):
-    """Start the search in a node; return whether a split can pay."""
+    """Start the search in a node; return whether a split can reduce the cost."""
     total, costs, places = work.totals[level], work.costs[level], work.places[level]
     total[:] = 0.0
     add_rows(problem.losses, rows, total)
@@ -602,7 +605,7 @@ def open_node(problem, work, rows, level, limit):
 
 @inner
 def open_feature(problem, work, rows, level):
-    """Go on to the next feature of a node; return whether there is one."""
+    """Move on to the next feature of a node; return whether there is one."""
     costs, places = work.costs[level], work.places[level]
     places[PLACE] += 1
     if places[PLACE] == problem.codes.shape[1] or work.order[level, places[PLACE]] == NO_SPLIT:
@@ -624,7 +627,7 @@ def open_feature(problem, work, rows, level):
 
 @inner
 def bar_of(work, level, v, t):
-    """Return the most that a tree with this first split may cost to be the best one so far."""
+    """Return the largest cost at which a tree with this first split would be the best so far."""
     costs, feature, cut = work.costs[level], work.places[level, FEATURE], work.places[level, CUT]
     earlier = v < feature or (v == feature and t < cut)
     bar = min(costs[LIMIT], costs[COST] if earlier else costs[COST] - 1)
@@ -633,7 +636,7 @@ def bar_of(work, level, v, t):
 
 @inner
 def next_cut(problem, work, level):
-    """Choose the cut of the feature that is searched next, in the middle of an interval; return False if none is left."""
+    """Choose the next cut of the feature to search, in the middle of an interval; return False if none is left."""
     costs, places = work.costs[level], work.places[level]
     v, cuts = work.order[level, places[PLACE]], work.cuts[level]
     while places[N_WAITING] > 0:
@@ -659,7 +662,7 @@ def next_cut(problem, work, level):
 
 @inner
 def close_cut(work, level):
-    """Take up what is known now of both sides of a cut; return whether it is the best one so far."""
+    """Update the node with the results for both sides of a cut; return whether the cut is the best so far."""
     costs, places, sides = work.costs[level], work.places[level], work.sides[level]
     if work.used[0] >= work.used[1] and work.stop[0] == BY_ITSELF:
         work.stop[0] = BY_NODES
@@ -681,7 +684,7 @@ def close_cut(work, level):
 
 @inner
 def most_of(problem, work, level, side):
-    """Return what a side of a cut may cost for the cut to be the best one so far; less than its bound if it need not be searched."""
+    """Return the largest cost of a side at which its cut would be the best so far; below its bound if no search is needed."""
     if not problem.bounds:
         return np.inf
     bar, sides = work.costs[level, BAR], work.sides[level]
@@ -690,7 +693,7 @@ def most_of(problem, work, level, side):
 
 @inner
 def set_side(work, level, side, result):
-    """Keep the cost, bound and split of a side."""
+    """Store the cost, bound and split of a side."""
     row = work.sides[level, side]
     row[0], row[1], row[2], row[3] = result[0], max(result[1], row[1]), result[2], result[3]
 
@@ -704,7 +707,7 @@ def result_of(work, level):
 
 @inner
 def set_order(problem, work, rows, level, only):
-    """Write the order in which a node's features are searched, or ``only`` one."""
+    """Write the order in which a node's features are searched, or ``only`` one feature."""
     if only == NO_SPLIT:
         put_in_order(problem, work, rows, level)
         return
@@ -716,8 +719,8 @@ def set_order(problem, work, rows, level, only):
 def search_two(problem, work, rows, level, limit, only):
     """Return the best tree of depth two, cut by cut: cost, bound and split.
 
-    Trees that cost more than ``limit`` are of no interest: if all do, the cost is that of any tree; the same if the search was
-    stopped. The bound holds for the relaxed cost. ``only`` is the one feature that may be cut first, or -1.
+    Trees that cost more than ``limit`` are ignored: if all do, or if the search was stopped, the cost is that of some tree,
+    not of the best. The bound holds for the relaxed cost. ``only`` is the one feature that may be cut first, or -1.
     """
     n = len(rows)
     if not open_node(problem, work, rows, level, limit):
@@ -749,7 +752,7 @@ def best_of_two(problem, work, rows, level, limit):
 
 @inner
 def move_tables(problem, work, ordered, position, n_left):
-    """Change the tables of the first ``position`` rows into those of the first ``n_left``."""
+    """Turn the tables of the first ``position`` rows into those of the first ``n_left``."""
     rows, sign = (ordered[position:n_left], 1.0) if position < n_left else (ordered[n_left:position], -1.0)
     add_to_bins(problem, rows, work.bins[1], sign)
     add_to_tables(problem, rows, work.tables[1], sign)
@@ -757,7 +760,7 @@ def move_tables(problem, work, ordered, position, n_left):
 
 @inner
 def start_tables(problem, work, rows):
-    """Make the tables of all ``rows``, and empty those of the rows left of a cut."""
+    """Fill the tables of all ``rows``, and clear those of the rows left of a cut."""
     work.bins[:] = 0.0
     work.tables[:] = 0.0
     add_to_bins(problem, rows, work.bins[0], 1.0)
@@ -766,7 +769,7 @@ def start_tables(problem, work, rows):
 
 @inner
 def stack_tables(problem, work, rows, level):
-    """Make the tables of the rows up to each bin of the feature that is searched."""
+    """Fill the tables of the rows up to each bin of the feature being searched."""
     v, ends = work.order[level, work.places[level, PLACE]], work.ends[level]
     for b in range(problem.firsts[v + 1] - problem.firsts[v]):
         bins, tables, of_bin = work.bins_up_to[b], work.tables_up_to[b], rows[ends[b] : ends[b + 1]]
@@ -810,7 +813,7 @@ def search_three(problem, work, rows, level, limit, only):
     if not open_node(problem, work, rows, level, limit):
         return result_of(work, level)
     set_order(problem, work, rows, level, only)
-    position = 0  # rows in the tables that move
+    position = 0  # number of rows in the moving tables
     if way == MOVING:
         start_tables(problem, work, rows)
     while open_feature(problem, work, rows, level):

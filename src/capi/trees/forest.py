@@ -1,4 +1,4 @@
-"""Forests: what growing gives, and what is read off them."""
+"""Forests: how they are grown, and how they are evaluated."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from capi.trees.predictor import Leaves, Paths, leaf_type
 from capi.trees.ranks import ROWS_AT_ONCE, EncodedStates
 
 UNLIMITED = 2**31 - 1
-TREES_AT_ONCE = 4  # whose leaves a thread sums at a time
+TREES_AT_ONCE = 4  # trees whose leaves a thread sums at a time
 
 
 @dataclass(frozen=True)
 class Growth:
-    """How trees grow."""
+    """Growth parameters of trees."""
 
-    n_trees: int = 1  # each has a seed of its own
-    n_candidates: int | None = None  # features looked at in a node; None is all
+    n_trees: int = 1  # each has its own seed
+    n_candidates: int | None = None  # features considered in a node; None: all
     min_samples_split: int = 2  # rows; nodes with fewer are leaves
-    min_samples_leaf: int = 1  # rows that each side of a split has at least
+    min_samples_leaf: int = 1  # minimum rows on each side of a split
     max_depth: int | None = None
-    max_leaf_nodes: int | None = None  # then the split with the largest gain comes first
-    best_cuts: bool = False  # every cut between neighbouring values, else one uniform cut a feature
+    max_leaf_nodes: int | None = None  # if given, the split with the largest gain comes first
+    best_cuts: bool = False  # True: every cut between neighbouring values; False: one uniform cut per feature
     policy: bool = False  # outputs are regrets, and a node's score is the regret of its best action
 
     def limits(self, n_features: int) -> Limits:
-        """Return the same as the kernels take it."""
+        """Return these parameters in the form that the kernels take."""
         return Limits(
             n_features if self.n_candidates is None else self.n_candidates,
             self.min_samples_split,
@@ -54,12 +54,12 @@ class Growth:
 class Tree:
     """One tree. Node 0 is the root; a node's children are ``left`` and ``left + 1``; a leaf has left = -1 - its number."""
 
-    nodes: NDArray[np.void]  # (nodes,) of NODE
-    above: Floats  # (nodes,) the next value above each threshold, so that it can be rounded for readers
+    nodes: NDArray[np.void]  # (nodes,) of type NODE
+    above: Floats  # (nodes,) the next value above each threshold, for rounding it
     sums: Floats  # (l, m) weighted sums of the outputs in each leaf
     weights: Floats  # (l,)
     counts: Ints  # (l,) rows
-    leaf_of_row: NDArray[np.int32]  # (n,) the leaf of each row it was grown on
+    leaf_of_row: NDArray[np.int32]  # (n,) the leaf of each row that the tree was grown on
 
     @property
     def means(self) -> Floats:
@@ -67,19 +67,19 @@ class Tree:
         return self.sums / self.weights[:, None]
 
     def with_sums(self, sums: Floats) -> Tree:
-        """Return the same tree with other ``sums`` (l, m); much quicker than ``dataclasses.replace``."""
+        """Return the same tree with other ``sums`` (l, m); much faster than ``dataclasses.replace``."""
         return Tree(self.nodes, self.above, sums, self.weights, self.counts, self.leaf_of_row)
 
 
 @dataclass(frozen=True, eq=False)
 class Forest:
-    """Trees, and what reads them quickly: their nodes one after the other."""
+    """Trees, with their nodes concatenated for fast evaluation."""
 
     trees: list[Tree]
 
     @cached_property
     def leaf_starts(self) -> Ints:
-        """Where each tree's leaves start when they are counted through the forest (T + 1,)."""
+        """Where each tree's leaves start in the numbering of the whole forest (T + 1,)."""
         return np.cumsum([0, *(len(tree.counts) for tree in self.trees)])
 
     @cached_property
@@ -98,19 +98,19 @@ class Forest:
         return np.concatenate([tree.weights for tree in self.trees])
 
     def leaves(self, states: Floats, n_jobs: int = 1) -> NDArray[np.int32]:
-        """Return the leaf of each state in each tree, counted through the forest; ``states`` (n, d) -> (T, n)."""
+        """Return the leaf of each state in each tree, numbered across the forest; ``states`` (n, d) -> (T, n)."""
         return self._paths.counted_through(self._paths.leaves(states, n_jobs))
 
     def leaves_in_trees(self, states: Floats, n_jobs: int = 1) -> Leaves:
-        """Return the leaf of each state in each tree, counted in the tree; ``states`` (n, d) -> (T, n)."""
+        """Return the leaf of each state in each tree, numbered within the tree; ``states`` (n, d) -> (T, n)."""
         return self._paths.leaves(states, n_jobs)
 
     def leaves_of_actions(self, states: Floats, n_actions: int, n_jobs: int = 1) -> Leaves:
-        """Return `leaves_in_trees` of each state with the number of each action as last feature; ``states`` (n, d) -> (A, T, n)."""
+        """Return `leaves_in_trees` of each state with each action index as last feature; ``states`` (n, d) -> (A, T, n)."""
         return self._paths.leaves_of_actions(states, n_actions, n_jobs)
 
     def mean_values_of_actions(self, states: Floats, n_actions: int, n_jobs: int = 1) -> Floats:
-        """Return the mean over trees of each state with each action's number as last feature; (n, d) -> (n, A)."""
+        """Return the mean over trees for each state with each action index as last feature; (n, d) -> (n, A)."""
         return self._paths.mean_of_actions(self._values, states, n_actions, n_jobs)
 
     def total(self, values: Floats, states: Floats, n_jobs: int = 1) -> Floats:
@@ -122,7 +122,7 @@ class Forest:
         return self.total(self.means, states, n_jobs) / len(self.trees)
 
     def with_sums(self, sums: Floats) -> Forest:
-        """Return the same trees with other ``sums`` (l, m) in their leaves; what reads them is shared."""
+        """Return the same trees with other ``sums`` (l, m) in their leaves; the evaluation tables are shared."""
         ends = self.leaf_starts[1:].tolist()
         forest = Forest(
             [tree.with_sums(sums[end - len(tree.counts) : end]) for tree, end in zip(self.trees, ends, strict=True)]
@@ -132,11 +132,11 @@ class Forest:
         return forest
 
     def sums_of(self, targets: Floats, n_jobs: int = 1) -> Floats:
-        """Return the sums of other ``targets`` (n,) of the rows that the trees grew on, in all leaves (l,)."""
+        """Return the sums in all leaves (l,) of other ``targets`` (n,) of the rows that the trees were grown on."""
         return sums_of_targets([self], [targets], n_jobs)[0]
 
     def total_of_leaves(self, values: Floats, leaves: NDArray[np.int32], n_jobs: int = 1) -> Floats:
-        """Return the sum over trees of the ``values`` (l, m) of known ``leaves`` (T, n), counted through the forest -> (n, m)."""
+        """Return the sum over trees of the ``values`` (l, m) of ``leaves`` (T, n), numbered across the forest -> (n, m)."""
         out = np.zeros((leaves.shape[1], values.shape[1]))
 
         def of_rows(first: int) -> None:
@@ -148,12 +148,12 @@ class Forest:
 
     @property
     def leaves_of_rows(self) -> NDArray[np.int32]:
-        """The leaf, counted through the forest, of each row that the trees grew on (T, n)."""
+        """The leaf, numbered across the forest, of each row that the trees were grown on (T, n)."""
         return self._paths.counted_through(self._leaves_of_rows)
 
     @cached_property
     def _leaves_of_rows(self) -> Leaves:
-        """The leaf, counted in its tree, of each row that the trees grew on (T, n)."""
+        """The leaf, numbered within its tree, of each row that the trees were grown on (T, n)."""
         return np.stack([tree.leaf_of_row for tree in self.trees], dtype=leaf_type(self.leaf_starts), casting="unsafe")
 
     @property
@@ -166,14 +166,14 @@ class Forest:
         return Paths.of([tree.nodes for tree in self.trees], self.leaf_starts)
 
     def __reduce__(self) -> tuple[type[Forest], tuple[list[Tree]]]:
-        return Forest, (self.trees,)  # what reads them is made anew
+        return Forest, (self.trees,)  # the evaluation tables are rebuilt
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__["trees"] = state["trees"]  # older pickles have what read them then
+        self.__dict__["trees"] = state["trees"]  # older pickles also contain outdated evaluation tables
 
 
 def sums_of_targets(forests: Sequence[Forest], targets: Sequence[Floats], n_jobs: int = 1) -> list[Floats]:
-    """Return, for each forest, the sums in all leaves (l,) of other ``targets`` (n,) of the rows that it grew on."""
+    """Return, for each forest, the sums in all leaves (l,) of other ``targets`` (n,) of the rows that it was grown on."""
     sums = [np.zeros(forest.leaf_starts[-1]) for forest in forests]
     pieces = [(k, t) for k, forest in enumerate(forests) for t in range(0, len(forest.trees), TREES_AT_ONCE)]
 
@@ -187,7 +187,10 @@ def sums_of_targets(forests: Sequence[Forest], targets: Sequence[Floats], n_jobs
 
 
 def means_of_leaves(forests: Sequence[Forest], leaves: Sequence[Leaves], n_jobs: int = 1) -> Floats:
-    """Return the mean over trees of the first output in known leaves: a column for each forest and its ``leaves_in_trees`` (T, n) -> (n, A)."""
+    """Return the mean over trees of the first output in known leaves (n, A).
+
+    There is one column per forest, from its ``leaves_in_trees`` (T, n).
+    """
     out = np.empty((leaves[0].shape[1], len(leaves)))
     values = [forest._values for forest in forests]
 
@@ -209,7 +212,7 @@ def grow(
     weights: Floats | None = None,
     n_jobs: int = 1,
 ) -> Forest:
-    """Return a forest, each of whose trees has a seed of its own.
+    """Grow a forest; each tree has its own seed.
 
     ``outputs`` (n, m) are targets, or regrets for policy trees. ``weights`` (n,) are positive. The result does not
     depend on ``n_jobs``.

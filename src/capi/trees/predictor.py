@@ -1,4 +1,4 @@
-"""What reads a forest quickly: its nodes one after the other, as numbers and, for many states, as codes."""
+"""Fast evaluation of a forest: its nodes concatenated, as numbers and, for many states, as codes."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from capi.trees._kernels.ranks import WINDOW
 from capi.trees._kernels.walk import TOGETHER
 from capi.trees.ranks import ROWS_AT_ONCE, cells_of
 
-FEW = 64  # states for which codes do not pay
+FEW = 64  # with fewer states, codes are not worth their cost
 PADDING = np.full(WINDOW, np.inf)
-MOST_NODES = 2**24  # that fit into a node's 64 bits
+MOST_NODES = 2**24  # limit of the child field in a node of 64 bits
 
-Leaves: TypeAlias = NDArray[np.integer[Any]]  # numbers of leaves, each counted in its tree
+Leaves: TypeAlias = NDArray[np.integer[Any]]  # numbers of leaves, within their trees
 Codes: TypeAlias = NDArray[np.uint32]
 
 
 def leaf_type(leaf_starts: Ints) -> type[np.integer[Any]]:
-    """Return what holds the number of every leaf in its tree; if 16 bits do, there is half as much to read."""
+    """Return the type for the number of a leaf in its tree; 16 bits, if they suffice, halve the memory to read."""
     return np.uint16 if np.diff(leaf_starts).max() <= 2**16 else np.int32
 
 
@@ -35,7 +35,7 @@ def leaf_type(leaf_starts: Ints) -> type[np.integer[Any]]:
 class Paths:
     """The nodes of all trees: where each tree starts, and each node's left child, feature, threshold and leaf.
 
-    A leaf is its own left child, and its threshold is infinite. Leaves are counted in their trees unless said otherwise.
+    A leaf is its own left child, and its threshold is infinite. Leaves are numbered within their trees unless stated otherwise.
     """
 
     roots: NDArray[np.int32]  # (T,)
@@ -44,7 +44,7 @@ class Paths:
     threshold: Floats
     missing_right: NDArray[np.int32]  # 1 where missing values go right
     number: Leaves  # of each leaf
-    leaf_starts: Ints  # (T + 1,) where each tree's leaves start when they are counted through the forest
+    leaf_starts: Ints  # (T + 1,) where each tree's leaves start in the numbering of the forest
 
     @classmethod
     def of(cls, trees: Sequence[NDArray[np.void]], leaf_starts: Ints) -> Paths:
@@ -73,7 +73,7 @@ class Paths:
         return leaves
 
     def leaves_of_actions(self, states: Floats, n_actions: int, n_jobs: int) -> Leaves:
-        """Return the leaf of each state with each action's number behind it; ``states`` (n, d) -> (A, T, n)."""
+        """Return the leaf of each state with each action index appended; ``states`` (n, d) -> (A, T, n)."""
         if not self._worth_codes(states):
             return self._each_of_actions(states, n_actions)
         leaves = self._room(n_actions, len(states))
@@ -93,7 +93,7 @@ class Paths:
                 route.mean_of_leaves(of_action, self.leaf_starts, values, 0, end - first, out[first:end, a])
 
         def find(codes: Codes, first: int, end: int) -> None:
-            leaves = self._room(n_actions, end - first)  # of one block only, for all of them would fill the memory
+            leaves = self._room(n_actions, end - first)  # for one block only: all of them would fill the memory
             self._find_of_actions(codes, states.shape[1], leaves, 0, end - first)
             average(leaves, first, end)
 
@@ -118,28 +118,28 @@ class Paths:
         return out
 
     def counted_through(self, leaves: Leaves) -> NDArray[np.int32]:
-        """Return the numbers of ``leaves`` (T, n) when they are counted through the forest."""
+        """Return ``leaves`` (T, n) renumbered across the forest."""
         return np.add(leaves, self.leaf_starts[:-1, None], dtype=np.int32)
 
     def _room(self, *shape: int) -> Leaves:
-        """Return room for the leaves of so many states in each tree (..., T, n)."""
+        """Return an empty array for the leaves in each tree; ``shape`` (..., n) -> (..., T, n)."""
         return np.empty((*shape[:-1], len(self.roots), shape[-1]), dtype=self.number.dtype)
 
     def _each(self, states: Floats) -> Leaves:
-        """Return the leaves of states that go one by one (T, n)."""
+        """Return the leaves of states that are processed one by one (T, n)."""
         x, leaves = np.ascontiguousarray(states), self._room(len(states))
         route.send_each(self.roots, self.left, self.feature, self.threshold, self.missing_right, self.number, x, leaves)
         return leaves
 
     def _each_of_actions(self, states: Floats, n_actions: int) -> Leaves:
-        """Return the leaves of states that go one by one, with each action's number behind them (A, T, n)."""
+        """Return the leaves of states, processed one by one, with each action index appended (A, T, n)."""
         numbers = (np.full(len(states), float(a)) for a in range(n_actions))
         return np.stack([self._each(np.column_stack([states, number])) for number in numbers])
 
     def _find_of_actions(self, codes: Codes, d: int, leaves: Leaves, first: int, end: int) -> None:
-        """Write the leaves of states ``first .. end - 1``, with each action's number behind their ``d`` features, to ``leaves`` (A, T, n)."""
+        """Write the leaves of states ``first .. end - 1``, with each action index after their ``d`` features, to ``leaves`` (A, T, n)."""
         nodes = self._coded.nodes
-        if codes.shape[1] <= d:  # no split asks for the action
+        if codes.shape[1] <= d:  # no split uses the action
             route.find_leaves(nodes, self.roots, self.number, codes, leaves[0], first, end)
             leaves[1:, :, first:end] = leaves[0, :, first:end]
             return
@@ -151,8 +151,8 @@ class Paths:
         )
 
     def _by_blocks(self, work: Callable[[Codes, int, int], None], states: Floats, n_jobs: int) -> None:
-        """Hand on the codes of blocks of states that fit into a core's cache, with the block's first row and its end."""
-        x, coded = np.ascontiguousarray(states), self._coded  # which is made before the threads ask for it
+        """Call ``work`` with the codes of each block of states that fits into a core's cache, its first row and its end."""
+        x, coded = np.ascontiguousarray(states), self._coded  # created before the threads use it
 
         def of_block(first: int) -> None:
             end = min(first + ROWS_AT_ONCE, len(x))
@@ -161,7 +161,7 @@ class Paths:
         in_threads(of_block, range(0, len(x), ROWS_AT_ONCE), n_jobs)
 
     def _worth_codes(self, states: Floats) -> bool:
-        """Whether the states are not few and nodes fit into 64 bits; the cuts of a feature are at most as many as the nodes."""
+        """Whether there are enough states and nodes fit into 64 bits; a feature has at most as many cuts as there are nodes."""
         if len(states) < FEW:
             return False
         largest_tree = np.diff(self.roots, append=len(self.left)).max()
@@ -169,7 +169,7 @@ class Paths:
 
     @cached_property
     def _last_actions(self) -> Floats:
-        """The largest value of the last feature that can come to each node."""
+        """The largest value of the last feature that can reach each node."""
         last = np.empty(len(self.left))
         route.last_actions(self.left, self.feature, self.threshold, self.roots, last)
         return last
@@ -177,7 +177,7 @@ class Paths:
     @cached_property
     def _coded(self) -> _CodedNodes:
         n_features = int(self.feature.max()) + 1
-        inner = self.threshold < np.inf  # an infinite threshold: only missing values are above
+        inner = self.threshold < np.inf  # above an infinite threshold are only missing values
         cut = np.full(len(self.left), MISSING - 1, dtype=np.int64)
         cuts = []
         for j in range(n_features):
@@ -204,7 +204,7 @@ class Paths:
 
 @dataclass(frozen=True, eq=False)
 class _CodedNodes:
-    """Nodes of 64 bits each, and what gives states their codes; the kernels explain both."""
+    """Nodes of 64 bits each, and the tables that encode states; `capi.trees._kernels.route` explains both."""
 
     nodes: NDArray[np.uint64]
     cuts: Floats
@@ -213,7 +213,7 @@ class _CodedNodes:
     scales: Floats
 
     def codes(self, states: Floats) -> Codes:
-        """Return the codes of the features that occur in a split; ``states`` (n, d) -> (n and more, up to d)."""
+        """Return the codes of the features used in splits; ``states`` (n, d) -> (at least n, at most d)."""
         codes = np.zeros((-(-len(states) // TOGETHER) * TOGETHER, len(self.scales)), dtype=np.uint32)
         route.encode_states(states, self.cuts, self.starts, self.grid, self.scales, codes)
         return codes

@@ -1,4 +1,4 @@
-"""Ranks instead of values: what every tree of a forest, and every forest on the same states, shares."""
+"""States encoded as ranks, shared by all trees of a forest and all forests on the same states."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ from capi.trees._kernels.ranks import WINDOW, distinct, first_of_cells, rank
 from capi.trees._kernels.records import Features
 
 MOST_FEATURES = 2**15 - 1  # a node has 15 bits for its feature
-MANY = 20_000  # rows for which threads pay
-ROWS_AT_ONCE = 8192  # whose codes stay in the cache, beside a tree
-VALUES_A_CELL = 2  # of the grid, in the mean
+MANY = 20_000  # rows from which threads are worth their cost
+ROWS_AT_ONCE = 8192  # their codes and a tree fit into the cache
+VALUES_A_CELL = 2  # of the grid, on average
 
 
 @dataclass(frozen=True, eq=False)
 class EncodedStates:
-    """States as ranks: comparing ranks is comparing values, in a quarter of the memory or half of it.
+    """States as ranks, which compare like the values but take a quarter or half of the memory.
 
-    A code takes 16 bits if no feature has more than 65,535 values, else 32; the largest code is a missing value.
+    A code takes 16 bits if no feature has more than 65,535 values, otherwise 32; the largest code is a missing value.
     """
 
-    words: NDArray[np.uint64]  # (n, W), 64 // bits codes in each, a whole number of groups of lanes
-    values: Floats  # the distinct values of all features, ascending, one feature after the other, each with its padding
+    words: NDArray[np.uint64]  # (n, W), 64 // bits codes in each, padded to whole groups of lanes
+    values: Floats  # the distinct values of each feature, ascending and padded; all features concatenated
     value_starts: Ints  # (d + 1,) where each feature's values start
-    grid: NDArray[np.int32]  # (d, G + 1) the first code in each of G equal cells of a feature's range: for finding cuts
+    grid: NDArray[np.int32]  # (d, G + 1) the first code in each of G equal cells of a feature's range, for finding cuts
     scales: Floats  # (d,) cells per unit
     has_missing: Bools  # (d,)
     bits: int
@@ -48,18 +48,18 @@ class EncodedStates:
 
     @property
     def features(self) -> Features:
-        """What the codes stand for, as the kernels take it."""
+        """The meaning of the codes, in the form that the kernels take."""
         return Features(self.values, self.value_starts, self.grid, self.scales, self.has_missing, self.bits)
 
 
 def encode(states: Floats, n_jobs: int = 1, *, narrow: bool = True) -> EncodedStates:
-    """Return the ranks of ``states`` (n, d), column by column, in 16 bits if they fit and ``narrow`` asks for it.
+    """Return the ranks of ``states`` (n, d), column by column; in 16 bits if they fit and ``narrow`` is True.
 
     Values are finite or missing.
     """
     if states.shape[1] > MOST_FEATURES:
         raise InvalidInputError(
-            f"trees take at most {MOST_FEATURES} features; got {states.shape[1]}. Choose or combine some."
+            f"trees take at most {MOST_FEATURES} features; got {states.shape[1]}. Select or combine features."
         )
     n_cells = min(max(len(states) // VALUES_A_CELL, 1), 2**20)
     threads = n_jobs if len(states) >= MANY else 1
@@ -71,7 +71,7 @@ def encode(states: Floats, n_jobs: int = 1, *, narrow: bool = True) -> EncodedSt
     def put_together(first: int) -> None:
         rows = slice(first, first + ROWS_AT_ONCE)
         for j, column in enumerate(columns):
-            codes[rows, j] = column.codes[rows]  # the code of missing values is the largest of either kind
+            codes[rows, j] = column.codes[rows]  # the code of missing values is the largest in either width
 
     in_threads(put_together, range(0, len(states), ROWS_AT_ONCE), threads)
     words = codes.view(np.uint64)
@@ -89,7 +89,7 @@ def encode(states: Floats, n_jobs: int = 1, *, narrow: bool = True) -> EncodedSt
 def cells_of(values: Floats, n_cells: int) -> tuple[NDArray[np.int32], float]:
     """Return the first code in each cell of the range (G + 1,), and the number of cells per unit."""
     span = float(values[-1]) - float(values[0]) if len(values) else 0.0
-    scale = (n_cells - 0.5) / span if 0 < span < np.inf else 0.0  # so that the largest value is in the last cell
+    scale = (n_cells - 0.5) / span if 0 < span < np.inf else 0.0  # puts the largest value into the last cell
     if not 0 < scale < np.inf:
         return np.array([0] + [len(values)] * n_cells, dtype=np.int32), 0.0
     grid = np.empty(n_cells + 1, dtype=np.int32)
@@ -98,7 +98,7 @@ def cells_of(values: Floats, n_cells: int) -> tuple[NDArray[np.int32], float]:
 
 
 class _Column(NamedTuple):
-    """One feature of `EncodedStates`, its codes still by themselves."""
+    """One feature of `EncodedStates`, before the codes are packed into words."""
 
     codes: NDArray[np.uint32]  # (n,)
     values: Floats
@@ -109,7 +109,7 @@ class _Column(NamedTuple):
 
 
 def _encode_column(states: Floats, n_cells: int) -> _Column:
-    column = states + 0.0  # -0.0 is 0.0
+    column = states + 0.0  # turns -0.0 into 0.0
     ordered, values = np.sort(column), np.empty(len(column) + WINDOW)
     n_values = distinct(ordered, values)
     values[n_values : n_values + WINDOW] = np.inf

@@ -21,11 +21,11 @@ from capi.trees.ranks import encode
 
 @renamed(n_estimators="n_trees")
 class ExtraTreesRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Extremely randomised trees (Geurts, Ernst and Wehenkel 2006), with missing values and several targets.
+    """Extremely randomised trees (Geurts, Ernst and Wehenkel 2006), with support for missing values and several targets.
 
-    Each tree sees all rows. A node looks at ``max_features`` features that are not constant in it, draws one cut of each
-    uniformly between its smallest and largest value, and takes the one that reduces the variance most. Missing values
-    (NaN) go to the side that serves the targets best, and whether a value is missing can itself be the split.
+    Each tree is grown on all rows. A node considers ``max_features`` features that are not constant in it, draws one cut
+    for each uniformly between its smallest and largest value, and uses the one that reduces the variance most. Missing
+    values (NaN) go to the side that reduces it more, and a split may also separate missing from known values.
 
     Parameters
     ----------
@@ -36,10 +36,10 @@ class ExtraTreesRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] 
     min_samples_leaf : int
         A split must leave at least this many rows on each side.
     max_features : int, float or None
-        Features looked at in a node: a number, a share of all, or None for all.
+        Features considered in a node: a number, a share of all, or None for all.
     max_depth : int, optional
     n_jobs : int, optional
-        Threads; -1 is all cores, None is one. The result does not depend on it.
+        Number of threads; -1: all cores, None: one. The result does not depend on it.
     random_state : int, Generator, RandomState or None
 
     Examples
@@ -70,14 +70,14 @@ class ExtraTreesRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] 
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Grow the trees on ``X`` (n, d), which may have NaN, and ``y`` (n,) or (n, m)."""
+        """Grow the trees on ``X`` (n, d), which may contain NaN, and ``y`` (n,) or (n, m)."""
         states, targets = validate_data(
             self, X, y, dtype=np.float64, ensure_all_finite="allow-nan", multi_output=True, y_numeric=True
         )
         targets = check_array(targets, ensure_2d=False, dtype=np.float64)
         weights = as_weights(sample_weight, "sample_weight", len(states))
         if weights is not None:
-            kept = weights > 0  # a row without weight is no row
+            kept = weights > 0  # rows without weight are ignored
             states, targets, weights = states[kept], targets[kept], weights[kept]
         threads = n_threads(self.n_jobs)
         outputs = targets.reshape(len(states), -1)
@@ -112,7 +112,7 @@ class ExtraTreesRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] 
 
 
 def n_candidates(max_features: Any, n_features: int) -> int:
-    """Return how many features a node looks at: all for None, a number, or a share of all (at least one)."""
+    """Return how many features a node considers: all for None, a number, or a share of all (at least one)."""
     if max_features is None:
         return n_features
     whole = isinstance(max_features, Integral)
@@ -126,7 +126,7 @@ def n_candidates(max_features: Any, n_features: int) -> int:
 
 
 def _own_random_state(random_state: Any) -> Any:
-    """Return what `as_generator` takes; scikit-learn also passes its older RandomState."""
+    """Return a seed that `as_generator` accepts; scikit-learn also passes the legacy RandomState."""
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31))
     return random_state

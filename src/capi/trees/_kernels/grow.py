@@ -1,13 +1,14 @@
-"""The kernel that grows one tree, from the pieces in `node` and `split`; `capi.trees._kernels.records` explains the tables.
+"""The kernel that grows one tree, built from `node` and `split`; `capi.trees._kernels.records` explains the tables.
 
-Rows of a node stand side by side, [start, end) of the records, and splitting it brings those of its children to
+The rows of a node are contiguous, [start, end) of the records. Splitting it moves the rows of its children to
 
     start            middle            end
       | left left left | right right ... |
 
-Small nodes, which are most, are divided by copying each row to its side of a second place, where their children are then; those
-are copied back, and so on. The second place is small, and the largest nodes are divided in place instead. So are all of them if nodes are
-split in the order of their gain, because then several parts of the tree would need it at the same time.
+Small nodes, the large majority, are divided by copying each row to its side of a second buffer, where their children then
+are; those are copied back, and so on. The second buffer is small, so the largest nodes are divided in place instead. All
+nodes are divided in place if they are split in the order of their gain, because several parts of the tree would then need
+the buffer at the same time.
 """
 
 import numpy as np
@@ -30,16 +31,16 @@ from capi.trees._kernels.node import (
 )
 from capi.trees._kernels.split import NO_SPLIT, best_of_all_cuts, best_of_cuts, choose_candidates, set_five
 
-NUMBER, START, END, DEPTH, BASE, IS_SPARE = range(6)  # of a node's place: see `set_place`
+NUMBER, START, END, DEPTH, BASE, IS_SPARE = range(6)  # entries of a node's place: see `set_place`
 IN_PLACE = -1
 
 
 @kernel
 def set_place(row, number, start, end, depth, base, is_spare):
-    """Write a node's number, its stretch of rows, its depth and where its rows are.
+    """Write a node's number, its range of rows, its depth and where its rows are stored.
 
-    They are in ``records[start:end]``, or, if ``is_spare``, in ``spare[start - base:end - base]``. All nodes below the first one
-    that fits into the spare rows have its start as ``base``; above it is `IN_PLACE`.
+    The rows are in ``records[start:end]`` or, if ``is_spare``, in ``spare[start - base:end - base]``. All nodes below the
+    first one that fits into the spare rows have its start as ``base``; above it, ``base`` is `IN_PLACE`.
     """
     row[NUMBER], row[START], row[END], row[DEPTH], row[BASE], row[IS_SPARE] = number, start, end, depth, base, is_spare
 
@@ -59,7 +60,7 @@ def can_split(n, depth, limits):
 
 @kernel
 def is_pure(records, layout, total, policy):
-    """Return whether nothing is to be gained in a node: an action without regret, or targets that are all equal."""
+    """Return whether no split of a node can help: some action has no regret, or all targets are equal."""
     m, floats = layout.n_outputs, records.view(np.float64)
     for o in range(m):
         column = layout.first_output + o
@@ -76,7 +77,7 @@ def is_pure(records, layout, total, policy):
 
 @kernel
 def score_without_split(total, weight, policy):
-    """Return a node's own score, to which the scores of its splits are compared."""
+    """Return a node's own score, with which the scores of its splits are compared."""
     smallest, squares = np.inf, 0.0
     for o in range(len(total)):
         smallest = min(smallest, total[o])
@@ -86,9 +87,9 @@ def score_without_split(total, weight, policy):
 
 @inlined
 def find_splits(n_made, layout, features, limits, work):
-    """Find the best split of each of the nodes that were just made.
+    """Find the best split of each of the nodes that were just created.
 
-    What a step needs of the memory is waited for once, and not once a node: hence step by step, and not node by node.
+    The loops run step by step, not node by node, so each step waits for memory once instead of once per node.
     """
     pair, size = work.pair, 8 * layout.n_words
     for p in range(n_made):
@@ -96,7 +97,7 @@ def find_splits(n_made, layout, features, limits, work):
         n, total = len(rows), pair.total[p]
         may_split = can_split(n, pair.place[p, DEPTH], limits)
         looks = may_split and not limits.best_cuts
-        if looks:  # whoever touches the rows first waits for them, so that the first sums come for free
+        if looks:  # the first access waits for the rows in memory, so the first sums cost nothing extra
             column = layout.first_output
             total[0] = extremes(address_of(rows), n, size, features.bits, column, pair.low[p], pair.high[p])
         pair.weight[p] = node_sums(address_of(rows), n, size, layout, total, np.int64(looks))
@@ -126,7 +127,7 @@ def find_splits(n_made, layout, features, limits, work):
 
 @kernel
 def next_to_split(waiting, n_waiting, best_first):
-    """Return which of the waiting nodes is split next: the last one, or that with the largest gain."""
+    """Return which of the waiting nodes is split next: the last one, or the one with the largest gain."""
     chosen = n_waiting - 1
     if best_first:
         for i in range(n_waiting):
@@ -137,7 +138,7 @@ def next_to_split(waiting, n_waiting, best_first):
 
 @inlined
 def move_rows(place, split, layout, features, work):
-    """Bring a node's rows to the sides of its split; return how many go left, and the base and the kind of the children's place."""
+    """Move a node's rows to the sides of its split; return how many go left, and ``base`` and ``is_spare`` of the children."""
     rows = rows_at(place, work.records, work.spare)
     n, base, bits = len(rows), place[BASE], features.bits
     feature, cut, missing_left = np.int64(split[0]), np.uint64(split[1]), np.int64(split[2])
@@ -155,7 +156,7 @@ def move_rows(place, split, layout, features, work):
 
 @kernel
 def close_leaf(number, rows, layout, total, weight, grown, leaf_of_row, n_leaves):
-    """Make a node the next leaf."""
+    """Turn a node into the next leaf."""
     node = grown.nodes[number]
     node["left"] = -1 - n_leaves
     node["feature"], node["threshold"], node["missing_left"], node["unused"] = 0, 0.0, 0, 0
@@ -171,9 +172,9 @@ def close_leaf(number, rows, layout, total, weight, grown, leaf_of_row, n_leaves
 
 @entry
 def grow_tree(layout, features, limits, work, leaf_of_row):
-    """Grow one tree on ``work.records``, which are used up, to ``work.grown``; return the number of its nodes and of its leaves.
+    """Grow one tree from ``work.records``, which are overwritten, into ``work.grown``; return its numbers of nodes and leaves.
 
-    ``leaf_of_row`` (n,) is written, too.
+    Also writes ``leaf_of_row`` (n,).
     """
     pair, waiting, grown = work.pair, work.waiting, work.grown
     mask = largest_code(features.bits)
@@ -202,7 +203,7 @@ def grow_tree(layout, features, limits, work, leaf_of_row):
         chosen = next_to_split(waiting, n_waiting, limits.max_leaves > 0)
         is_full = limits.max_leaves > 0 and n_leaves + n_waiting >= limits.max_leaves
         n_waiting -= 1
-        for k in range(6):  # the last one takes its place
+        for k in range(6):  # exchange it with the last one
             last_place, last_split = waiting.places[n_waiting, k], waiting.splits[n_waiting, k]
             waiting.places[n_waiting, k], waiting.splits[n_waiting, k] = (
                 waiting.places[chosen, k],
@@ -212,7 +213,7 @@ def grow_tree(layout, features, limits, work, leaf_of_row):
         place, split = waiting.places[n_waiting], waiting.splits[n_waiting]
         number, start, end, depth = place[NUMBER], place[START], place[END], place[DEPTH]
         rows = rows_at(place, work.records, work.spare)
-        if is_full:  # no room for one more leaf
+        if is_full:  # the limit on leaves is reached
             n_made = 0
             weight = node_sums(address_of(rows), len(rows), 8 * layout.n_words, layout, pair.total[0], 0)
             close_leaf(number, rows, layout, pair.total[0], weight, grown, leaf_of_row, n_leaves)
@@ -225,7 +226,7 @@ def grow_tree(layout, features, limits, work, leaf_of_row):
         n_left, base, is_spare = move_rows(place, split, layout, features, work)
         node = grown.nodes[number]
         node["feature"], node["threshold"], node["left"], node["unused"] = feature, split[3], n_nodes, 0
-        # A node that saw no missing value sends them to its larger side.
+        # A node without missing values in the sample sends them to its larger side.
         node["missing_left"] = np.int64(split[2]) if saw_missing else np.int64(2 * n_left >= end - start)
         grown.above[number] = split[4]
         set_place(pair.place[0], n_nodes, start, start + n_left, depth + 1, base, is_spare)

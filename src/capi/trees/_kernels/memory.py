@@ -1,6 +1,6 @@
-"""Reading and writing numbers at addresses: what the plain loops of `capi.trees._kernels.plain` are written in.
+"""Reading and writing numbers at memory addresses, for the loops of `capi.trees._kernels.plain`.
 
-Compiled, each is a single instruction. Without a compiler Python does the same through ctypes.
+Compiled, each is a single instruction. Without a compiler, Python does the same through ctypes.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ from capi._utils.compile import JIT, kernel
 
 @kernel
 def address_of(array):
-    """Return where an array's memory starts."""
+    """Return the address at which an array's memory starts."""
     return np.int64(array.ctypes.data)
 
 

@@ -1,9 +1,10 @@
-"""Kernels on the rows of one node. No checks: `capi.trees.forest.grow` prepares all arrays, `capi.trees._kernels.records` explains them.
+"""Kernels for the rows of one node. They check nothing: `capi.trees.forest.grow` prepares all arrays.
 
-Values of a feature are replaced by their ranks, the *codes*: equal values have equal codes, and a missing value has the
-largest code there is. A row is a record of 64-bit words: its codes, four of 16 bits or two of 32 in a word, then its outputs, its weight if
-it has one, and its number. So the rows of a node are one stretch of memory, given by the address of the first, their number and
-the ``size`` of each in bytes, and moving a row is one copy.
+`capi.trees._kernels.records` explains the arrays. Values of a feature are replaced by their ranks, the *codes*: equal values
+have equal codes, and a missing value has the largest possible code. A row is a record of 64-bit words: its codes, four of
+16 bits or two of 32 bits per word, then its outputs, its weight if it has one, and its number. The rows of a node are thus
+one contiguous block of memory, given by the address of the first row, the number of rows and the ``size`` of each in bytes,
+and moving a row is one copy.
 """
 
 import numpy as np
@@ -26,7 +27,7 @@ from capi.trees._kernels.simd import (
     sums_of_32,
 )
 
-BLOCK = 128  # rows that are looked at before any of them is moved
+BLOCK = 128  # rows that are checked before any of them is moved
 
 
 @kernel
@@ -48,13 +49,13 @@ def largest_code(bits):
 
 @kernel
 def word_of(feature, bits):
-    """Return the word in which a feature's codes are, and by how much they are shifted there."""
+    """Return the word that holds a feature's codes, and their shift within it."""
     return feature * bits // 64, np.uint64(feature * bits % 64)
 
 
 @entry
 def fill_records(words, outputs, weights, layout, records):
-    """Write the records of all rows: ``words`` (n, W) with their codes, ``outputs`` (n, m), ``weights`` (n,) or (0,), and their numbers."""
+    """Write the records of all rows: codes ``words`` (n, W), ``outputs`` (n, m), ``weights`` (n,) or (0,), and row numbers."""
     floats = records.view(np.float64)
     end = layout.first_output + layout.n_outputs
     for i in range(len(words)):
@@ -72,7 +73,7 @@ def fill_records(words, outputs, weights, layout, records):
 
 @kernel
 def extremes(rows, n, size, bits, column, low, high):
-    """Write the smallest and largest code of all features to ``low`` and ``high`` (lanes,); return the sum of the floats in ``column``."""
+    """Write the extreme codes of all features to ``low`` and ``high`` (lanes,); return the sum of the floats in ``column``."""
     total = 0.0
     for first in range(0, len(low), LANES):
         offset, lane = first * bits // 8, 8 * first
@@ -86,9 +87,9 @@ def extremes(rows, n, size, bits, column, low, high):
 
 @kernel
 def sums_up_to(rows, n, size, bits, column, cut, sums, counts):
-    """Write the sums of the floats in ``column`` over the rows up to the cut of each feature to ``sums`` (lanes,).
+    """Write the sum of the floats in ``column`` over the rows up to each feature's cut to ``sums`` (lanes,).
 
-    ``counts`` (lanes,) is the number of those rows. The order of additions is fixed, and sums of exact zeros are zero.
+    The number of those rows goes to ``counts`` (lanes,). The order of additions is fixed, and sums of exact zeros are zero.
     """
     cuts, to_sums, to_counts = address_of(cut), address_of(sums), address_of(counts)
     for first in range(0, len(cut), LANES):
@@ -101,7 +102,7 @@ def sums_up_to(rows, n, size, bits, column, cut, sums, counts):
 
 @apart
 def known_extremes(records, k, shift, mask):
-    """Return the smallest and the largest code that is not missing, and how many are missing; codes are in word ``k``."""
+    """Return the smallest and the largest known code, and the number of missing ones; the codes are in word ``k``."""
     low, high, n_missing = mask, np.uint64(0), np.int64(0)
     for i in range(len(records)):
         code = (records[i, k] >> shift) & mask
@@ -124,7 +125,7 @@ def missing_sum(records, k, shift, mask, column):
 
 @kernel
 def node_sums(rows, n, size, layout, total, n_known):
-    """Write the sums of a node's outputs, but for the first ``n_known``, to ``total`` (m,) and return its weight."""
+    """Write the sums of a node's outputs, except the first ``n_known``, to ``total`` (m,) and return its weight."""
     first = rows + 8 * layout.first_output
     for o in range(n_known, layout.n_outputs):
         total[o] = sum_of(first + 8 * o, n, size)
@@ -142,7 +143,7 @@ def all_equal(floats, column):
 
 @apart
 def all_proportional(floats, column, weight):
-    """Return whether all quotients of two columns are the same, to rounding: targets times weights of equal targets."""
+    """Return whether all quotients of two columns are equal up to rounding, as for weighted targets that are all equal."""
     for i in range(1, len(floats)):
         here, first = floats[i, column] * floats[0, weight], floats[0, column] * floats[i, weight]
         if abs(here - first) > 1e-15 * abs(first):
@@ -154,8 +155,8 @@ def all_proportional(floats, column, weight):
 def divide(rows, n, size, target, feature, bits, cut, missing_left):
     """Write the rows that go left to the front of ``target`` and the others to its back; return how many go left.
 
-    A missing value has the largest code, and goes right; where it goes left, both sides of the comparison are one larger,
-    and the largest code plus one is zero.
+    A missing value has the largest code and goes right. To send it left, one is added to both sides of the comparison: the
+    largest code plus one overflows to zero.
     """
     n_words, offset, plus = size // 8, feature * bits // 8, np.int64(missing_left)
     upto = np.int64(cut) + plus
@@ -174,10 +175,10 @@ def divide(rows, n, size, target, feature, bits, cut, missing_left):
 
 @apart
 def divide_in_place(records, feature, bits, cut, missing_left, wrong):
-    """Bring the rows that go left to the front of ``records`` and the others to their back; return how many go left.
+    """Move the rows that go left to the front of ``records`` and the others to the back; return how many go left.
 
-    Of a block at the front and one at the back the rows on the wrong side are listed in ``wrong`` (2, BLOCK), without a branch,
-    and then exchanged: half of all rows at most are moved.
+    The rows on the wrong side in one block at the front and one at the back are listed in ``wrong`` (2, BLOCK), without
+    branches, and then exchanged: at most half of all rows are moved.
     """
     k, shift = word_of(feature, bits)
     mask, plus = largest_code(bits), np.uint64(missing_left)
@@ -215,7 +216,7 @@ def divide_in_place(records, feature, bits, cut, missing_left, wrong):
 
 @kernel
 def draw_thresholds(features, state, pair, p):
-    """Draw a uniform threshold between the extremes of each candidate of node p that has something to cut."""
+    """Draw a uniform threshold between the extremes of each candidate of node p that can be cut."""
     for t in range(pair.n_cut[p]):
         j = pair.candidates[p, t]
         below = features.values[features.value_starts[j] + np.int64(pair.low[p, j])]
@@ -226,7 +227,7 @@ def draw_thresholds(features, state, pair, p):
 
 @kernel
 def find_cells(features, pair, p):
-    """Find the cell of each of those thresholds: the codes of its first value and of the next cell's go to ``low`` and ``high``.
+    """Find the cell of each of these thresholds; write the first codes of that cell and of the next to ``low`` and ``high``.
 
     ``grid[j, g]`` is the first code of feature j whose value lies in cell g or later.
     """
@@ -239,7 +240,7 @@ def find_cells(features, pair, p):
 
 @kernel
 def find_cuts(features, pair, p):
-    """Find the code of each threshold: the largest whose value is at most the threshold."""
+    """Find the code of each threshold: the largest code whose value is at most the threshold."""
     for t in range(pair.n_cut[p]):
         j = pair.candidates[p, t]
         start = features.value_starts[j]
@@ -249,11 +250,11 @@ def find_cuts(features, pair, p):
 
 @kernel
 def split_score(policy, left, total, left_weight, right_weight):
-    """Return how good a split is, larger is better: the score, and a second one that decides among ties.
+    """Return the score of a split (larger is better), and a second score that breaks ties.
 
-    Both kinds of tree have the same sums of each side: ``left`` and ``total`` (m,). Value trees add up s * s /
-    weight, which is the reduction of variance but for a constant. Policy trees take minus the regret that is left
-    when each side plays its best action; many cuts leave it as it is, and then the variance decides.
+    Both kinds of tree use the same sums of each side: ``left`` and ``total`` (m,). Value trees add up s * s / weight,
+    which is the reduction of variance up to a constant. Policy trees use minus the regret that remains when each side
+    takes its best action; many cuts do not change it, and then the variance breaks the tie.
     """
     variance = 0.0
     best_left, best_right = np.inf, np.inf
@@ -269,7 +270,7 @@ def split_score(policy, left, total, left_weight, right_weight):
 
 @kernel
 def score_cuts(policy, cuts, total, weight):
-    """Write the `split_score` of every feature's cut. Lanes without a feature, or with an empty side, are nobody's business."""
+    """Write the `split_score` of every feature's cut. Results of lanes without a feature or with an empty side are ignored."""
     n_lanes = len(cuts.scores)
     for j in range(n_lanes):
         cuts.variances[j], cuts.best_left[j], cuts.best_right[j] = 0.0, np.inf, np.inf

@@ -1,7 +1,7 @@
-"""The loops of `capi.trees._kernels.simd` and `capi.trees._kernels.walk` without vector types: for ``CAPI_SIMD=0``, and to run without a compiler.
+"""The loops of `simd` and `walk` without vector types, for ``CAPI_SIMD=0`` and for running without a compiler.
 
-They give the same bytes. So sums are added in the same order: `N_SUMS` of them side by side, each over every fourth row, the last rows
-to the first of them, and the four in pairs at the end.
+They give the same bytes, so sums are added in the same order: `N_SUMS` partial sums, each over every fourth row; the
+remaining rows are added to the first, and the four partial sums are added in pairs at the end.
 """
 
 import numpy as np
@@ -10,9 +10,9 @@ from capi._utils.compile import kernel
 from capi.trees._kernels.memory import read_16, read_32, read_64, read_float, write_64, write_float
 
 LANES = 8  # codes that are compared together
-N_SUMS = 4  # that are kept apart, because an addition waits for the one before
+N_SUMS = 4  # independent partial sums, because an addition waits for the previous one
 
-GROUPS = 8  # of states that walk together
+GROUPS = 8  # groups of states that walk together
 MISSING = 2**24 - 1
 CHILD_SHIFT, CUT_SHIFT, FEATURE_SHIFT = 40, 16, 1
 FEATURES = 2**15 - 1
@@ -32,7 +32,7 @@ def largest_of(bits):
 
 @kernel
 def sum_of(first, n, size):
-    """Return the sum of n floats, the first at the address ``first`` and the others every ``size`` bytes behind it."""
+    """Return the sum of n floats, spaced ``size`` bytes apart from the address ``first``."""
     one, two, three, four = 0.0, 0.0, 0.0, 0.0
     whole = n - n % N_SUMS
     for row in range(0, whole, N_SUMS):
@@ -48,7 +48,7 @@ def sum_of(first, n, size):
 
 @kernel
 def extremes(bits, records, n, size, low, high, y):
-    """Write the extremes of each lane, and return the sum of the outputs: see `capi.trees._kernels.simd`."""
+    """Write the extremes of each lane, and return the sum of the outputs; see `capi.trees._kernels.simd`."""
     for lane in range(LANES):
         first, least, most = records + lane * bits // 8, largest_of(bits), np.uint64(0)
         for row in range(n):
@@ -61,13 +61,13 @@ def extremes(bits, records, n, size, low, high, y):
 
 @kernel
 def plus_below(so_far, code, y, bits, cut):
-    """Return the sum so far, plus the float at the address ``y`` if the code at the address ``code`` is at most the cut."""
+    """Return the sum so far, plus the float at address ``y`` if the code at address ``code`` is at most the cut."""
     return so_far + read_float(y) if read_code(code, bits) <= cut else so_far
 
 
 @kernel
 def sums(bits, records, n, size, y, cuts, out, counts):
-    """Write the sum of the outputs up to the cut of each lane, and the number of rows: see `capi.trees._kernels.simd`."""
+    """Write the sum of the outputs up to the cut of each lane, and the number of rows; see `capi.trees._kernels.simd`."""
     whole, outputs = n - n % N_SUMS, records + y
     for lane in range(LANES):
         cut, codes = read_64(cuts + 8 * lane) & largest_of(bits), records + lane * bits // 8
@@ -89,7 +89,7 @@ def sums(bits, records, n, size, y, cuts, out, counts):
 
 @kernel
 def divide(bits, source, n, size, offset, plus, cut, target):
-    """Copy records to the two ends of ``target``, and return how many are at its front: see `capi.trees._kernels.simd`."""
+    """Copy records to the two ends of ``target``, and return how many are at the front; see `capi.trees._kernels.simd`."""
     front, back = target, target + (n - 1) * size
     for row in range(n):
         here = source + row * size
@@ -142,7 +142,7 @@ def divide_of_32(source, n, size, offset, plus, cut, target):
 
 @kernel
 def count_up_to(values, x):
-    """Return how many of the eight floats at the address ``values`` are at most ``x``."""
+    """Return how many of the eight floats at address ``values`` are at most ``x``."""
     count = np.int64(0)
     for lane in range(LANES):
         count += np.int64(read_float(values + 8 * lane) <= x)
@@ -151,7 +151,7 @@ def count_up_to(values, x):
 
 @kernel
 def count_below(values, x):
-    """Return how many of the eight floats at the address ``values`` are less than ``x``."""
+    """Return how many of the eight floats at address ``values`` are less than ``x``."""
     count = np.int64(0)
     for lane in range(LANES):
         count += np.int64(read_float(values + 8 * lane) < x)
@@ -160,7 +160,7 @@ def count_below(values, x):
 
 @kernel
 def walk(nodes, codes, starts, at):
-    """Send eight states to their leaves, one after the other: see `capi.trees._kernels.walk`."""
+    """Send eight states to their leaves, one after the other; see `capi.trees._kernels.walk`."""
     for k in range(GROUPS):
         first = codes + 4 * np.int64(read_64(starts + 8 * k))
         here, child = np.int64(-1), np.int64(0)

@@ -1,4 +1,4 @@
-"""Kernels that turn values into ranks by way of a grid. No checks: `capi.trees.ranks` prepares all arrays."""
+"""Kernels that turn values into ranks, using a grid. They check nothing: `capi.trees.ranks` prepares all arrays."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ MISSING = np.uint32(2**32 - 1)
 
 @entry
 def distinct(ordered, values):
-    """Write the distinct ones of ``ordered`` (n,), which ascend and have missing ones last, to ``values`` (n,); return how many there are."""
+    """Write the distinct values of ``ordered`` (n,), ascending with NaN last, to ``values`` (n,); return their number."""
     n_values = 0
     for i in range(len(ordered)):
         x = ordered[i]
@@ -27,7 +27,7 @@ def distinct(ordered, values):
 
 @entry
 def first_of_cells(values, scale, grid):
-    """Write the first of the ascending ``values`` that lies in each cell or later to ``grid`` (G + 1,)."""
+    """Write the index of the first of the ascending ``values`` in each cell or later to ``grid`` (G + 1,)."""
     n_cells, cell = len(grid) - 1, 0
     for i in range(len(values)):
         reached = np.int64((values[i] - values[0]) * scale)
@@ -41,15 +41,15 @@ def first_of_cells(values, scale, grid):
 
 @kernel
 def cell_of(x, smallest, scale):
-    """Return the cell of a value: the whole part of its distance from the smallest times the scale."""
+    """Return the cell of a value: the integer part of its distance from the smallest value times the scale."""
     return np.int64((x - smallest) * scale) if scale > 0.0 else np.int64(0)
 
 
 @kernel
 def first_above(values, at, end, x, or_equal):
-    """Return the first place from ``at`` on whose value is larger than ``x``, or is equal if ``or_equal``; it is ``end`` at last.
+    """Return the first index in ``at..end`` whose value is larger than ``x``, or equal to it if ``or_equal``.
 
-    Comparing all values of a window takes less time than guessing where among them to go on. Behind the values stand `WINDOW`
+    Comparing all values of a window is faster than mispredicting branches between them. The values are followed by `WINDOW`
     infinite ones.
     """
     length = end - at
@@ -68,7 +68,7 @@ def first_above(values, at, end, x, or_equal):
 
 @entry
 def rank(column, values, scale, grid, codes):
-    """Write the rank of each entry of ``column`` (n,) among ``values`` to ``codes`` (n,); that of missing ones is `MISSING`."""
+    """Write the rank of each entry of ``column`` (n,) among ``values`` to ``codes`` (n,); NaN becomes `MISSING`."""
     for i in range(len(column)):
         x = column[i]
         if x != x:

@@ -1,7 +1,7 @@
-"""What the kernels that grow trees are given and lent: they allocate nothing themselves.
+"""The inputs and the workspace of the kernels that grow trees, which allocate nothing themselves.
 
-n rows, d features in *lanes* (d rounded up to whole groups of eight), m outputs. Two nodes, the children of one, are looked at
-together: of tables with a leading 2, entry p belongs to node p.
+Shapes: n rows, d features in *lanes* (d rounded up to whole groups of eight), m outputs. The two children of a node are
+processed together: in tables with leading dimension 2, entry p belongs to child p.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from capi.trees._kernels.node import BLOCK
 from capi.trees._kernels.plain import LANES
 
 NODE = np.dtype([("threshold", "f8"), ("left", "i4"), ("feature", "i2"), ("missing_left", "u1"), ("unused", "u1")])
-SPARE_ROWS = 2**13  # nodes with at most as many rows are divided by way of a second place, larger ones in place
+SPARE_ROWS = 2**13  # nodes with at most this many rows are divided through a second buffer, larger ones in place
 N_BYTES = 256
 Codes = NDArray[np.uint64]
 
 
 class Features(NamedTuple):
-    """What codes stand for; `capi.trees.ranks.EncodedStates` explains each."""
+    """The meaning of the codes; `capi.trees.ranks.EncodedStates` explains each field."""
 
     values: Floats
     value_starts: Ints
@@ -33,9 +33,9 @@ class Features(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Where things are in a record: its codes, then the outputs, the weight if it has one, and its number."""
+    """Offsets in a record: its codes, then the outputs, the weight if it has one, and its number."""
 
-    first_output: int  # in words, as all of these
+    first_output: int  # offsets are in words
     n_outputs: int
     weighted: int  # 0 or 1
     number: int
@@ -44,7 +44,10 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, n: int, d: int, bits: int, n_outputs: int, *, weighted: bool) -> Layout:
-        """Return the layout of n records. If the last lane is free and wide enough, it has the number: small records are moved faster."""
+        """Return the layout of n records.
+
+        If the last lane is free and wide enough, it holds the number: smaller records are moved faster.
+        """
         first_output = -(-d // LANES) * LANES * bits // 64
         end = first_output + n_outputs + weighted
         if d % LANES and n <= 2**bits:
@@ -53,53 +56,53 @@ class Layout(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """How the tree grows; `capi.trees.forest.Growth` explains each."""
+    """Growth parameters; `capi.trees.forest.Growth` explains each field."""
 
     n_candidates: int
     min_split: int
     min_leaf: int
     max_depth: int
-    max_leaves: int  # 0 is any number
+    max_leaves: int  # 0: no limit
     best_cuts: bool
     policy: bool
 
 
 class Pair(NamedTuple):
-    """What is known of the two nodes that are looked at."""
+    """Data of the two nodes that are being processed."""
 
-    place: Ints  # (2, 6): number, first and last row, depth, and where its rows are
+    place: Ints  # (2, 6) number, first row, end of rows, depth, and where the rows are stored
     low: Codes  # (2, lanes) the smallest code of each feature
     high: Codes  # (2, lanes)
-    cut: Codes  # (2, lanes) the code that was drawn
-    thresholds: Floats  # (2, lanes) and its value
+    cut: Codes  # (2, lanes) the code of the threshold
+    thresholds: Floats  # (2, lanes) the threshold that was drawn
     n_missing: Ints  # (2, lanes)
-    candidates: Ints  # (2, d) features, those with something to cut first
+    candidates: Ints  # (2, d) features; those that can be cut come first
     n_candidates: Ints  # (2,)
-    n_cut: Ints  # (2,) how many of them have something to cut
+    n_cut: Ints  # (2,) how many of them can be cut
     total: Floats  # (2, m) sums of the outputs
     weight: Floats  # (2,)
-    best: Floats  # (2, 7) its best split: feature, cut, missing_left, threshold, the next value above, and two scores
+    best: Floats  # (2, 7) best split: feature, cut, missing_left, threshold, next value above, and two scores
 
 
 class Cuts(NamedTuple):
-    """Of one node the cut of every feature: the left side, and what the cut is worth."""
+    """The cuts of all features in one node: sums of the left side, and scores."""
 
     sums: Floats  # (m + 1, lanes) of the outputs and the weight
     counts: Ints  # (lanes,)
     weights: Floats  # (lanes,)
-    best_left: Floats  # (lanes,) the least sum of an output on the left
+    best_left: Floats  # (lanes,) the least sum of any output on the left
     best_right: Floats  # (lanes,)
     variances: Floats  # (lanes,)
     scores: Floats  # (lanes,)
 
 
 class Trial(NamedTuple):
-    """A split that is considered."""
+    """A candidate split."""
 
     split: Floats  # (5,) as in `Pair.best`
     left: Floats  # (m,) sums of its left side
     missing: Floats  # (m,) sums of the rows whose value is missing
-    keys: Codes  # (n,) codes and rows, to be sorted; empty unless all cuts are looked at
+    keys: Codes  # (n,) codes and rows, to be sorted; empty unless all cuts are considered
     spare_keys: Codes  # (n,)
     starts: Ints  # (256,)
 
@@ -114,7 +117,7 @@ class Waiting(NamedTuple):
 class Grown(NamedTuple):
     """The tree."""
 
-    nodes: NDArray[np.void]  # (2n - 1,) of NODE
+    nodes: NDArray[np.void]  # (2n - 1,) of type NODE
     above: Floats  # (2n - 1,) the next value above each threshold
     sums: Floats  # (n, m) by leaf
     weights: Floats  # (n,) by leaf
@@ -122,13 +125,13 @@ class Grown(NamedTuple):
 
 
 class Workspace(NamedTuple):
-    """Everything that a thread needs to grow one tree after the other; fresh memory for each would cost a fifth of the time."""
+    """All buffers that a thread needs to grow trees; allocating them for each tree would add a fifth of the time."""
 
     records: Codes  # (n, R)
     spare: Codes  # (up to SPARE_ROWS, R)
-    wrong: Ints  # (2, BLOCK) rows that are to be exchanged
+    wrong: Ints  # (2, BLOCK) rows to exchange
     order: Ints  # (d,)
-    state: Codes  # (1,) of the random numbers
+    state: Codes  # (1,) state of the random number generator
     pair: Pair
     cuts: Cuts
     trial: Trial
@@ -137,11 +140,11 @@ class Workspace(NamedTuple):
 
     @classmethod
     def of(cls, n: int, d: int, layout: Layout, limits: Limits, bits: int) -> Workspace:
-        """Return the room for trees on n rows of d features."""
+        """Return the buffers for trees on n rows of d features."""
         n_lanes, m = layout.first_output * 64 // bits, layout.n_outputs
         n_keys = n if limits.best_cuts else 0
-        # Nodes wait on a stack, so that all that use the spare rows at one time are children of one. Not so if the best comes first:
-        # then all are divided in place.
+        # Nodes wait on a stack, so all nodes that use the spare rows at the same time have a common ancestor. If the best node
+        # is split first this does not hold, and all nodes are divided in place.
         n_spare = 0 if limits.max_leaves else min(n, SPARE_ROWS)
         return cls(
             records=np.empty((n, layout.n_words), dtype=np.uint64),

@@ -1,13 +1,13 @@
 """Kernels that send states down trees.
 
-The nodes of all trees of a forest stand one after the other; ``roots`` (T,) says where each tree starts. There is no branch
-to guess wrong: a leaf's left child is the leaf itself, and nothing is larger than its threshold.
+The nodes of all trees of a forest are concatenated; ``roots`` (T,) holds the start of each tree. There are no branches to
+mispredict: a leaf's left child is the leaf itself, and no value is larger than its threshold.
 
-Many states go as codes, the number of the forest's cuts below each value, so that a node fits into 64 bits: from the top
-its left child (24 bits, from the tree's root on), its cut (24), its feature (15), and whether missing values go left (1).
-A missing value has the largest code. Where those go left, both sides of the comparison are one larger, and the largest
-code, plus one, is zero. The states go down G = `TOGETHER` at a time, which `capi.trees._kernels.walk` explains; ``codes`` therefore have a
-multiple of G rows, the last of which may belong to no state.
+If there are many states, they are encoded by the number of the forest's cuts below each value, so that a node fits into 64
+bits. From the top these are its left child (24 bits, relative to the tree's root), its cut (24), its feature (15), and
+whether missing values go left (1). A missing value has the largest code. To send it left, one is added to both sides of the
+comparison: the largest code plus one overflows to zero. G = `TOGETHER` states are processed at a time, as
+`capi.trees._kernels.walk` explains; ``codes`` therefore has a multiple of G rows, and the last ones may be padding.
 """
 
 import numpy as np
@@ -18,17 +18,17 @@ from capi.trees._kernels.plain import MISSING
 from capi.trees._kernels.ranks import WINDOW, cell_of, first_above
 from capi.trees._kernels.walk import TOGETHER, walk
 
-ROWS_OF_SUMS = 1024  # that stay in the nearest cache, beside four trees
+ROWS_OF_SUMS = 1024  # fit into the L1 cache together with four trees
 
 
 @compiled
 def encode_states(states, cuts, starts, grid, scales, codes):
     """Write the number of cuts below each value to ``codes`` (n, d), `MISSING` for NaN.
 
-    ``cuts`` are ascending, one feature after the other, feature j's from ``starts[j]`` on, with `WINDOW` infinite ones behind them.
-    ``grid[j, g]`` is the first cut of feature j in cell g or later.
+    ``cuts`` holds the ascending cuts of all features: those of feature j start at ``starts[j]`` and are followed by `WINDOW`
+    infinite ones. ``grid[j, g]`` is the first cut of feature j in cell g or later.
     """
-    for j in range(min(states.shape[1], codes.shape[1])):  # later features are in no split, or set apart
+    for j in range(min(states.shape[1], codes.shape[1])):  # later features are in no split, or are set separately
         start, n_cuts = starts[j], starts[j + 1] - starts[j] - WINDOW
         for i in range(len(states)):
             x = states[i, j]
@@ -46,7 +46,7 @@ def encode_states(states, cuts, starts, grid, scales, codes):
 
 @compiled
 def send_together(nodes, root, codes, starts, at):
-    """Write to ``at`` (G,) the node, counted from the root, where the states end whose codes begin at ``starts`` (G,)."""
+    """Write to ``at`` (G,) the last nodes, relative to the root, of the states whose codes begin at ``starts`` (G,)."""
     walk(address_of(nodes) + 8 * np.int64(root), address_of(codes), address_of(starts), address_of(at))
 
 
@@ -59,7 +59,7 @@ def rows_from(first, d, starts):
 
 @compiled
 def find_leaves(nodes, roots, number, codes, leaves, first, end):
-    """Write the leaf in each tree of states ``first .. end - 1``, whose ``codes`` (m, d) these are, to ``leaves`` (T, n)."""
+    """Write the leaves of states ``first .. end - 1``, which have these ``codes`` (m, d), to ``leaves`` (T, n)."""
     starts, at = np.empty(TOGETHER, dtype=np.int64), np.empty(TOGETHER, dtype=np.int64)
     for t in range(len(roots)):
         for start in range(first, end, TOGETHER):
@@ -85,10 +85,10 @@ def add_values(nodes, roots, number, codes, leaf_starts, values, out):
 
 @compiled
 def last_actions(left, feature, threshold, roots, last):
-    """Write to ``last`` (nodes,) the largest value of the last feature, an action's number, that can come to each node.
+    """Write to ``last`` (nodes,) the largest value of the last feature, an action index, that can reach each node.
 
-    A parent stands before its children, and whoever comes to a node with a number comes to it with all smaller ones that
-    pass the same cuts on the left.
+    A parent comes before its children. A state that reaches a node with some action also reaches it with all smaller action
+    indices on the same side of the cuts.
     """
     action = feature.max()
     for t in range(len(roots)):
@@ -101,10 +101,10 @@ def last_actions(left, feature, threshold, roots, last):
 
 @compiled
 def find_leaves_of_actions(nodes, roots, number, last, action_codes, codes, leaves, first, end):
-    """Write the leaf of states ``first .. end - 1``, whose ``codes`` (m, d) these are, with each action in each tree to ``leaves`` (A, T, n).
+    """Write the leaves of states ``first .. end - 1``, which have these ``codes`` (m, d), with each action to ``leaves`` (A, T, n).
 
-    The last column belongs to the action, whose code is in ``action_codes`` (A,). Few splits ask for the action, so that
-    most leaves serve several: after action a comes the first that its leaf does not serve, ``last`` of the leaf plus one.
+    The last column is the code of the action, from ``action_codes`` (A,). Few splits use the action, so most leaves serve
+    several actions: the action processed after a is the first one that its leaf does not serve, ``last`` of the leaf plus one.
     """
     n, d, n_actions = end - first, codes.shape[1], len(action_codes)
     starts, at = np.empty(TOGETHER, dtype=np.int64), np.empty(TOGETHER, dtype=np.int64)
@@ -115,7 +115,7 @@ def find_leaves_of_actions(nodes, roots, number, last, action_codes, codes, leav
             pending[i], action[i], codes[i, d - 1] = i, 0, action_codes[0]
         while n_pending > 0:
             n_kept = 0
-            pending[n_pending : n_pending + TOGETHER] = pending[n_pending - 1]  # the last may be the same several times
+            pending[n_pending : n_pending + TOGETHER] = pending[n_pending - 1]  # the last one is repeated as padding
             for start in range(0, n_pending, TOGETHER):
                 for k in range(TOGETHER):
                     starts[k] = pending[start + k] * d
@@ -135,7 +135,7 @@ def find_leaves_of_actions(nodes, roots, number, last, action_codes, codes, leav
 
 @compiled
 def send_each(roots, left, feature, threshold, missing_right, number, states, leaves):
-    """Write the leaf of each state (n, d) in each tree to ``leaves`` (T, n), without codes: for few states."""
+    """Write the leaf of each state (n, d) in each tree to ``leaves`` (T, n), without codes; for few states."""
     for t in range(len(roots)):
         for i in range(len(states)):
             node = roots[t]
@@ -147,7 +147,7 @@ def send_each(roots, left, feature, threshold, missing_right, number, states, le
 
 @compiled
 def sum_of_leaves(leaves, values, out):
-    """Add the ``values`` (l, m) of the ``leaves`` (T, n), counted through the forest, to ``out`` (n, m), tree after tree."""
+    """Add the ``values`` (l, m) of ``leaves`` (T, n), numbered across the forest, to ``out`` (n, m), tree by tree."""
     for t in range(leaves.shape[0]):
         for i in range(leaves.shape[1]):
             for o in range(values.shape[1]):
@@ -156,10 +156,10 @@ def sum_of_leaves(leaves, values, out):
 
 @compiled
 def mean_of_leaves(leaves, starts, values, first, end, out):
-    """Write the mean over trees of the ``values`` (l,) of rows ``first .. end - 1`` of ``leaves`` (T, n) to ``out`` (end - first,).
+    """Write the mean over trees of the ``values`` (l,) of ``leaves`` (T, n), rows ``first .. end - 1``, to ``out`` (end - first,).
 
-    The leaves of tree t start at ``starts[t]``. Four trees at a time, so that the sums of a few rows are seldom read and
-    written; every row adds tree after tree.
+    The leaves of tree t start at ``starts[t]``. Four trees are processed at a time, so the sums are rarely read and written;
+    each row adds the trees in order.
     """
     n_trees = len(leaves)
     in_fours = n_trees - n_trees % 4

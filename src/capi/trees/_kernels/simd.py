@@ -1,9 +1,10 @@
-"""Loops over the rows of a node that are spelled out in vector instructions, which LLVM translates for whatever machine it is on.
+"""Loops over the rows of a node, written in vector instructions that LLVM translates for the current machine.
 
-``CAPI_SIMD=0`` takes those of `capi.trees._kernels.plain` instead, which give the same bytes.
+``CAPI_SIMD=0`` uses those of `capi.trees._kernels.plain` instead, which give the same bytes.
 
-A row is a record: its codes side by side, eight *lanes* to a group, then its outputs, its weight and its number. Compilers do not see
-that the eight codes of a group can be compared at once, each with its own cut. The tests compare all loops with plain ones.
+A row is a record: its codes in groups of eight *lanes*, then its outputs, its weight and its number. Compilers do not
+recognise that the eight codes of a group can be compared at once, each with its own cut. The tests compare all loops with
+the plain ones.
 """
 
 from collections.abc import Callable
@@ -23,7 +24,7 @@ WORDS, FLOATS, COUNTS = ir.VectorType(WORD, LANES), ir.VectorType(FLOAT, LANES),
 
 
 class _Writer:
-    """The few words in which the loops below are written."""
+    """Building blocks of the loops below."""
 
     def __init__(self, builder: ir.IRBuilder) -> None:
         self.builder = builder
@@ -43,7 +44,7 @@ class _Writer:
         self.builder.store(change(self.builder.load(variable)), variable)
 
     def spread(self, value: Any, kind: Any) -> Any:
-        """Return a vector that has ``value`` in all lanes."""
+        """Return a vector with ``value`` in all lanes."""
         nothing = ir.Constant(kind, ir.Undefined)
         one = self.builder.insert_element(nothing, value, ir.Constant(INDEX, 0))
         return self.builder.shuffle_vector(one, nothing, ir.Constant(COUNTS, [0] * LANES))
@@ -52,7 +53,10 @@ class _Writer:
         return ir.Constant(WORD, value)
 
     def sum_over(self, nothing: Any, first: Any, n: Any, size: Any, add: Callable[[Any, Any], Any]) -> Any:
-        """Return the sum over n records: ``add`` gets the address of each and a sum so far, ``nothing`` at first, and gives the next sum."""
+        """Return the sum over n records.
+
+        ``add`` takes the address of a record and the sum so far, which starts at ``nothing``, and returns the next sum.
+        """
         builder = self.builder
         totals = [self.variable(nothing) for _ in range(N_SUMS)]
 
@@ -73,8 +77,9 @@ class _Writer:
 def _extremes_of(bits: int) -> Any:
     """Return a function (records, n, size, low, high, y) for codes of ``bits`` bits.
 
-    It writes the extremes of each lane of a group, whose codes stand at the address ``records`` and every ``size`` bytes behind
-    it, to eight 64-bit numbers at ``low`` and at ``high``, and returns the sum of the outputs, which stand ``y`` bytes behind the codes.
+    It writes the extremes of each lane of a group to eight 64-bit numbers at ``low`` and at ``high``, and returns the sum of
+    the outputs. The codes start at the address ``records``, spaced ``size`` bytes apart; the outputs are ``y`` bytes after
+    the codes.
     """
     group = ir.VectorType(ir.IntType(bits), LANES)
 
@@ -107,7 +112,7 @@ def _extremes_of(bits: int) -> Any:
 def _sums_of(bits: int) -> Any:
     """Return a function (records, n, size, y, cuts, sums, counts) for codes of ``bits`` bits.
 
-    For each lane of a group it writes the sum of the outputs, which stand ``y`` bytes behind the codes, over the rows whose
+    For each lane of a group it writes the sum of the outputs, which are ``y`` bytes after the codes, over the rows whose
     code is at most the lane's cut, and the number of those rows.
     """
     code = ir.IntType(bits)
@@ -140,7 +145,7 @@ def _sums_of(bits: int) -> Any:
 
 
 def _sum_of() -> Any:
-    """Return a function (first, n, size): the sum of n floats, the first at the address ``first`` and the others every ``size`` bytes behind it."""
+    """Return a function (first, n, size): the sum of n floats, spaced ``size`` bytes apart from the address ``first``."""
 
     @intrinsic  # type: ignore[untyped-decorator]
     def sum_of(typing: Any, first: Any, n: Any, size: Any) -> Any:  # noqa: ARG001
@@ -160,7 +165,7 @@ def _sum_of() -> Any:
 
 
 def _count_of(comparison: str) -> Any:
-    """Return a function (values, x): how many of the eight floats at the address ``values`` compare so with ``x``."""
+    """Return a function (values, x) that counts which of the eight floats at ``values`` satisfy the comparison with ``x``."""
 
     @intrinsic  # type: ignore[untyped-decorator]
     def count(typing: Any, values: Any, x: Any) -> Any:  # noqa: ARG001
@@ -178,15 +183,15 @@ def _count_of(comparison: str) -> Any:
 
 
 _PAIR = ir.VectorType(WORD, 2)
-_REST: list[list[Any]] = [[], [WORD], [_PAIR], [_PAIR, WORD]]  # the pieces in which up to three words are moved
+_REST: list[list[Any]] = [[], [WORD], [_PAIR], [_PAIR, WORD]]  # pieces for moving up to three words
 
 
 def _divide_of(bits: int, n_words: int | None) -> Any:
     """Return a function (source, n, size, offset, plus, cut, target) for codes of ``bits`` bits.
 
-    It copies n records of ``size`` bytes to ``target``: those whose code, ``offset`` bytes behind their start, is at most the
-    cut to the front, the others to the back, and returns how many went to the front. ``plus`` is added to the code, and the largest code
-    plus one is zero. If the number of words in a record is known, copying takes no loop.
+    It copies n records of ``size`` bytes to ``target``: those whose code, ``offset`` bytes after their start, is at most the
+    cut go to the front, the others to the back. It returns how many went to the front. ``plus`` is added to the code; the
+    largest code plus one overflows to zero. If the number of words in a record is known, copying needs no loop.
     """
     code = ir.IntType(bits)
     pieces = [_PAIR] if n_words is None else [ir.VectorType(WORD, 4)] * (n_words // 4) + _REST[n_words % 4]
@@ -219,7 +224,9 @@ def _divide_of(bits: int, n_words: int | None) -> Any:
                     with cgutils.for_range(builder, builder.lshr(size, write.number(4))) as loop:
                         step = builder.shl(loop.index, write.number(4))
                         copy(builder.add(here, step), builder.add(place, step))
-                    last = builder.sub(size, write.number(8))  # of an odd number of words, else it is copied once more
+                    last = builder.sub(
+                        size, write.number(8)
+                    )  # needed for an odd number of words; otherwise it is copied twice
                     write.store(write.load(builder.add(here, last), WORD), builder.add(place, last))
                 else:
                     copy(here, place)

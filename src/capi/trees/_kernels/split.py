@@ -1,6 +1,7 @@
-"""Kernels that look for the best split of one node, whose rows are ``records`` (n, R); `capi.trees._kernels.records` explains the tables.
+"""Kernels that find the best split of one node, whose rows are ``records`` (n, R).
 
 A split is five floats: feature, cut (a code), missing_left, threshold, and the next value above it.
+`capi.trees._kernels.records` explains the tables.
 """
 
 import numpy as np
@@ -20,7 +21,7 @@ from capi.trees._kernels.node import (
 )
 
 NO_SPLIT = -1.0
-ONE_BY_ONE = 48  # rows that are sorted without counting
+ONE_BY_ONE = 48  # up to this many rows are sorted by insertion
 
 
 @kernel
@@ -31,7 +32,7 @@ def set_five(row, a, b, c, d, e):
 
 @kernel
 def tie_of(total, policy):
-    """Return up to which difference scores are equal: regrets are sums, and their last digits are noise."""
+    """Return the difference up to which scores count as equal: regrets are sums, and their last digits are noise."""
     tie = 0.0
     if policy:
         for o in range(len(total)):
@@ -41,7 +42,7 @@ def tie_of(total, policy):
 
 @apart
 def consider(trial, best, total, n_left, n, w_left, weight, limits):
-    """Keep the trial's split in ``best`` (7,), with its two scores behind it, if it is allowed and better.
+    """Keep the trial's split and its two scores in ``best`` (7,) if it is allowed and better.
 
     ``total`` (m,) are the sums of the node, ``n_left`` and ``n`` the rows of the left side and of the node, ``w_left`` and
     ``weight`` their weights.
@@ -58,15 +59,15 @@ def consider(trial, best, total, n_left, n, w_left, weight, limits):
 
 @kernel
 def choose_candidates(records, features, n_candidates, order, state, pair, p):
-    """Choose features that are not constant in node p, up to ``n_candidates``, those with something to cut first.
+    """Choose up to ``n_candidates`` features that are not constant in node p; those that can be cut come first.
 
-    Others have one known value, and only missing values to tell from it. Extremes are mended where values are missing.
+    The others have one known value and can only separate missing values. Extremes are corrected where values are missing.
     """
     n, d, mask = len(records), len(order), largest_code(features.bits)
     low, high, n_missing = pair.low[p], pair.high[p], pair.n_missing[p]
     n_tried, n_cut, n_drawn = 0, 0, 0
     while n_tried < n_candidates and n_drawn < d:
-        if n_candidates < d:  # draw without replacement; when all are taken the order does not matter
+        if n_candidates < d:  # draw without replacement; if all are taken, the order does not matter
             pick = n_drawn + np.int64(next_uniform(state) * (d - n_drawn))
             order[n_drawn], order[pick] = order[pick], order[n_drawn]
         j = order[n_drawn]
@@ -91,7 +92,7 @@ def choose_candidates(records, features, n_candidates, order, state, pair, p):
 
 @inlined
 def best_of_cuts(records, layout, features, limits, cuts, trial, pair, p):
-    """Consider the cut that was drawn in each candidate of node p; missing values go to either side, or are told apart from all others."""
+    """Consider the cut drawn for each candidate of node p, with missing values on either side or separated from the others."""
     n, m, bits = len(records), layout.n_outputs, features.bits
     rows, size = address_of(records), 8 * layout.n_words
     cut, n_missing, best = pair.cut[p], pair.n_missing[p], pair.best[p]
@@ -109,7 +110,7 @@ def best_of_cuts(records, layout, features, limits, cuts, trial, pair, p):
         if n_left >= min_leaf and n - n_left >= min_leaf and w_left > 0.0 and weight - w_left > 0.0:
             second = cuts.variances[j] if limits.policy else 0.0
             if best[0] == NO_SPLIT or is_better(cuts.scores[j], second, best[5], best[6], tie):
-                # With one known value only missing ones are told apart.
+                # With one known value, the split separates missing values only.
                 set_five(best, j, cut[j], 0.0, pair.thresholds[p, j] if has_cut else np.inf, 0.0)
                 best[5], best[6] = cuts.scores[j], second
         if n_missing[j] > 0 and has_cut:
@@ -131,7 +132,7 @@ def best_of_cuts(records, layout, features, limits, cuts, trial, pair, p):
 
 @kernel
 def sort_few(keys, n):
-    """Sort the first n keys, each among those before it."""
+    """Sort the first n keys by insertion."""
     for i in range(1, n):
         key, at = keys[i], i
         while at > 0 and keys[at - 1] > key:
@@ -142,10 +143,10 @@ def sort_few(keys, n):
 
 @apart
 def sort_by_code(keys, spare, n, bits, starts):
-    """Sort the first n keys, whose codes are in their upper half and whose lower halves ascend.
+    """Sort the first n keys, which hold codes in the upper half and ascending numbers in the lower half.
 
-    Byte by byte of the code, from the last to the first, each key goes behind those of the same byte: from ``keys`` to
-    ``spare`` and back, with ``starts`` (256,) for where each byte's keys go next.
+    This is a stable radix sort over the bytes of the code, from the least significant on: from ``keys`` to ``spare`` and
+    back, where ``starts`` (256,) holds the next position for each byte value.
     """
     if n <= ONE_BY_ONE:
         sort_few(keys, n)
@@ -219,7 +220,7 @@ def best_cut_of(records, layout, features, limits, feature, trial, total, weight
 
 @inlined
 def best_of_all_cuts(records, layout, features, limits, order, state, trial, pair, p):
-    """Consider every cut of features that are not constant in node p, up to ``n_candidates``."""
+    """Consider every cut of up to ``n_candidates`` features that are not constant in node p."""
     d, mask = len(order), largest_code(features.bits)
     n_tried, n_drawn = 0, 0
     while n_tried < limits.n_candidates and n_drawn < d:

@@ -1,8 +1,8 @@
-"""Many states step down a tree together, in instructions that LLVM translates for whatever machine it is on.
+"""Kernel that moves many states down a tree together, in instructions that LLVM translates for the current machine.
 
-A step waits for the memory twice, for the node and for the state's code. While one state waits, others step. Where the machine can
-gather eight words from eight addresses at once, eight times eight states are under way, else eight. Compilers do not see that the
-states do not depend on each other. ``CAPI_SIMD=0`` takes the plain walk of `capi.trees._kernels.plain` instead.
+A step waits for memory twice: for the node and for the state's code. While one state waits, others step. If the machine can
+gather eight words from eight addresses at once, eight times eight states are processed together, otherwise eight. Compilers
+do not recognise that the states are independent. ``CAPI_SIMD=0`` uses the walk of `capi.trees._kernels.plain` instead.
 """
 
 from typing import Any
@@ -17,16 +17,17 @@ from capi._utils.compile import SIMD
 from capi.trees._kernels import plain
 from capi.trees._kernels.plain import CHILD_SHIFT, CUT_SHIFT, FEATURE_SHIFT, FEATURES, GROUPS, MISSING
 
-STEPS = 4  # between two looks at whether all have arrived
+STEPS = 4  # between two checks whether all have arrived
 
 INDEX, WORD = ir.IntType(32), ir.IntType(64)
 
 
 def walk_of(lanes: int) -> Any:
-    """Return a function (nodes, codes, starts, at) that sends eight groups of ``lanes`` states, one or eight, from the root to their leaves.
+    """Return a function (nodes, codes, starts, at) that sends eight groups of ``lanes`` states (1 or 8) to their leaves.
 
-    The root is at the address ``nodes``; `capi.trees._kernels.route` explains nodes and codes. State k's codes begin ``starts[k]`` codes behind
-    the address ``codes``, and the number of its last node goes to ``at[k]``; both are addresses of 64-bit numbers.
+    The root is at the address ``nodes``; `capi.trees._kernels.route` explains nodes and codes. State k's codes begin
+    ``starts[k]`` codes after the address ``codes``, and the number of its last node goes to ``at[k]``; both are addresses of
+    64-bit numbers.
     """
 
     def side_by_side(kind: Any) -> Any:
@@ -52,7 +53,7 @@ def walk_of(lanes: int) -> Any:
                 return builder.shuffle_vector(one, nothing, ir.Constant(indices, [0] * lanes))
 
             def gather(base: Any, offsets: Any, kind: Any) -> Any:
-                """Return what stands ``offsets`` elements of a kind behind ``base``, a lane each."""
+                """Return the elements of a kind that are ``offsets`` elements after ``base``, one per lane."""
                 size, found = kind.width // 8, side_by_side(kind)
                 places = builder.add(base, builder.mul(offsets, all_lanes(size)))
                 pointers = builder.inttoptr(places, side_by_side(kind.as_pointer()))
