@@ -1,29 +1,29 @@
-"""The one home of compiling: every kernel is declared with a decorator from here, and numba's flags are set nowhere else.
+"""The decorators that declare all kernels; numba's flags are set nowhere else.
 
-Kernels that grow trees are the hot ones. With ``_nrt=False`` numba counts no references to their arrays. Counting takes an
-atomic addition for every slice and every call. In return they must not allocate memory and must not return arrays;
-`capi.trees._kernels.records` lends them what they need.
+Kernels that grow trees are performance-critical. With ``_nrt=False`` numba does not count references to their arrays, which
+would take an atomic addition for every slice and every call. In return, these kernels must not allocate memory or return
+arrays; `capi.trees._kernels.records` provides their buffers.
 
 - `entry`: is called from Python.
-- `kernel`: is called for every node. Passing its tables takes time, so LLVM makes it part of its caller.
-- `apart`: is called rarely, or takes long anyway, and stays a function of its own.
-- `inlined`: is called in one place, by a kernel that is large itself. It becomes part of it before anything is translated,
-  because every kernel is translated once for itself and once more in each of its callers. It may return slices.
+- `kernel`: is called for every node. Passing its tables takes time, so LLVM inlines it into its caller.
+- `apart`: is called rarely, or takes long anyway, and remains a separate function.
+- `inlined`: is called in one place, by a large kernel, and is inlined before compilation starts, because every kernel is
+  compiled once for itself and once more in each of its callers. It may return slices.
 
 All other kernels count references, and may allocate and return arrays:
 
 - `compiled`: the usual kernel, called from Python and from other kernels.
-- `compiled_any_order`: the same, and the compiler may add the terms of a sum in any order.
-- `compiled_unchecked`: the same as `compiled`, and a division by zero gives infinity or NaN. Loops without a check vectorise.
-- `inner`: is called by kernels only, and comes without what Python would need to call it: it compiles in half the time.
-- `inner_minima`: the same, and the compiler may take for granted that no number is NaN or -0.
+- `compiled_any_order`: like `compiled`, but the compiler may add the terms of a sum in any order.
+- `compiled_unchecked`: like `compiled`, but a division by zero gives infinity or NaN. Loops without the check vectorise.
+- `inner`: is called by kernels only and has no wrapper for Python, so it compiles in half the time.
+- `inner_minima`: like `inner`, but the compiler may assume that no number is NaN or -0.
 
-Two environment variables choose what runs; the results are the same:
+Two environment variables select the code that runs; the results are the same:
 
-- ``NUMBA_DISABLE_JIT=1``: nothing is compiled. Python runs the kernels, slowly: for debuggers and for coverage.
-- ``CAPI_SIMD=0``: the loops that are written in LLVM's vector types are replaced by plain ones, which numba compiles as usual.
+- ``NUMBA_DISABLE_JIT=1``: nothing is compiled. Python runs the kernels, slowly, for debuggers and coverage.
+- ``CAPI_SIMD=0``: loops written in LLVM's vector types are replaced by plain ones, which numba compiles as usual.
 
-Machine code is kept on disk by `capi._utils.kernel_cache`.
+`capi._utils.kernel_cache` stores machine code on disk.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from capi.errors import InvalidInputError
 
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Any]
 
-COUNTS_REFERENCES = False  # benchmarks/reference_counting.py measures what it costs
+COUNTS_REFERENCES = False  # benchmarks/reference_counting.py measures the cost
 
 
 def _is_on(variable: str) -> bool:
-    """Return whether an environment variable is not 0."""
+    """Return whether an environment variable is unset or 1."""
     value = os.environ.get(variable, "1")
     if value not in ("0", "1"):
         raise InvalidInputError(
@@ -56,11 +56,11 @@ def _is_on(variable: str) -> bool:
 
 JIT: bool = not config.DISABLE_JIT
 SIMD: bool = JIT and _is_on("CAPI_SIMD")
-VARIANT = "" if SIMD else "plain"  # of the machine code: both variants are kept on disk side by side
+VARIANT = "" if SIMD else "plain"  # of the machine code: both variants are stored side by side
 
 
 def _without_warnings(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function in which numbers overflow and divide by zero in silence, as they do in compiled code."""
+    """Return the function without numpy warnings about overflow and division by zero, as in compiled code."""
 
     @wraps(function)
     def silent(*arguments: Any) -> Any:
@@ -71,7 +71,7 @@ def _without_warnings(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _decorator(*, called_from_python: bool = True, cached: bool = True, **flags: Any) -> Decorator:
-    """Return what declares kernels that are compiled with these flags of numba."""
+    """Return a decorator that compiles kernels with these numba flags."""
 
     def declare(function: Callable[..., Any]) -> Any:
         if not JIT:

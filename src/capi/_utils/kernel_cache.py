@@ -1,9 +1,9 @@
-"""Where machine code is kept, and when it is out of date.
+"""The on-disk cache of machine code, and the rule for when it is out of date.
 
-numba compares the machine code on disk with the file that the function is in. A kernel also contains the kernels that it calls and
-the constants that it reads, which may be in other files: if one of those changed, numba would run the old code. Here the stamp of
-a kernel is a digest of its file and of all files of the package that this one imports, directly or not. Folders are those
-that numba chooses: ``NUMBA_CACHE_DIR``, beside the source, or, if that cannot be written to, the user's cache.
+numba compares the machine code on disk with the file that defines the function. A kernel also contains the kernels that it
+calls and the constants that it reads, which may be in other files: if one of those changed, numba would run the old code.
+Here the stamp of a kernel is a digest of its file and of all files of the package that it imports, directly or indirectly.
+numba chooses the folder: ``NUMBA_CACHE_DIR``, next to the source, or, if that is not writable, the user's cache.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numba import types
 
 try:
     from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile
-except ImportError:  # a later numba has them elsewhere: its own cache must do, and a test fails
+except ImportError:  # a later numba moved them: use its own cache; a test then fails
     FunctionCache = None
 
 PACKAGE = __name__.partition(".")[0]
@@ -32,7 +32,7 @@ IMPORTS = re.compile(
 
 
 def keep_on_disk(dispatcher: Any, variant: str) -> None:
-    """Let a dispatcher of numba keep its machine code; code of another ``variant`` is kept beside it."""
+    """Make a numba dispatcher store its machine code, separately for each ``variant``."""
     if FunctionCache is None:
         dispatcher.enable_caching()
     else:
@@ -41,7 +41,7 @@ def keep_on_disk(dispatcher: Any, variant: str) -> None:
 
 @cache
 def _cache_class(variant: str) -> Any:
-    """Return numba's cache with file names and stamps of our own."""
+    """Return numba's cache class with our own file names and stamps."""
 
     class Implementation(CompileResultCacheImpl):  # type: ignore[misc]  # numba has no types
         def get_filename_base(self, fullname: str, abiflags: str) -> str:
@@ -52,7 +52,7 @@ def _cache_class(variant: str) -> Any:
         def _load_index(self) -> dict[Any, str]:
             try:
                 return super()._load_index()
-            except Exception:  # an older version wrote it, with classes that are gone
+            except Exception:  # written by an older version, with classes that no longer exist
                 return {}
 
     class KernelCache(FunctionCache):  # type: ignore[misc]
@@ -67,14 +67,14 @@ def _cache_class(variant: str) -> Any:
             )
 
         def _index_key(self, signature: Any, codegen: Any) -> Any:
-            """Return numba's key and the names of fields: numba knows a field of a named tuple by its place alone."""
+            """Return numba's key plus the field names: numba identifies a field of a named tuple by its position alone."""
             return (*super()._index_key(signature, codegen), _fields_of(signature))
 
     return KernelCache
 
 
 def _fields_of(kinds: Any) -> tuple[Any, ...]:
-    """Return the names of the fields of all named tuples among types of numba."""
+    """Return the field names of all named tuples among numba types."""
     return tuple(
         (getattr(kind, "fields", ()), _fields_of(kind.types)) for kind in kinds if isinstance(kind, types.BaseTuple)
     )
@@ -82,7 +82,7 @@ def _fields_of(kinds: Any) -> tuple[Any, ...]:
 
 @cache
 def stamp_of(module: str) -> str:
-    """Return a digest of all that the machine code of a module's kernels is made from; numba adds its version and the processor."""
+    """Return a digest of all sources of a module's kernels; numba adds its own version and the processor."""
     files = [f"{name} {_digest_of(name)}" for name in sorted(sources_of(module))]
     return sha256(f"llvmlite {llvmlite.__version__} numpy {np.__version__} {files}".encode()).hexdigest()
 
@@ -93,7 +93,7 @@ def _digest_of(module: str) -> str:
 
 
 def sources_of(module: str) -> set[str]:
-    """Return the modules of the package that a module's code comes from: itself, and what it imports, directly or not."""
+    """Return the modules of the package that a module depends on: itself and its direct and indirect imports."""
     found: set[str] = set()
     waiting = [module]
     while waiting:
@@ -106,7 +106,7 @@ def sources_of(module: str) -> set[str]:
 
 @cache
 def _imported_by(module: str) -> list[str]:
-    """Return the modules of the package that a module names in import statements."""
+    """Return the modules of the package that a module imports directly."""
     found = []
     for package, names, alone in IMPORTS.findall(_read(module)):
         parent = (package or alone).decode()
@@ -115,14 +115,14 @@ def _imported_by(module: str) -> list[str]:
             parts = [f"{parent}.{name}" for name in re.findall(r"\w+", names.decode())]
             inside = [part for part in parts if _file_of(part)]
             found += inside
-            if inside and len(inside) == len(parts):  # nothing comes from the package itself
+            if inside and len(inside) == len(parts):  # nothing is imported from the package itself
                 found.remove(parent)
     return found
 
 
 @cache
 def _file_of(module: str) -> str:
-    """Return the file of a module, nothing if there is none."""
+    """Return the file of a module, an empty string if there is none."""
     place = os.path.join(sys.modules[PACKAGE].__path__[0], *module.split(".")[1:])
     for path in (f"{place}.py", os.path.join(place, "__init__.py")):
         try:
@@ -134,11 +134,11 @@ def _file_of(module: str) -> str:
 
 
 def _read(module: str) -> bytes:
-    """Return the source of a module, nothing if there is none."""
+    """Return the source of a module, empty if there is none."""
     return _data_of(_file_of(module)) if _file_of(module) else b""
 
 
 @cache
 def _data_of(path: str) -> bytes:
-    """Return what is in a file; the package's loader also reads from zip files."""
+    """Return the contents of a file, through the package's loader, which also reads from zip files."""
     return sys.modules[PACKAGE].__spec__.loader.get_data(path)  # type: ignore[union-attr]

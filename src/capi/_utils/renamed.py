@@ -1,6 +1,6 @@
-"""Names that have changed: an old keyword or attribute raises an error that says the new one.
+"""Renamed keywords and attributes: using an old name raises an error that states the new one.
 
-The tables are kept with what they describe, in ``_renamed``, so that files written before can be translated.
+Each class or function stores its table of old and new names in ``_renamed``, which also translates older files.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ Named = TypeVar("Named", bound=Callable[..., Any])
 
 
 def renamed(**new_names: str) -> Callable[[Named], Named]:
-    """Decorate a class or function whose parameters had other names before: ``renamed(old="new")``.
+    """Decorate a class or function whose parameters were renamed: ``renamed(old="new")``.
 
     Old attributes of a class raise an AttributeError that names the new one.
 
@@ -43,7 +43,7 @@ def renamed(**new_names: str) -> Callable[[Named], Named]:
 
         if not isinstance(thing, type):
             return checked  # type: ignore[return-value]
-        earlier = getattr(thing, "__getattr__", object.__getattribute__)  # which repeats the error of a property
+        earlier = getattr(thing, "__getattr__", object.__getattribute__)  # repeats the error of a property
 
         def missing(self: Any, attribute: str) -> Any:
             if attribute in new_names:
@@ -60,18 +60,18 @@ def renamed(**new_names: str) -> Callable[[Named], Named]:
 
 
 def refuse_old_names(kind: Any, options: Mapping[str, Any]) -> None:
-    """Refuse ``options`` of ``kind`` that have another name now."""
+    """Refuse ``options`` of ``kind`` that use an old name."""
     for old, new in getattr(kind, "_renamed", {}).items():
         if old in options:
             raise InvalidInputError(_advice(kind.__name__, old, new, options[old]))
 
 
 def translated(kind: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``options`` of ``kind`` with old names replaced by new ones, for files written before."""
+    """Return ``options`` of ``kind`` with old names replaced by new ones, for reading older files."""
     names = getattr(kind, "_renamed", {})
     for old, new in names.items():
         if old in options and new in options:
-            raise InvalidInputError(f"{old} is now called {new}, and both are given; remove {old}.")
+            raise InvalidInputError(f"{old} is now called {new}, but both are given; remove {old}.")
     return {names.get(name, name): value for name, value in options.items()}
 
 
