@@ -1,8 +1,9 @@
-"""Steps of the pole-balancing simulator: random pushes, poles that fell started anew.
+"""Steps of the pole-balancing simulator, with random pushes; fallen poles are restarted.
 
 Peers in the same process: Gymnasium's CartPole-v1 in a Python loop, one pole at a time, and its vector environment with as
-many poles as ours. Both take one Euler step an action, so that our Euler is the like comparison; our default,
-Runge-Kutta, computes eight times as many accelerations. Ours uses one thread up to 32,767 poles, two beyond; the peers one.
+many poles as ours. Both take one Euler step per action, so our Euler integrator is the fair comparison; our default,
+Runge-Kutta, computes eight times as many accelerations. Ours uses one thread for up to 32,767 poles and two for more; the
+peers use one.
 """
 
 import time
@@ -45,7 +46,7 @@ def loop():
 
 
 def vector(n_poles):
-    """Take `STEPS` steps with ``n_poles`` at once; the environment starts fallen poles anew by itself."""
+    """Take `STEPS` steps with ``n_poles`` at once; the environment restarts fallen poles itself."""
     environment = gymnasium.make_vec("CartPole-v1", num_envs=n_poles, vectorization_mode="vector_entry_point")
     rng = np.random.default_rng(0)
     environment.reset(seed=0)
@@ -57,7 +58,7 @@ def main():
     started = time.perf_counter()
     for poles in (CartPole(), CartPole(**BARTO)):
         poles.step(poles.initial(1, np.random.default_rng(0)), np.zeros(1, dtype=int), np.random.default_rng(0))
-    print(f"first call, compilation or its cache: {time.perf_counter() - started:.1f} s")
+    print(f"first call, including compilation or loading its cache: {time.perf_counter() - started:.1f} s")
     alone = best_of(loop)[0] * STEPS / LOOP_STEPS
     print(f"{STEPS} steps (the peer's loop is timed for {LOOP_STEPS} and scaled)")
     print(f"{'':58}{'capi':>13}{'peer':>14}{'ratio':>8}")

@@ -1,11 +1,12 @@
-"""Every evaluator on the same two problems: how far its Q is from the true one, how long it takes, and the policy that comes of it.
+"""All evaluators on the same two problems: the error of their Q, their running time, and the resulting policy.
 
-The table of docs/choosing.md. Chain: 200 states, success 0.9, discount 0.99, 20,000 transitions of random actions in random
-states; the policy that is evaluated goes right in the lower half and left in the upper one. Mountain-Car: 5,000 transitions of
-random actions in random states; the policy pushes in the direction of the velocity, its true Q comes from simulation, which is
-exact because nothing is random. Errors are root mean squares over all states (chain) or 1,000 random ones, and all actions, in
-per cent of the standard deviation of the true Q there. "steps" are the mean steps to the goal, of at most 200 from 300 random
-states, of CAPI with 30 rounds and nearest-neighbour policies (near-optimal: 49); rollouts start from 500 states of the batch.
+Produces the table in docs/choosing.md. Chain: 200 states, success 0.9, discount 0.99, 20,000 transitions of random actions
+in random states; the evaluated policy goes right in the lower half and left in the upper half. Mountain-Car: 5,000
+transitions of random actions in random states; the policy pushes in the direction of the velocity, and its true Q comes from
+simulation, which is exact because nothing is random. Errors are root mean squares over all states (chain) or 1,000 random
+ones, and all actions, in per cent of the standard deviation of the true Q there. "steps" is the mean number of steps to the
+goal (at most 200, from 300 random states) of CAPI with 30 rounds and nearest-neighbour policies (near-optimal: 49); rollouts
+start from 500 states of the batch.
 """
 
 import dataclasses
@@ -98,7 +99,7 @@ def settings(domain, box):
 
 
 def control_of(evaluator):
-    """One sweep a round where there are sweeps, as in the paper."""
+    """Return the evaluator with one sweep per round, if it has sweeps, as in the paper."""
     return dataclasses.replace(evaluator, n_sweeps=1) if hasattr(evaluator, "n_sweeps") else evaluator
 
 

@@ -1,6 +1,6 @@
-"""A finite MDP of 100,000 states and 4 sparse actions: time of a sweep, of a solution, and memory.
+"""A finite MDP with 100,000 states and 4 sparse actions: time of a sweep, time of a solution, and memory.
 
-Peer: quantecon.markov.DiscreteDP, in the same process, with the same model in its state-action-pair form.
+Peer: quantecon.markov.DiscreteDP, in the same process, with the same model in state-action-pair form.
 """
 
 import resource
@@ -22,7 +22,7 @@ def peak_mib():
 
 
 def random_model(rng):
-    """Each action leads from each state to 5 random states; half of them near, half anywhere."""
+    """Return a model in which each action leads from each state to 5 random states, half of them nearby."""
     rows = np.repeat(np.arange(S), NEXT)
     parts = []
     for _ in range(A):
@@ -52,9 +52,7 @@ def main():
     balance = np.abs(mdp.transition_matrix(first).T @ mu - mu).sum()
     solve, learner = best_of(lambda: ModifiedPolicyIteration(mdp, n_sweeps=20, tolerance=TOLERANCE).fit(), repeats=1)
     own = peak_mib()
-    print(
-        f"memory: imports {base:.0f} MiB, the model as given {model:.0f}, peak after everything of ours {own:.0f} MiB"
-    )
+    print(f"memory: imports {base:.0f} MiB, input model {model:.0f} MiB, peak after all of our runs {own:.0f} MiB")
 
     pairs = np.arange(S * A)
     stacked = sp.vstack([sp.csr_matrix(part) for part in P]).tocsr()[(pairs % A) * S + pairs // A]
@@ -70,10 +68,10 @@ def main():
     print(f"{'':34}{'capi':>10}{'quantecon':>12}{'ratio':>8}")
     print(f"{'one sweep of T*':34}{ours * 1e3:8.2f} ms{theirs * 1e3:9.2f} ms{theirs / ours:7.1f}x")
     print(f"{'one round of the whole loop':34}{each * 1e3:8.2f} ms")
-    print(f"{'the exact value of a policy':34}{exact:9.2f} s")
+    print(f"{'exact value of a policy':34}{exact:9.2f} s")
     print(f"{'its stationary distribution':34}{stationary:9.2f} s  (residual {balance:.0e})")
-    print(f"{'solved to 1e-6, 20 sweeps a round':34}{solve:9.2f} s{peer_solve:10.2f} s{peer_solve / solve:7.1f}x")
-    print(f"the value of our policy and its solution differ by at most {apart:.1e}")
+    print(f"{'solved to 1e-6, 20 sweeps per round':34}{solve:9.2f} s{peer_solve:10.2f} s{peer_solve / solve:7.1f}x")
+    print(f"the values of our policy and of the peer's solution differ by at most {apart:.1e}")
 
 
 if __name__ == "__main__":

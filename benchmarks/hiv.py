@@ -1,8 +1,9 @@
-"""Tree-FQI on simulated HIV patients: what it costs, and what the learned policies are worth in the simulator.
+"""Tree-FQI on simulated HIV patients: running time, and returns of the learned policies in the simulator.
 
-All learn from the table that comes with the package, 30,000 transitions, 100 iterations, 30 trees over state and action, nodes of
-at least 50 rows split. Peers in the same process: a loop over scikit-learn's ExtraTreesRegressor, and one over LightGBM with
-its defaults, for orientation. And the simulator itself beside scipy's solvers, stepped row by row at the same accuracy.
+All methods learn from the dataset in the package, with 30,000 transitions, 100 iterations and 30 trees over state and action;
+nodes with at least 50 rows are split. Peers in the same process: a loop over scikit-learn's ExtraTreesRegressor, and one over
+LightGBM with its defaults, for orientation. The simulator itself is compared with scipy's solvers, stepped row by row at the
+same accuracy.
 
     python benchmarks/hiv.py [SEEDS] [SEEDS OF THE LOOP OVER SCIKIT-LEARN]
 """
@@ -32,7 +33,7 @@ def ours(batch, seed, **options):
 
 
 class PeerQ:
-    """A peer's model over states and actions as a Q."""
+    """A peer's model over states and actions, as a Q-function."""
 
     n_actions = N_ACTIONS
 
@@ -69,7 +70,7 @@ def measured(name, learn, seeds, hiv):
 
 
 def simulator(batch):
-    """60,000 steps of ours beside scipy's solvers, whose tolerances give about the same error."""
+    """Compare 60,000 steps of our simulator with scipy's solvers, whose tolerances give about the same error."""
     hiv = HIV(observe="counts", n_jobs=2)
     states = HIV().counts(batch.states)
     rng = np.random.default_rng(0)
@@ -107,7 +108,7 @@ def simulator(batch):
         return np.abs(found / exact - 1).max()
 
     print(
-        f"60000 HIV steps; the peers' are timed for {PEER_ROWS} and scaled; our largest error {error(after[:PEER_ROWS]):.1e}"
+        f"60,000 HIV steps; the peers are timed on {PEER_ROWS} and scaled; our largest error {error(after[:PEER_ROWS]):.1e}"
     )
     for name, solve, rtol in (("odeint", by_odeint, 3e-8), ("solve_ivp, LSODA", by_solve_ivp, 3e-8)):
         started = time.perf_counter()
@@ -125,7 +126,7 @@ def main(seeds=10, peer_seeds=10):
     peer = measured("loop over scikit-learn", lambda seed: peers(batch, seed, extra_trees), peer_seeds, hiv)
     light = measured("loop over LightGBM", lambda seed: peers(batch, seed, boosted), 1, hiv)
     print(
-        f"scikit-learn takes {peer / default:.1f}x of the defaults, {peer / new:.1f}x of new trees; LightGBM {light / default:.1f}x"
+        f"scikit-learn takes {peer / default:.1f}x the time of the defaults and {peer / new:.1f}x that of new trees; LightGBM {light / default:.1f}x that of the defaults"
     )
 
 

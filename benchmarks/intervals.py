@@ -1,16 +1,16 @@
-"""How often the intervals of `capi.offline` hold the true value, on problems whose value is known.
+"""Coverage of the intervals of `capi.offline` on problems with a known value.
 
-There is no peer: the truth is one. Batches are simulated, evaluated as `evaluate` does by default (200 resamples, 95 % intervals), and
-compared with the value of the policy and of the behaviour. Each evaluation is written to results/coverage/ as it is done, a line of JSON
-an estimator, and the tables are made of these lines:
+No peer is needed: the reference is the true value. Batches are simulated, evaluated with the defaults of `evaluate` (200
+resamples, 95 % intervals), and compared with the values of the policy and of the behaviour. Each evaluation is written to
+results/coverage/ when it finishes, one line of JSON per estimator, and the tables are computed from these lines:
 
     python benchmarks/intervals.py                 everything (more than half an hour), then the tables
-    python benchmarks/intervals.py --quick         a few batches of everything, in a folder of its own
+    python benchmarks/intervals.py --quick         a few batches of everything, in a separate folder
     python benchmarks/intervals.py --only mdp bandit --sizes 50 200
-    python benchmarks/intervals.py --only regrow   what it costs to keep the trees
-    python benchmarks/intervals.py --tables        only the tables of what has been done
+    python benchmarks/intervals.py --only regrow   the effect of keeping the trees
+    python benchmarks/intervals.py --tables        only the tables of the results so far
 
-What is measured anew replaces what was measured before.
+New measurements replace earlier ones.
 """
 
 import argparse
@@ -36,13 +36,13 @@ N_BATCHES = 300
 REGROWN = (
     ("bandit", 50, 100),
     ("mdp", 50, 20),
-)  # problem, episodes, batches: each of 100 resamples has trees of its own
+)  # problem, episodes, batches: each of 100 resamples has its own trees
 N_STATES, N_ACTIONS, DISCOUNT = 6, 3, 0.9
 
 
 @dataclass(frozen=True, eq=False)
 class Stochastic:
-    """A policy by its probabilities: a function from states (n, d) to (n, A)."""
+    """A policy given by its probabilities: a function from states (n, d) to (n, A)."""
 
     of_states: Callable
     n_actions: int = N_ACTIONS
@@ -60,20 +60,20 @@ def tabular(table):
 
 
 def drawn(probabilities, rng):
-    """Return one column of each row of ``probabilities`` (n, k) -> (n,)."""
+    """Return one column drawn from each row of ``probabilities`` (n, k) -> (n,)."""
     return (rng.random((len(probabilities), 1)) > probabilities.cumsum(axis=1)[:, :-1]).sum(axis=1)
 
 
 @dataclass(frozen=True, eq=False)
 class Walk:
-    """A finite MDP of six states and three actions, with noise on the rewards.
+    """A finite MDP with six states and three actions, and noise on the rewards.
 
-    A decision ends the episode with probability ``ends`` on average, and the log stops after ``horizon`` decisions at the latest.
+    A decision ends the episode with probability ``ends`` on average, and the log stops after at most ``horizon`` decisions.
     """
 
     ends: float
     horizon: int
-    sharpness: float  # of the policy that is evaluated
+    sharpness: float  # of the evaluated policy
     noise: float = 0.5
 
     @cached_property
@@ -92,12 +92,12 @@ class Walk:
 
     @cached_property
     def behaviour(self):
-        """Its probabilities (S + 1, A): every action has at least 0.15."""
+        """Probabilities of the behaviour policy (S + 1, A), each at least 0.15."""
         return 0.45 / N_ACTIONS + 0.55 * np.random.default_rng(8).dirichlet(np.ones(N_ACTIONS), size=N_STATES + 1)
 
     @cached_property
     def target(self):
-        """The best actions with the probability ``sharpness``, else as the behaviour (S + 1, A)."""
+        """Probabilities of the target: the best action with probability ``sharpness``, otherwise the behaviour (S + 1, A)."""
         best = np.eye(N_ACTIONS)[self.model[0].optimal_policy.actions]
         return self.sharpness * best + (1 - self.sharpness) * self.behaviour
 
@@ -107,7 +107,7 @@ class Walk:
 
     @cached_property
     def truths(self):
-        """What the policy and the behaviour are worth."""
+        """The values of the policy and of the behaviour."""
         mdp = self.model[0]
         return tuple(float(mdp.start @ mdp.values(p)) for p in (self.target, self.behaviour))
 
@@ -139,7 +139,7 @@ class Walk:
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One decision an episode: three arms whose outcome depends on three numbers, drawn with probabilities that depend on one of them."""
+    """One decision per episode: the outcomes of three arms depend on three features, their probabilities on one of them."""
 
     discount = 0.0
 
@@ -164,7 +164,7 @@ class Trial:
 
     @cached_property
     def truths(self):
-        """What the policy and the behaviour are worth: the integrals over normal states are known, or by quadrature."""
+        """The values of the policy and of the behaviour: integrals over normal states, in closed form or by quadrature."""
         sines = dawsn(math.sqrt(2)) / math.sqrt(math.pi)  # the mean of sin(2 z) where z > 0
         best = 1 / math.sqrt(2 * math.pi) + 0.5 * (0.25 + sines)
         points, weights = np.polynomial.hermite_e.hermegauss(60)
@@ -186,7 +186,7 @@ PROBLEMS = {
     "bandit": Trial(),
     "poor": Walk(ends=0.0, horizon=15, sharpness=0.95),
 }
-WORDS = {
+TITLES = {
     "mdp": "finite MDP, episodes end",
     "truncated": "finite MDP, cut after 3 decisions",
     "bandit": "one decision, three arms",
@@ -195,13 +195,13 @@ WORDS = {
 
 
 def without_probabilities(batch):
-    """Return the batch as a log that does not say with which probability it decided."""
+    """Return the batch without its logged probabilities."""
     columns = (batch.states, batch.actions, batch.rewards, batch.next_states, batch.terminated)
     return Transitions(*columns, n_actions=batch.n_actions, episodes=batch.episodes)
 
 
 def measured(found, truth):
-    """Return whether the intervals of an estimate hold the truth, and how wide they are."""
+    """Return whether the intervals of an estimate contain the truth, and their widths."""
     record = {"value": found.value, "error": found.value - truth, "se": found.standard_error}
     for kind in ("bootstrap", "asymptotic"):
         low, high = getattr(found, kind)
@@ -210,7 +210,7 @@ def measured(found, truth):
 
 
 def evaluated(name, n, given, b, methods=METHODS, **settings):
-    """Return what one simulated batch gives: a record for each estimator, and one for the behaviour."""
+    """Return the results for one simulated batch: one record per estimator, and one for the behaviour."""
     problem = PROBLEMS[name]
     batch = problem.draw(n, np.random.default_rng([list(PROBLEMS).index(name), n, b]))
     batch = batch if given else without_probabilities(batch)
@@ -241,7 +241,7 @@ def evaluated(name, n, given, b, methods=METHODS, **settings):
 
 
 def resampled_batch(batch, rng):
-    """Return a batch of as many episodes, drawn with replacement."""
+    """Return a batch with the same number of episodes, drawn with replacement."""
     starts, lengths = batch.episode_starts, batch.episode_lengths
     chosen = rng.integers(len(starts), size=len(starts))
     rows = np.concatenate([np.arange(starts[i], starts[i] + lengths[i]) for i in chosen])
@@ -251,7 +251,7 @@ def resampled_batch(batch, rng):
 
 
 def regrown(name, n, b, n_resamples):
-    """Return fitted Q on kept trees, and with trees grown anew on each resample, of one simulated batch."""
+    """Return fitted Q on one simulated batch, with kept trees and with new trees on each resample."""
     problem = PROBLEMS[name]
     batch = problem.draw(n, np.random.default_rng([list(PROBLEMS).index(name), n, b]))
     rng, truth = np.random.default_rng([99, b]), problem.truths[0]
@@ -278,7 +278,7 @@ def regrown(name, n, b, n_resamples):
 
 
 def written(path, pieces):
-    """Write the records of each piece as soon as it is done."""
+    """Write the records of each piece as soon as it finishes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         for records in pieces:
@@ -300,13 +300,13 @@ def percent(share):
 
 
 def covered(records):
-    """Return the shares of bootstrap, asymptotic and paired bootstrap intervals that hold the truth; a batch without an interval counts as none."""
+    """Return the coverage of bootstrap, asymptotic and paired bootstrap intervals; a batch without an interval counts as a miss."""
     keys = ("bootstrap", "asymptotic", "paired bootstrap")
     return " / ".join(f"{100 * mean(records, key):.0f}" for key in keys if key in records[0]) if records else "-"
 
 
 def precision(records):
-    """Return the mean width of bootstrap and asymptotic intervals, how wide they should be, bias by spread, and the root mean squared error."""
+    """Return the mean widths of bootstrap and asymptotic intervals, the ideal width, bias / spread, and the RMSE."""
     errors = np.array([r["error"] for r in records if math.isfinite(r["error"])])
     if len(errors) < 2:
         return ["-"] * 5
@@ -320,16 +320,16 @@ def line(*cells):
 
 
 def coverage_tables(folder, detail):
-    """Print a table a problem; widths and errors are those with ``detail`` episodes."""
+    """Print one table per problem; widths and errors are those with ``detail`` episodes."""
     records = read(folder, "*-[0-9]*-*.jsonl")
-    for name, words in WORDS.items():
+    for name, title in TITLES.items():
         of_problem = [r for r in records if r["problem"] == name]
         if not of_problem:
             continue
         truth, logged = PROBLEMS[name].truths
         sizes = sorted({r["n"] for r in of_problem})
         shown = detail if detail in sizes else sizes[0]
-        print(f"\n### {words} (value {truth:.3f}, behaviour {logged:.3f})\n")
+        print(f"\n### {title} (value {truth:.3f}, behaviour {logged:.3f})\n")
         widths = (f"width, n = {shown}", "asymptotic", "3.92 sd")
         line("estimator", "probabilities", *(f"n = {n}" for n in sizes), *widths, "bias/sd", "rmse")
         line(*["---"] * (7 + len(sizes)))
@@ -370,14 +370,14 @@ def regrown_table(folder):
     records = read(folder, "regrow-*.jsonl")
     if not records:
         return
-    print("\n### Trees kept, and trees grown anew on each resample\n")
+    print("\n### Kept trees, and new trees on each resample\n")
     line("problem", "n", "batches", "trees", "coverage", "width", "3.92 sd", "mean of the resamples minus the estimate")
     line(*["---"] * 8)
     for name, n in sorted({(r["problem"], r["n"]) for r in records}):
         for method in ("kept", "regrown"):
             mine = [r for r in records if (r["problem"], r["n"], r["method"]) == (name, n, method)]
             found = [mean(mine, "bootstrap width"), 2 * 1.96 * np.std([r["error"] for r in mine]), mean(mine, "shift")]
-            facts = (WORDS[name], n, len(mine), method, percent(mean(mine, "bootstrap")))
+            facts = (TITLES[name], n, len(mine), method, percent(mean(mine, "bootstrap")))
             line(*facts, *(f"{number:.2f}" for number in found))
 
 
@@ -389,23 +389,23 @@ def main():
     parser.add_argument("--sizes", nargs="+", type=int, default=SIZES)
     parser.add_argument("--behaviour", nargs="+", choices=["given", "estimated"], default=["given", "estimated"])
     parser.add_argument(
-        "--detail", type=int, default=200, help="the number of episodes whose widths and errors are shown"
+        "--detail", type=int, default=200, help="number of episodes for which widths and errors are shown"
     )
     parser.add_argument("--batches", type=int, default=N_BATCHES)
-    asked = parser.parse_args()
-    folder, n_batches = (FOLDER / "quick", 4) if asked.quick else (FOLDER, asked.batches)
-    for name in [] if asked.tables else [p for p in asked.only if p != "regrow"]:
-        for n in asked.sizes:
-            for kind in asked.behaviour:
+    options = parser.parse_args()
+    folder, n_batches = (FOLDER / "quick", 4) if options.quick else (FOLDER, options.batches)
+    for name in [] if options.tables else [p for p in options.only if p != "regrow"]:
+        for n in options.sizes:
+            for kind in options.behaviour:
                 given = kind == "given"
-                methods = [m for m in METHODS if given or m != "fitted-q"]  # which does not ask for probabilities
+                methods = [m for m in METHODS if given or m != "fitted-q"]  # which does not use probabilities
                 pieces = (evaluated(name, n, given, b, methods) for b in range(n_batches))
                 written(folder / f"{name}-{n}-{kind}.jsonl", pieces)
-    if "regrow" in asked.only and not asked.tables:
+    if "regrow" in options.only and not options.tables:
         for name, n, batches in REGROWN:
-            some, n_resamples = (range(2), 10) if asked.quick else (range(batches), 100)
+            some, n_resamples = (range(2), 10) if options.quick else (range(batches), 100)
             written(folder / f"regrow-{name}-{n}.jsonl", (regrown(name, n, b, n_resamples) for b in some))
-    coverage_tables(folder, asked.detail)
+    coverage_tables(folder, options.detail)
     regrown_table(folder)
 
 

@@ -1,8 +1,8 @@
 """Regularised fitted Q iteration: 50 sweeps over 5,000 points in the plane, three actions, Gaussian kernel.
 
-Peer: the same iteration by scikit-learn's KernelRidge, fitted anew for each action in each sweep, in the same process. All its
-sweeps cost the same, so three of them are timed and scaled to 50; a run of all 50, with ``--full``, gives the values to compare with.
-Asked for: at least 10 times as fast, with the same values in the exact form.
+Peer: the same iteration with scikit-learn's KernelRidge, refitted for each action in each sweep, in the same process. All its
+sweeps take the same time, so three of them are timed and scaled to 50; ``--full`` runs all 50 and compares the final values.
+Requirement: at least 10 times as fast, with the same values in the exact form.
 """
 
 import sys
@@ -19,7 +19,7 @@ N, N_ACTIONS, SWEEPS, TIMED, DISCOUNT, SIGMA, RIDGE = 5000, 3, 50, 3, 0.98, 0.1,
 
 
 def batch():
-    """Random moves in the unit square, whose corner is the goal; scaled, so that both sides see the same kernel."""
+    """Return random moves in the unit square with a corner as the goal, scaled so that both sides use the same kernel."""
     rng = np.random.default_rng(0)
     states, actions = rng.uniform(size=(N, 2)), np.arange(N) % N_ACTIONS
     moves = np.array([[0.1, 0.0], [0.0, 0.1], [-0.05, -0.05]])[actions] + rng.normal(scale=0.02, size=(N, 2))

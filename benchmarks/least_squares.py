@@ -1,10 +1,10 @@
 """LSTD-Q with 500 weights on a million transitions.
 
-Peers, in the same process: the products of features that no implementation can avoid, as single BLAS calls on tables that
-are ready in memory (features of the rows with themselves and with next features, once for all actions), and the dense
-formula on the whole pair features, Phi^T (Phi - gamma Phi'), which does A times the work and is timed on a twentieth of the
-rows. Features are the columns of the states, so their time is that of gathering rows; it is measured apart and not counted in
-the ratios. Memory is the peak beyond the batch.
+Peers in the same process: the products of features that no implementation can avoid, as single BLAS calls on tables in
+memory (features of the rows with themselves and with next features, once for all actions), and the dense formula on the whole
+pair features, Phi^T (Phi - gamma Phi'), which does A times the work and is timed on a twentieth of the rows. Features are the
+columns of the states, so computing them means gathering rows; that time is measured separately and not included in the
+ratios. Memory is the peak in addition to the batch.
 """
 
 import tracemalloc
@@ -21,7 +21,7 @@ DISCOUNT = 0.95
 
 
 class Parity:
-    """A policy whose decisions are spread over all actions."""
+    """A policy with decisions spread over all actions."""
 
     def __init__(self, n_actions):
         self.n_actions = n_actions
@@ -52,7 +52,7 @@ def dense_formula(batch, policy):
 
 
 def feature_time(batch):
-    """Time the gathering of all rows and next rows, in the order and the pieces in which they are used."""
+    """Time gathering all rows and next rows, in the order and pieces in which they are used."""
     features = fitted_features(identity, batch.states)
 
     def gather():

@@ -1,8 +1,9 @@
 """Linear policies for the gap-weighted loss.
 
-Peers: scikit-learn's LogisticRegression and LinearSVC on the greedy actions, weighted by the gaps to the second-best action, in
-the same process. With two actions and no polishing the logistic problem is the same; with more, their labels know nothing of
-how much the other actions differ. Values are linear in the states plus a curved part, which no linear policy follows, and noise.
+Peers in the same process: scikit-learn's LogisticRegression and LinearSVC on the greedy actions, weighted by the gaps to the
+second-best action. With two actions and no polishing the logistic problem is the same; with more, their labels contain no
+information about how much the other actions differ. Values are linear in the states plus a curved part, which no linear
+policy can represent, and noise.
 """
 
 import numpy as np

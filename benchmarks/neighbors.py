@@ -1,12 +1,12 @@
-"""Policies of the nearest states.
+"""Nearest-neighbour policies.
 
-Peer: scikit-learn's KNeighborsClassifier with as many neighbours and threads, fitted to the greedy actions of the same
-points, in the same process. It finds the same neighbours and counts votes where we sum regrets; it leaves ties in
-distance to chance. Asked: at least as fast.
+Peer: scikit-learn's KNeighborsClassifier with the same numbers of neighbours and threads, fitted to the greedy actions of
+the same points, in the same process. It finds the same neighbours and counts votes where we sum regrets; it breaks ties in
+distance arbitrarily. Requirement: at least as fast.
 
-Then what an iteration costs once the neighbours of its states are known, and what an approximate index costs and finds
-on 50 features that lie near a surface of 8 dimensions. Its first use in a process compiles for minutes, so it is built
-once before it is timed.
+The benchmark then measures an iteration once the neighbours of its states are known, and the time and recall of an
+approximate index on 50 features that lie near a surface of 8 dimensions. The index compiles for minutes on its first use in
+a process, so it is built once before it is timed.
 """
 
 import sys
@@ -23,7 +23,7 @@ KAPPA = 75
 
 
 def in_turns(*calls, repeats=4):
-    """Return the least seconds of each call; turn by turn, so that others on the machine disturb all alike."""
+    """Return the least seconds of each call; calls alternate, so other load on the machine affects all of them equally."""
     return [
         min(times) for times in zip(*([best_of(call, 1)[0] for call in calls] for _ in range(repeats)), strict=True)
     ]
@@ -65,7 +65,7 @@ def approximate(n_jobs):
     q, exact = rng.normal(size=(20_000, 3)), None
     for algorithm in ("exact", "approximate"):
         if algorithm == "approximate" and find_spec("pynndescent") is None:
-            print("approximate: left out, for pynndescent is not installed (pip install capi[ann])")
+            print("approximate: skipped, because pynndescent is not installed (pip install capi[ann])")
             continue
         space = Neighbors(KAPPA, algorithm=algorithm, n_jobs=n_jobs)
         space.improve(points, q).act(x[:100])

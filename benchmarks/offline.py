@@ -1,9 +1,10 @@
-"""Doubly robust evaluation of a policy on a million logged decisions with 200 resamples, beside pandas and SciPy.
+"""Doubly robust evaluation of a policy on a million logged decisions with 200 resamples, compared with pandas and SciPy.
 
     python benchmarks/offline.py
 
-The nuisance models (action values, behaviour probabilities) are fitted beforehand and not timed. The peer computes the same episodes' numbers with
-pandas' grouped products and sums, and resamples their mean with ``scipy.stats.bootstrap``; it has no weighted doubly robust estimator.
+The nuisance models (action values, behaviour probabilities) are fitted beforehand and not timed. The peer computes the same
+numbers per episode with pandas' grouped products and sums, and resamples their mean with ``scipy.stats.bootstrap``; it has no
+weighted doubly robust estimator.
 """
 
 import numpy as np
@@ -22,7 +23,7 @@ ROWS, RESAMPLES, DISCOUNT = 1_000_000, 200, 0.95
 
 
 def log(steps, rng):
-    """Return episodes of so many random steps, with action values and ratios of probabilities as if they had been fitted."""
+    """Return episodes of ``steps`` random steps, with random action values and probability ratios in place of fitted ones."""
     ends = np.arange(1, ROWS + 1) % steps == 0
     x = rng.normal(size=(ROWS, 4))
     episode = np.arange(ROWS) // steps
@@ -64,11 +65,11 @@ def main():
         print(f"{ROWS:,} rows in episodes of {steps}, {RESAMPLES} resamples")
         for both, n_jobs in ((True, 1), (True, 2), (False, 2)):
             seconds, (value, _) = best_of(lambda parts=parts, n_jobs=n_jobs, both=both: ours(*parts, n_jobs, both), 2)
-            what = "doubly robust and weighted doubly robust" if both else "doubly robust alone"
+            what = "doubly robust and weighted doubly robust" if both else "doubly robust only"
             print(f"  {what}, {n_jobs} threads: {seconds:.2f} s")
         other, (same, _) = best_of(lambda parts=parts: peer(*parts), 2)
         print(
-            f"  doubly robust alone, pandas and SciPy: {other:.2f} s; ratio {other / seconds:.2f}; values differ by {abs(value - same):.0e}"
+            f"  doubly robust only, pandas and SciPy: {other:.2f} s; ratio {other / seconds:.2f}; values differ by {abs(value - same):.0e}"
         )
 
 

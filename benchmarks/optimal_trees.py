@@ -1,10 +1,10 @@
-"""The best decision tree of a depth, with its proof.
+"""Optimal decision trees of a given depth, with certificates.
 
-Values: sines of random directions of normal states, a bonus of each action where the first two features have the same sign, and noise of
-standard deviation 0.3. Peer: STreeD (pystreed), instance-cost-sensitive task with its defaults, in the same process, on the same cut
-points as binary features and with the regrets as costs; its conversion of the costs is not counted. It has one thread, ours two. At
-depth three it gets half the rows and 32 thresholds, so do we in that row. policytree (R) is not run: about 90 s is the time that its
-authors publish for the last row's size.
+Values: sines of random directions of normal states, a bonus per action where the first two features have the same sign, and
+noise with standard deviation 0.3. Peer: STreeD (pystreed), instance-cost-sensitive task with its defaults, in the same
+process, on the same cut points as binary features and with the regrets as costs; converting the costs is not timed. It uses
+one thread, ours two. At depth three, both use half the rows and 32 thresholds in that row. policytree (R) is not run: its
+authors report about 90 s for the size of the last row.
 """
 
 import sys
@@ -29,7 +29,9 @@ def problem(n, d, n_actions, seed=0):
 def streed(states, values, depth, n_thresholds):
     """Return the seconds and the mean loss of STreeD's tree."""
     for name in ("sksurv", "sksurv.util", "sksurv.tree", "sksurv.tree._criterion", "sksurv.tree.tree"):
-        sys.modules.setdefault(name, MagicMock())  # for another of its tasks, and not to be had with every scikit-learn
+        sys.modules.setdefault(
+            name, MagicMock()
+        )  # needed by another of its tasks, and not available for every scikit-learn
     from pystreed import CostVector, STreeDInstanceCostSensitiveClassifier  # noqa: PLC0415
 
     binned = Binned.of(states, n_thresholds)

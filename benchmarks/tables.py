@@ -1,10 +1,10 @@
-"""From a Parquet file to a batch, and to what is known about it.
+"""Reading a batch from a Parquet file, and describing it.
 
-Peer: pyarrow reading the same file into one float array, which is what the numbers need at least. Each runs in a process of
-its own, so that its memory is its own. A batch holds the state of each row twice, as state and as next state. The rows come
-sorted by episode and time, then shuffled; the third line has strings as ids of episodes and as actions.
+Peer: pyarrow reading the same file into one float array, the minimum work for the numbers. Each runs in its own process, to
+measure its memory separately. A batch holds the state of each row twice, as state and as next state. The rows are sorted by
+episode and time in the first line and shuffled in the second; the third line has strings as episode ids and as actions.
 
-    python benchmarks/tables.py [ROWS]      2,000,000 unless said otherwise; 10,000,000 take about five minutes
+    python benchmarks/tables.py [ROWS]      default 2,000,000; 10,000,000 take about five minutes
 """
 
 import resource
@@ -23,7 +23,7 @@ from capi import Transitions
 
 STATE = [f"x{j}" for j in range(16)]
 ROLES = {"episode": "who", "time": "day", "state": STATE, "action": "drug", "reward": "gain"}
-STEPS = 50  # rows of an episode
+STEPS = 50  # rows per episode
 
 
 def write(path, n, kind):
@@ -55,7 +55,7 @@ def describe(path):
 
 
 def measured(job, path):
-    """Seconds and megabytes of a job in a process of its own, beyond what its imports need."""
+    """Return the seconds and megabytes of a job in its own process, excluding the memory of its imports."""
     done = subprocess.run([sys.executable, __file__, job, path], capture_output=True, text=True, check=True)
     return tuple(map(float, done.stdout.split()))
 
@@ -75,8 +75,8 @@ def main(n):
             subprocess.run([sys.executable, __file__, "write", path, str(n), kind], check=True)
             theirs = min(measured("read_array", path) for _ in range(2))
             ours = min(measured("read_batch", path) for _ in range(2))
-            told = measured("describe", path)
-        ratios = f"{ours[0] / theirs[0]:7.1f}x{ours[1] / theirs[1]:7.1f}x{told[0] - ours[0]:10.1f} s"
+            described = measured("describe", path)
+        ratios = f"{ours[0] / theirs[0]:7.1f}x{ours[1] / theirs[1]:7.1f}x{described[0] - ours[0]:10.1f} s"
         shown = [f"{seconds:7.2f} s {megabytes:5.0f} MB" for seconds, megabytes in (theirs, ours)]
         print(f"{f'{n} x {len(STATE) + 4}, {kind}':28}{shown[0]:>18}{shown[1]:>18}{ratios}")
 

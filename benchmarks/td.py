@@ -1,7 +1,7 @@
-"""Temporal differences: a pass over 200,000 rows.
+"""Temporal-difference learning: one pass over 200,000 rows.
 
-Peer: the same updates written with numpy, one row after the other, in the same process. It is timed on 5,000 rows and scaled
-up. Both start from the tables of features, so that only the learning is compared; the peer neither averages nor shuffles.
+Peer: the same updates written in numpy, row by row, in the same process. It is timed on 5,000 rows and scaled up. Both start
+from computed features, so only the learning is compared; the peer neither averages nor shuffles.
 """
 
 import numpy as np
@@ -27,14 +27,14 @@ def random_rows(n):
 
 
 def passes_of(method, features, batch, n_passes):
-    """Return the learning of some passes, with features that are computed already."""
+    """Return a call that learns for ``n_passes`` passes, with features computed beforehand."""
     evaluator, policy = method(features, n_passes=n_passes), Constant(1, 3)
     first = method(features, n_passes=1).evaluate(policy, batch, discount=DISCOUNT)
     return lambda: evaluator.evaluate(policy, batch, discount=DISCOUNT, previous=first)
 
 
 def plain_loop(method, table, next_table, batch, step, second_step):
-    """One pass, row by row; sparse rows are looked up by their columns."""
+    """Run one pass, row by row; sparse rows are accessed by their columns."""
     theta, w = np.zeros((3, table.shape[1])), np.zeros((3, table.shape[1]))
     for i in range(N_PEER):
         if isinstance(table, np.ndarray):
@@ -56,13 +56,13 @@ def plain_loop(method, table, next_table, batch, step, second_step):
 
 def main():
     batch = random_rows(N_ROWS)
-    print(f"{'method, features':24}{'a pass':>10}{'rows / s':>14}{'numpy (scaled)':>16}{'ratio':>9}")
+    print(f"{'method, features':24}{'one pass':>10}{'rows / s':>14}{'numpy (scaled)':>16}{'ratio':>9}")
     for name, features in (("50 dense", fifty), ("Tiles", Tiles(8, 4))):
         fitted = fitted_features(features, batch.states)
         tables = [fitted(x[:N_PEER]) for x in (batch.states, batch.next_states)]
         for method in (TD, TDC):
             seconds = [best_of(passes_of(method, features, batch, n))[0] for n in (2, 12)]
-            ours = (seconds[1] - seconds[0]) / 10  # what comes once is in both
+            ours = (seconds[1] - seconds[0]) / 10  # one-time costs cancel
             theirs = best_of(lambda: plain_loop(method, *tables, batch, 1e-3, 1e-3))[0] * N_ROWS / N_PEER  # noqa: B023
             label = f"{method.__name__}, {name}"
             print(f"{label:24}{ours:8.3f} s{N_ROWS / ours:14,.0f}{theirs:14.2f} s{theirs / ours:8.0f}x")

@@ -2,7 +2,7 @@
 
 Peer: scikit-learn's DecisionTreeClassifier(max_depth=1) on the greedy actions with the gaps as weights, in the
 same process. It does the same kind of work, sorting and scanning, but minimises the weighted Gini impurity; the
-losses show what that costs.
+losses show the difference.
 """
 
 import numpy as np

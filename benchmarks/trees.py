@@ -1,8 +1,8 @@
-"""Growing and reading forests, and fitted Q iteration with them.
+"""Growing and evaluating forests, and fitted Q iteration with them.
 
 Peers in the same process, all on two cores: scikit-learn's ExtraTreesRegressor with the same settings, econml's PolicyForest,
-which stops growing far earlier than ours, and LightGBM with its defaults, for orientation. The loop of a peer is what
-people write today: fit on states and action, predict all actions at the next states, take the maximum.
+which stops growing far earlier than ours, and LightGBM with its defaults, for orientation. The loop over a peer is the usual
+one: fit on states and action, predict all actions at the next states, take the maximum.
 """
 
 import threading
@@ -35,7 +35,7 @@ def regression(n, rng):
 
 
 def batch(n, rng, n_actions=4):
-    """A noisy linear system in six dimensions with four pushes and a quadratic reward."""
+    """Return transitions of a noisy linear system in six dimensions with four pushes and a quadratic reward."""
     states, actions = rng.normal(size=(n, 6)), rng.integers(n_actions, size=n)
     push = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])[actions]
     following = 0.8 * states + 0.1 * rng.normal(size=(n, 6))
@@ -71,7 +71,7 @@ def our_iterations(t, n_iterations, discount, **options):
 
 
 def memory_during(work):
-    """Return the result of ``work()`` and the most bytes that were in use meanwhile, beyond those before."""
+    """Return the result of ``work()`` and the peak number of bytes in use, minus those in use before."""
 
     def in_use():
         return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
@@ -93,7 +93,7 @@ def memory_during(work):
 
 
 def growth():
-    """How time and memory grow with the rows; the leaf that each tree remembers of each row is said apart."""
+    """Print how time and memory grow with the rows; the stored leaf of each row in each tree is shown separately."""
     print("rows            time   per tree, row and log2 of rows   memory beyond the input   remembered leaves")
     for n in (6_000, 60_000, 600_000, 6_000_000):
         X, y = regression(n, np.random.default_rng(0))
@@ -102,16 +102,14 @@ def growth():
         _, most = memory_during(lambda: model.fit(X, y))  # noqa: B023
         seconds = time.perf_counter() - started
         leaves = sum(tree.leaf_of_row.nbytes for tree in model.forest_.trees)
-        each = (
-            seconds / n / np.log2(n) * 1e9
-        )  # two trees on two threads: one after the other it would be twice the time
+        each = seconds / n / np.log2(n) * 1e9  # two trees on two threads: sequentially it would take twice the time
         print(f"{n:9} {seconds:8.2f} s {each:27.1f} ns {most / X.nbytes:22.1f}x {leaves / X.nbytes:18.2f}x", flush=True)
 
 
 def main():
     started = time.perf_counter()
     ExtraTreesRegressor(2, n_jobs=N_JOBS).fit(np.eye(9), np.arange(9.0)).predict(np.eye(9))
-    print(f"first call, compilation or its cache: {time.perf_counter() - started:.1f} s")
+    print(f"first call, including compilation or loading its cache: {time.perf_counter() - started:.1f} s")
     print(f"{'':58}{'capi':>13}{'peer':>14}{'ratio':>8}")
     for n in (6_000, 60_000):
         X, y = regression(n, np.random.default_rng(0))
@@ -124,7 +122,7 @@ def main():
 
     t = batch(60_000, np.random.default_rng(0))
     loop = peer_iterations(t, 5, 0.95, extra_trees) * 20
-    print("(the peers' loops are timed for 5 iterations and scaled to 100)")
+    print("(the loops over peers are timed for 5 iterations and scaled to 100)")
     line(
         "100 Tree-FQI iterations, 60000 rows, one forest, new trees",
         our_iterations(t, 100, 0.95, actions="input", refresh_every=1),
@@ -132,7 +130,7 @@ def main():
     )
     default = our_iterations(t, 100, 0.95)
     line("100 Tree-FQI iterations, 60000 rows, defaults", default, loop)
-    line("the same beside LightGBM's defaults", default, peer_iterations(t, 5, 0.95, boosted) * 20)
+    line("the same; peer LightGBM with its defaults", default, peer_iterations(t, 5, 0.95, boosted) * 20)
 
     rng = np.random.default_rng(0)
     states = rng.normal(size=(60_000, 6))
