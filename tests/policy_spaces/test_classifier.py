@@ -204,7 +204,10 @@ def test_the_rules_name_the_classifier_and_the_actions():
         (lambda: Classifier(LogisticRegression), r"Did you mean LogisticRegression\(\)"),
         (lambda: Classifier("tree"), "must be a scikit-learn classifier"),
         (lambda: Classifier(KNeighborsClassifier()), "KNeighborsClassifier.* does not"),
-        (lambda: Classifier(make_pipeline(StandardScaler(), KNeighborsClassifier())), "in a pipeline, the last step must"),
+        (
+            lambda: Classifier(make_pipeline(StandardScaler(), KNeighborsClassifier())),
+            "in a pipeline, the last step must",
+        ),
         (lambda: Classifier(LogisticRegression()).improve(STATES, VALUES[:9]), "one row per state"),
         (lambda: Classifier(LogisticRegression()).improve(STATES, VALUES).act(STATES[:, :1]), "must have 2 columns"),
     ],
