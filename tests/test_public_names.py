@@ -105,3 +105,24 @@ def test_every_row_of_the_paper_map_has_a_home_or_says_to_come():
         if line.startswith("| ") and not line.startswith(("| in the paper", "|---")):
             cells = [cell.strip() for cell in line.strip("|").split("|")]
             assert cells[1] == "to come" or (cells[1].startswith("`") and "tests/" in cells[2]), line
+
+
+PROMISED = {
+    "capi": "CAPI Transitions FiniteMDP load_policy",
+    "capi.evaluators": "Exact Rollouts RolloutsWithCritic LSTDQ BellmanResidual LassoTD FittedQ KernelFittedQ TD GTD GTD2 TDC",
+    "capi.policy_spaces": "Unrestricted Partition Thresholds Trees Forests OptimalTrees Neighbors LocalAverages Linear KernelPolicies Classifier Constrained",
+    "capi.baselines": "ValueIteration PolicyIteration FittedQIteration RFQI LSPI DPI DPICritic CPI PSDP",
+    "capi.domains": "ChainWalk HIV MountainCar CartPole",
+    "capi.trees": "ExtraTreesRegressor",
+    "capi.datasets": "hiv_table load_hiv_batch",
+    "capi.offline": "evaluate compare cross_evaluate",
+    "capi.testing": "check_evaluator check_policy_space check_policy check_domain",
+}
+
+
+@pytest.mark.parametrize("module", PROMISED)
+def test_promised_names_stay_where_they_are(module):
+    for name in PROMISED[module].split():
+        assert getattr(importlib.import_module(module), name) is not None
+    if module != "capi":
+        assert getattr(capi, module.removeprefix("capi.")) is importlib.import_module(module)
