@@ -1,8 +1,8 @@
 """Which settings are best? scikit-learn's GridSearchCV over the parts of a learner, with folds of whole episodes.
 
-A learner is an estimator: its parts' parameters have names like ``evaluator__n_trees``, and ``score`` estimates from held-out
-episodes what its policy is worth (`capi.offline.fitted_value`). Rows of an episode are dependent, so folds must not cut one:
-`EpisodeKFold` sees to it. The chain is known, so the last lines can say what the chosen policy really loses; the search cannot.
+A learner is an estimator: the parameters of its parts have names such as ``evaluator__n_trees``, and ``score`` estimates the
+value of its policy on held-out episodes (`capi.offline.fitted_value`). Rows of an episode are dependent, so folds must not split
+one; `EpisodeKFold` ensures this. The model of the chain is known, so the true loss of each policy can be printed, too.
 """
 
 from sklearn.model_selection import GridSearchCV
@@ -23,6 +23,6 @@ search = GridSearchCV(learner, grid, cv=EpisodeKFold(3, shuffle=True, random_sta
 for settings, score in zip(search.cv_results_["params"], search.cv_results_["mean_test_score"], strict=True):
     depth, leaf = settings["space__max_depth"], settings["evaluator__min_samples_leaf"]
     loss = domain.mdp.performance_loss(learner.set_params(**settings).fit(batch).policy_)
-    print(f"depth {depth}, at least {leaf:>3} rows per leaf: score {score:.3f}, really loses {loss:.3f}")
+    print(f"depth {depth}, at least {leaf:>3} rows per leaf: score {score:.3f}, true loss {loss:.3f}")
 print("chosen:", search.best_params_)
 print(search.best_estimator_.policy_.rules())

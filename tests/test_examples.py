@@ -18,7 +18,7 @@ EXPECTED = {  # a line that a reader can check
     "11_modified_policy_iteration.py": "m = 5: optimal after 19 rounds",
     "12_rules.py": "cap: RTI in at most 20 % of the states: 1",
     "13_trial.py": "There is no significant difference between the tree and the best arm",
-    "14_grid_search.py": "depth 1, at least   5 rows per leaf: score 0.854, really loses 0.003",
+    "14_grid_search.py": "depth 1, at least   5 rows per leaf: score 0.854, true loss 0.003",
     "09_gymnasium.py": "the tree: 196 steps; 50 of 50 episodes ended before the limit",
     "07_own_policy_space.py": "IntervalPolicy(low=41.0, high=96.0, inside=0, outside=1, n_actions=2) loses 0",
 }

@@ -1,4 +1,4 @@
-"""What notebooks show of learners, batches and policies: small HTML without scripts, styles of its own or anything to load.
+"""HTML for learners, batches and policies in notebooks: small, without scripts, style sheets or anything to load.
 
 All text comes from tables and settings, so all of it is escaped.
 """
@@ -20,7 +20,7 @@ DEEPEST = 4  # level of parts within parts
 
 @registry.learner_html.fill
 def learner_html(learner: Any) -> str:
-    """Return the parameters of a learner as a table, with its parts to unfold, and what it has learned."""
+    """Return the parameters of a learner as a table, with parts that can be unfolded, and the rules of its policy."""
     rounds = len(learner.history_) if learner.__sklearn_is_fitted__() else 0
     state = f"fitted, {rounds} round{'s' if rounds > 1 else ''}" if rounds else "not fitted"
     rules = policy_html(learner.policy_) if rounds else ""
