@@ -455,7 +455,7 @@ def test_bad_settings_are_refused(options, words):
     [
         ({"metric": "haversine"}, "metric 'haversine' cannot be used on these states: .*2 dimensions"),
         ({"metric": "minkowski", "metric_params": {"p": -1}}, "metric 'minkowski' cannot be used on these states"),
-        ({"metric": "correlation"}, "metric 'correlation' has no distance between some states"),
+        ({"metric": "correlation"}, "metric 'correlation' is not defined between some states"),
         ({"weights": lambda d: d[:, 0]}, r"weights\(distances\) must have two dimensions"),
         ({"weights": lambda d: d[:, :1]}, r"weights\(distances\) must have shape \(2, 2\)"),
         ({"weights": lambda d: -1 - d}, r"weights\(distances\) must not be negative"),

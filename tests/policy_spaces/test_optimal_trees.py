@@ -329,7 +329,7 @@ def test_the_order_and_the_scale_of_rows_do_not_matter():
     ("call", "words"),
     [
         (lambda: OptimalTrees(0), "max_depth must be an integer, at least 1"),
-        (lambda: OptimalTrees(5), "max_depth must be at most 4; got 5. Trees grows"),
+        (lambda: OptimalTrees(5), "max_depth must be at most 4; got 5. Use Trees for deeper"),
         (lambda: OptimalTrees(n_thresholds=0), "n_thresholds"),
         (lambda: OptimalTrees(n_thresholds=10**6), "n_thresholds must be at most"),
         (lambda: OptimalTrees(min_samples_leaf=0), "min_samples_leaf"),
@@ -340,7 +340,10 @@ def test_the_order_and_the_scale_of_rows_do_not_matter():
         (lambda: OptimalTrees().improve([0.0], [[0.0, 1.0]]), "two dimensions"),
         (lambda: OptimalTrees().improve([[np.inf]], [[0.0, 1.0]]), "must not be infinite"),
         (lambda: OptimalTrees().improve([[0.0]] * 2, [[0.0, 1e308]] * 2), "finite sum"),
-        (lambda: OptimalTrees().improve(np.full((1, 9000), np.nan), [[0.0, 1.0]]), "counted twice"),
+        (
+            lambda: OptimalTrees().improve(np.full((1, 9000), np.nan), [[0.0, 1.0]]),
+            "counting those with missing values twice",
+        ),
         (lambda: OptimalTrees(1).improve([[0.0]], [[0.0, 1.0]]).act(np.zeros((1, 2))), "must have 1 columns"),
     ],
 )

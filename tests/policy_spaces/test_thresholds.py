@@ -181,7 +181,7 @@ def test_rules_speak():
         (lambda: Thresholds(feature="x"), "feature must be an integer"),
         (lambda: Thresholds().improve(X, np.array([[1e308, 0.0]] * 4)), "finite sum"),
         (lambda: Thresholds(monotone={0: 2}), "columns to 1 or -1"),
-        (lambda: Thresholds(monotone={3: 1}).improve(X, np.zeros((4, 2))), "column 3; states have 1"),
+        (lambda: Thresholds(monotone={3: 1}).improve(X, np.zeros((4, 2))), r"column 3, but states have shape \(n, 1\)"),
         (
             lambda: Thresholds(monotone={0: 1}).improve(X, np.zeros((4, 2)), allowed=[[True, False]] * 4),
             "cannot be guaranteed with masks",

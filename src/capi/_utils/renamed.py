@@ -71,7 +71,7 @@ def translated(kind: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     names = getattr(kind, "_renamed", {})
     for old, new in names.items():
         if old in options and new in options:
-            raise InvalidInputError(f"{old} is now called {new}, but both are given; remove {old}.")
+            raise InvalidInputError(f"{old} is now called {new}, and both are given; remove {old}.")
     return {names.get(name, name): value for name, value in options.items()}
 
 

@@ -19,7 +19,7 @@ def check_monotone(monotone: Any, n_features: int | None = None, *, masked: bool
         raise InvalidInputError(f"monotone must map columns to 1 or -1, such as {{0: 1}}; got {monotone!r}.")
     for j in monotone:
         if as_int(j, "a column of monotone", minimum=0) >= (n_features or j + 1):
-            raise InvalidInputError(f"monotone names column {j}, but states have {n_features} columns.")
+            raise InvalidInputError(f"monotone names column {j}, but states have shape (n, {n_features}).")
     if masked and monotone:
         raise InvalidInputError(
             "monotone cannot be guaranteed with masks: where an action is not allowed, another one replaces it."
