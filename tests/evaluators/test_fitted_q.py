@@ -163,9 +163,9 @@ def test_remembered_values_cannot_be_changed_and_other_states_are_checked(action
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (lambda x: (x[:, 0] > 0).astype(float) / 2, "act of Own"),
-        (lambda x: (x[:, :1] > 0).astype(int), r"act of Own.*shape"),
-        (lambda x: np.full(len(x), 3), "act of Own"),
+        (lambda x: (x[:, 0] > 0).astype(float) / 2, "the result of Own.act"),
+        (lambda x: (x[:, :1] > 0).astype(int), r"the result of Own.act.*shape"),
+        (lambda x: np.full(len(x), 3), "the result of Own.act"),
     ],
 )
 def test_what_a_policy_of_ones_own_returns_is_checked(given, message):
