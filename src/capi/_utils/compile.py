@@ -1,7 +1,8 @@
 """The decorators that declare all kernels; numba's flags are set nowhere else.
 
 Kernels that grow trees are performance-critical. With ``_nrt=False`` numba does not count references to their arrays, which
-would take an atomic addition for every slice and every call. In return, these kernels must not allocate memory or return
+would take an atomic addition for every slice and every call: this saves 36 % of a fit with 6,000 rows and 35 % with 60,000
+(``benchmarks/reference_counting.py``, medians of five runs). In return, these kernels must not allocate memory or return
 arrays; `capi.trees._kernels.records` provides their buffers.
 
 - `entry`: is called from Python.
