@@ -50,6 +50,7 @@ def test_keeps_the_contract(surrogate, penalty, n_actions):
         check_policy_space(Linear(surrogate=surrogate, penalty=penalty, polish=polish), n_actions=n_actions)
 
 
+@pytest.mark.compiled
 def test_keeps_the_contract_with_features():
     check_policy_space(Linear(Polynomial(2)))
     check_policy_space(Linear(Tiles(2, 3), strength=0.01))
@@ -210,6 +211,7 @@ def test_on_most_tiny_problems_it_finds_the_best_line_of_all():
     assert found >= 25
 
 
+@pytest.mark.compiled
 def test_a_previous_policy_is_a_start():
     """What is returned loses no more than the previous policy, here an excellent one from elsewhere."""
     states, q_values = problem(0, n=300, signal=0.3)

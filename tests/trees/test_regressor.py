@@ -29,6 +29,7 @@ PROBLEMS = {
 }
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("max_features", [None, 2])
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_predicts_as_well_as_scikit_learn(name, max_features):
