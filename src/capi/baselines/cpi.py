@@ -211,11 +211,6 @@ class CPI(Learner):
         )
 
 
-def _check_space(value: Any, name: str) -> None:
-    if isinstance(value, type) or not isinstance(value, PolicySpace):
-        raise InvalidInputError(f"{name} must have the method improve; got {value!r}.")
-
-
 @dataclass(frozen=True, eq=False)
 class _SmallSteps(ImprovementSolver[Policy]):
     """A policy space whose improvement is only a small step from the old policy towards the best member.
