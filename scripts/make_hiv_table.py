@@ -13,9 +13,10 @@ import pandas as pd
 
 from capi.domains import HIV
 from capi.experiments.hiv.run import learner, rounds
-from capi.experiments.hiv.settings import LEARNING, PROTOCOL
+from capi.experiments.hiv.settings import LAST, LEARNING, PROTOCOL
 
-SETTING = {"seed": 0, **PROTOCOL, **LEARNING, "n_rounds": 5}
+SEED = 0
+VALUES = {**PROTOCOL, **LEARNING, **LAST, "n_rounds": 5, "eta_pi": None}
 DAYS = 5
 
 
@@ -43,7 +44,7 @@ def table_of(batch):
 
 
 def main():
-    batch, returns = rounds(HIV(n_jobs=-1), learner(SETTING, None), SETTING)
+    batch, returns = rounds(HIV(n_jobs=-1), learner(VALUES, SEED), VALUES, SEED)
     print("return of Tree-FQI after each round:", *(f"{value:.3g}" for value in returns))
     table = table_of(batch)
     out = Path(sys.argv[1])

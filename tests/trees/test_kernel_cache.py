@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import capi
-from capi._utils import kernel_cache
+from capi._utils import kernel_cache, sources
 
 PACKAGE = Path(capi.__file__).parent
 FILES = [path for path in PACKAGE.rglob("*.py") if "capi._utils.compile" in path.read_text()]
@@ -104,7 +104,7 @@ def imported(path):
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} has a relative import, which the stamps do not follow"
             inside = [f"{node.module}.{alias.name}" for alias in node.names]
-            modules = [name for name in inside if kernel_cache._file_of(name)]
+            modules = [name for name in inside if sources.file_of(name)]
             yield from modules
             if len(modules) < len(inside):
                 yield node.module
@@ -112,10 +112,10 @@ def imported(path):
 
 @pytest.mark.parametrize("path", FILES, ids=module_of)
 def test_the_stamp_of_a_kernel_covers_all_that_its_file_imports(path):
-    sources = kernel_cache.sources_of(module_of(path))
-    for name in sources:
-        found = {module for module in imported(Path(kernel_cache._file_of(name))) if module.split(".")[0] == "capi"}
-        assert found <= sources
+    covered = sources.sources_of(module_of(path))
+    for name in covered:
+        found = {module for module in imported(Path(sources.file_of(name))) if module.split(".")[0] == "capi"}
+        assert found <= covered
 
 
 def test_fields_of_named_tuples_are_part_of_the_key():

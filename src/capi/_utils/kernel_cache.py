@@ -8,9 +8,6 @@ numba chooses the folder: ``NUMBA_CACHE_DIR``, next to the source, or, if that i
 
 from __future__ import annotations
 
-import os
-import re
-import sys
 from functools import cache
 from hashlib import sha256
 from typing import Any
@@ -19,16 +16,12 @@ import llvmlite
 import numpy as np
 from numba import types
 
+from capi._utils.sources import digest_of
+
 try:
     from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile
 except ImportError:  # a later numba moved them: use its own cache; a test then fails
     FunctionCache = None
-
-PACKAGE = __name__.partition(".")[0]
-IMPORTS = re.compile(
-    rf"^[ \t]*(?:from[ \t]+({PACKAGE}[\w.]*)[ \t]+import[ \t]*(\([^)]*\)|[^\n]*)|import[ \t]+({PACKAGE}[\w.]*))".encode(),
-    re.MULTILINE,
-)
 
 
 def keep_on_disk(dispatcher: Any, variant: str) -> None:
@@ -83,62 +76,5 @@ def _fields_of(kinds: Any) -> tuple[Any, ...]:
 @cache
 def stamp_of(module: str) -> str:
     """Return a digest of all sources of a module's kernels; numba adds its own version and the processor."""
-    files = [f"{name} {_digest_of(name)}" for name in sorted(sources_of(module))]
-    return sha256(f"llvmlite {llvmlite.__version__} numpy {np.__version__} {files}".encode()).hexdigest()
-
-
-@cache
-def _digest_of(module: str) -> str:
-    return sha256(_read(module)).hexdigest()
-
-
-def sources_of(module: str) -> set[str]:
-    """Return the modules of the package that a module depends on: itself and its direct and indirect imports."""
-    found: set[str] = set()
-    waiting = [module]
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            waiting += _imported_by(name)
-    return found
-
-
-@cache
-def _imported_by(module: str) -> list[str]:
-    """Return the modules of the package that a module imports directly."""
-    found = []
-    for package, names, alone in IMPORTS.findall(_read(module)):
-        parent = (package or alone).decode()
-        found.append(parent)
-        if _file_of(parent).endswith("__init__.py"):
-            parts = [f"{parent}.{name}" for name in re.findall(r"\w+", names.decode())]
-            inside = [part for part in parts if _file_of(part)]
-            found += inside
-            if inside and len(inside) == len(parts):  # nothing is imported from the package itself
-                found.remove(parent)
-    return found
-
-
-@cache
-def _file_of(module: str) -> str:
-    """Return the file of a module, an empty string if there is none."""
-    place = os.path.join(sys.modules[PACKAGE].__path__[0], *module.split(".")[1:])
-    for path in (f"{place}.py", os.path.join(place, "__init__.py")):
-        try:
-            _data_of(path)
-        except OSError:
-            continue
-        return path
-    return ""
-
-
-def _read(module: str) -> bytes:
-    """Return the source of a module, empty if there is none."""
-    return _data_of(_file_of(module)) if _file_of(module) else b""
-
-
-@cache
-def _data_of(path: str) -> bytes:
-    """Return the contents of a file, through the package's loader, which also reads from zip files."""
-    return sys.modules[PACKAGE].__spec__.loader.get_data(path)  # type: ignore[union-attr]
+    sources = digest_of(module)
+    return sha256(f"llvmlite {llvmlite.__version__} numpy {np.__version__} {sources}".encode()).hexdigest()

@@ -2,6 +2,6 @@
 
 from capi.experiments.chain.figure import COLUMNS, claims, figures, summary, table
 from capi.experiments.chain.run import run
-from capi.experiments.chain.settings import SETTINGS, settings
+from capi.experiments.chain.settings import SEEDS, SETTINGS, settings
 
-__all__ = ["COLUMNS", "SETTINGS", "claims", "figures", "run", "settings", "summary", "table"]
+__all__ = ["COLUMNS", "SEEDS", "SETTINGS", "claims", "figures", "run", "settings", "summary", "table"]

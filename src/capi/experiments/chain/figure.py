@@ -9,7 +9,7 @@ import numpy as np
 
 from capi._utils.late import matplotlib
 from capi.experiments.chain.settings import FIGURES, SUCCESSES, VARIANTS
-from capi.experiments.driver import Claim, Record, Row
+from capi.experiments.experiment import Claim, Record, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

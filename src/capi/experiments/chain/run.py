@@ -24,13 +24,13 @@ from capi.types import Policy
 EVALUATION_TOLERANCE = 1e-8  # of policy iteration's evaluations when they are counted in sweeps
 
 
-def run(setting: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of one setting: ``losses[k]`` is the loss of pi_k, ``sweeps`` and ``seconds`` are cumulative."""
-    chain = ChainWalk(variant=setting["variant"], success=setting["success"], reward_on=setting["reward_on"])
-    mdp = _mirrored(chain.mdp) if setting["ties"] == "last" else chain.mdp
-    leftwards = (setting["start"] == "all-left") != (setting["ties"] == "last")
+def run(values: Mapping[str, Any], seed: int = 0, n_jobs: int = 1) -> dict[str, Any]:  # noqa: ARG001  nothing is random
+    """Return the results of a method: ``losses[k]`` is the loss of pi_k, ``sweeps`` and ``seconds`` are cumulative."""
+    chain = ChainWalk(variant=values["variant"], success=values["success"], reward_on=values["reward_on"])
+    mdp = _mirrored(chain.mdp) if values["ties"] == "last" else chain.mdp
+    leftwards = (values["start"] == "all-left") != (values["ties"] == "last")
     start = Constant(LEFT if leftwards else RIGHT, n_actions=2)
-    return {**setting, **_METHODS[setting["method"]](mdp, start, setting["n_iterations"])}
+    return _METHODS[values["method"]](mdp, start, values["n_iterations"])
 
 
 def _capi(mdp: FiniteMDP, start: Policy, n_iterations: int) -> dict[str, Any]:

@@ -2,6 +2,6 @@
 
 from capi.experiments.hiv.figure import COLUMNS, claims, figures, summary, table
 from capi.experiments.hiv.run import run
-from capi.experiments.hiv.settings import settings
+from capi.experiments.hiv.settings import SEEDS, settings
 
-__all__ = ["COLUMNS", "claims", "figures", "run", "settings", "summary", "table"]
+__all__ = ["COLUMNS", "SEEDS", "claims", "figures", "run", "settings", "summary", "table"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from capi._utils.late import matplotlib
 from capi._utils.statistics import all_hold, is_positive, standard_error
-from capi.experiments.driver import Claim, Record, Row
+from capi.experiments.experiment import Claim, Record, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

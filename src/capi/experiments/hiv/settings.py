@@ -1,36 +1,50 @@
 """Settings of HIV treatment. The paper does not state the number of iterations or whether methods share their data.
 
 "own": each method collects its own rounds, as in the protocol of Ernst et al., with paired seeds; "shared": all methods
-learn from the one batch that Tree-FQI's rounds have collected.
+learn from the one batch that Tree-FQI's rounds have collected; "embedded": they learn from the batch that comes with the
+package. The paper's trees for values have eta_v 50 and are grown in every sweep; here they are kept for ten sweeps, and
+the groups with eta_v 5 and with new trees show the effect of those choices.
 """
 
-from typing import Any, Literal
+from collections.abc import Iterable
+from typing import Any
+
+from capi.experiments.setting import Setting, Size
 
 ETAS = (2, 10, 20, 50, 100, 200, 300, 500, 1000, 2000)  # smallest node of a policy tree that may split
-QUICK_ETAS = (20, 500)
-SEEDS = 50
+SEEDS = {"quick": 1, "full": 50}
 
 PROTOCOL = {"n_patients": 30, "n_steps": 200, "n_rounds": 10, "exploration": 0.15}
 LEARNING = {"n_trees": 30, "eta_v": 50, "n_iterations": 400, "refresh_every": 10}
+LAST = {
+    "n_last": 5,
+    "last_every": 10,
+}  # iterates whose returns are recorded: the final one and some before, which may differ a lot
 RETURN_STEPS = 1000  # 5000 days
 
 
-def settings(size: Literal["quick", "full"]) -> list[dict[str, Any]]:
-    """Return one setting per seed and method (None is Tree-FQI), and one per seed for a batch that all methods share.
+def settings(size: Size) -> list[Setting]:
+    """Return one setting per kind of data, kind of value trees and method.
 
-    The quick size learns from the batch that comes with the package: five rounds instead of ten.
+    The quick size learns from the embedded batch, five rounds instead of ten, with half as many iterations.
     """
     if size == "quick":
-        learning = {**LEARNING, "n_iterations": 200}
-        embedded = {"data": "shared", "batch": "embedded", "seed": 0}
-        return [{**embedded, "methods": [eta], **learning} for eta in (None, *QUICK_ETAS)]
-    own: list[dict[str, Any]] = [
-        {"data": "own", "seed": seed, "eta_pi": eta, **PROTOCOL, **LEARNING}
-        for seed in range(SEEDS)
-        for eta in (None, *ETAS)
+        return _group("embedded", {"data": "embedded"}, (None, 20, 500), n_iterations=200)
+    own, shared = {"data": "own", **PROTOCOL}, {"data": "shared", **PROTOCOL}
+    return [
+        *_group("own", own, (None, *ETAS)),
+        *_group("shared", shared, (None, *ETAS)),
+        *_group("own-eta_v-5", own, (None, 20, 100, 500), eta_v=5),
+        *_group("own-new-trees", own, (None, 20), refresh_every=1),
     ]
-    shared: list[dict[str, Any]] = [
-        {"data": "shared", "batch": "collected", "seed": seed, "methods": [None, *ETAS], **PROTOCOL, **LEARNING}
-        for seed in range(SEEDS)
+
+
+def _group(name: str, data: dict[str, Any], etas: Iterable[int | None], **changes: int) -> list[Setting]:
+    """Return one setting per method; None is Tree-FQI, and a number is Tree-CAPI with that eta_pi."""
+    return [
+        Setting(
+            f"{name}/" + ("tree-fqi" if eta is None else f"tree-capi-{eta}"),
+            {"group": name, **data, **LEARNING, **LAST, **changes, "eta_pi": eta},
+        )
+        for eta in etas
     ]
-    return own + shared

@@ -2,6 +2,6 @@
 
 from capi.experiments.mountain_car.figure import COLUMNS, claims, figures, summary, table
 from capi.experiments.mountain_car.run import run
-from capi.experiments.mountain_car.settings import settings
+from capi.experiments.mountain_car.settings import SEEDS, settings
 
-__all__ = ["COLUMNS", "claims", "figures", "run", "settings", "summary", "table"]
+__all__ = ["COLUMNS", "SEEDS", "claims", "figures", "run", "settings", "summary", "table"]

@@ -10,7 +10,7 @@ import numpy as np
 from capi._utils.late import matplotlib
 from capi._utils.statistics import all_hold, is_positive, standard_error
 from capi._utils.validation import Floats
-from capi.experiments.driver import Claim, Record, Row
+from capi.experiments.experiment import Claim, Record, Row
 from capi.experiments.mountain_car.settings import KAPPA, MAX_STEPS
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from time import perf_counter
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -25,25 +25,24 @@ from capi.simulation.sampling import sample_episodes
 EPISODES_AT_ONCE = 50
 
 
-def run(setting: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of one setting; data and test starts depend on its seed alone, so methods share them."""
-    cars, seeds = MountainCar(), seed_sequence(setting["seed"])
-    batch = batch_of(cars, setting["n_samples"], numbered_rng(seeds, 0))
-    started = perf_counter()
-    rounds = learner(setting, cars, numbered_rng(seeds, 1)).iterate(batch)
-    last = deque((iteration.policy for iteration in rounds), maxlen=setting["n_last"])
-    seconds = perf_counter() - started
+def run(values: Mapping[str, Any], seed: int, n_jobs: int = 1) -> dict[str, Any]:  # noqa: ARG001  one BLAS thread
+    """Return the results of a method; data and test starts depend on the seed alone, so methods share them."""
+    cars, seeds = MountainCar(), seed_sequence(seed)
+    batch = batch_of(cars, values["n_samples"], numbered_rng(seeds, 0))
+    started = process_time()
+    rounds = learner(values, cars, numbered_rng(seeds, 1)).iterate(batch)
+    last = deque((iteration.policy for iteration in rounds), maxlen=values["n_last"])
+    learning = process_time() - started
     starts = cars.initial(TESTS, numbered_rng(seeds, 9))
     results = [performance(policy, cars, starts=starts, max_steps=MAX_STEPS) for policy in last]
-    steps = [float(result.lengths.mean()) for result in results]
+    steps, returns = [float(result.lengths.mean()) for result in results], [result.mean for result in results]
     return {
-        **setting,
         "steps": steps[-1],
-        "return": results[-1].mean,
-        "steps_mean_last": float(np.mean(steps)),
-        "return_mean_last": float(np.mean([result.mean for result in results])),
+        "return": returns[-1],
+        "last_steps": steps,
+        "last_returns": returns,
         "n_goals": int(batch.terminated.sum()),
-        "seconds": seconds,
+        "learning_cpu_seconds": learning,
     }
 
 
@@ -59,20 +58,20 @@ def batch_of(cars: MountainCar, n_samples: int, rng: np.random.Generator) -> Tra
     return Transitions.concat(batches, renumber_episodes=True).subset(np.arange(n_samples))
 
 
-def learner(setting: Mapping[str, Any], cars: MountainCar, rng: np.random.Generator) -> Learner:
+def learner(values: Mapping[str, Any], cars: MountainCar, rng: np.random.Generator) -> Learner:
     """Return RFQI if kappa is None, otherwise KNN-CAPI with one sweep of the same regression per iteration."""
     evaluator = KernelFittedQ(
-        kernel=Gaussian(setting["bandwidth"]),
-        ridge=setting["ridge"],
-        threshold=setting["threshold"],
+        kernel=Gaussian(values["bandwidth"]),
+        ridge=values["ridge"],
+        threshold=values["threshold"],
         scale=cars.box,
         n_sweeps=1,
     )
     common: dict[str, Any] = {
         "discount": cars.discount,
-        "n_iterations": setting["n_iterations"],
+        "n_iterations": values["n_iterations"],
         "random_state": rng,
     }
-    if setting["kappa"] is None:
+    if values["kappa"] is None:
         return RFQI(evaluator, **common)
-    return CAPI(evaluator, Neighbors(setting["kappa"], scale=cars.box), **common)
+    return CAPI(evaluator, Neighbors(values["kappa"], scale=cars.box), **common)

@@ -2,6 +2,6 @@
 
 from capi.experiments.pole.figure import COLUMNS, claims, figures, summary, table
 from capi.experiments.pole.run import run
-from capi.experiments.pole.settings import settings
+from capi.experiments.pole.settings import SEEDS, settings
 
-__all__ = ["COLUMNS", "claims", "figures", "run", "settings", "summary", "table"]
+__all__ = ["COLUMNS", "SEEDS", "claims", "figures", "run", "settings", "summary", "table"]

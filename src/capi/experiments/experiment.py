@@ -1,0 +1,69 @@
+"""What an experiment consists of: settings, one function from a setting and a seed to a record, and functions of the records."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from capi.errors import InvalidInputError
+from capi.experiments import NAMES
+from capi.experiments.setting import Setting, Size
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Record: TypeAlias = dict[str, Any]
+Row: TypeAlias = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A claim of the paper, paraphrased, and whether the numbers support it."""
+
+    statement: str
+    where: str  # in the paper
+    holds: bool | None  # None if the records cannot decide it
+    numbers: dict[str, Any]
+
+
+class Experiment(Protocol):
+    """The interface that the three files of an experiment's folder provide together.
+
+    The functions of records accept any non-empty subset of the records: runs may be unfinished or may have failed.
+    """
+
+    COLUMNS: Sequence[str]
+    SEEDS: Mapping[Size, int]  # number of seeds by size
+
+    def settings(self, size: Size) -> Sequence[Setting]:
+        """Return the settings to run: a few minutes of work, or everything that the paper ran."""
+
+    def run(self, values: Mapping[str, Any], seed: int, n_jobs: int) -> Record:
+        """Return the results of a setting with a seed; they do not depend on the number of threads, timings aside."""
+
+    def table(self, records: Sequence[Record]) -> list[Row]:
+        """Return the numbers of the figures, one row per point."""
+
+    def summary(self, rows: Sequence[Row]) -> tuple[str, list[str], list[list[str]]]:
+        """Return the title, headings and lines of a table for the terminal."""
+
+    def figures(self, rows: Sequence[Row]) -> dict[str, Figure]:
+        """Return the figures by file name."""
+
+    def claims(self, records: Sequence[Record]) -> dict[str, Claim]:
+        """Return the paper's claims with what the records say about them."""
+
+
+def load_experiment(name: str) -> Experiment:
+    """Return the experiment called ``name``."""
+    if name not in NAMES:
+        raise InvalidInputError(f"the experiment must be one of {', '.join(NAMES)}; got {name!r}.")
+    experiment: Any = import_module(package_of(name))
+    return experiment
+
+
+def package_of(name: str) -> str:
+    """Return the package of the experiment called ``name``."""
+    return f"capi.experiments.{name.replace('-', '_')}"

@@ -1,0 +1,17 @@
+"""A setting of an experiment, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+Size: TypeAlias = Literal["quick", "full"]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The values that a run depends on, apart from its seed."""
+
+    name: str  # unique in its experiment; the part before the first slash names a group of settings
+    values: Mapping[str, Any]  # in types that JSON can hold
