@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from capi.experiments.experiment import load_experiment
-from capi.experiments.records import Records, is_finished, key_of
+from capi.experiments.records import FOLDER, Records, is_finished, key_of
 from capi.experiments.runner import Task, run_tasks
 
 REPRODUCTION = Path(__file__).parent.parent / "docs" / "reproduction"
@@ -38,7 +38,7 @@ class Item:
             if setting.values["group"] in self.groups
             and (self.most_samples is None or setting.values["n_samples"] <= self.most_samples)
         ]
-        records = Records(folder / self.experiment)
+        records = Records(folder / self.experiment / FOLDER)
         return [Task(experiment, setting, seed, records) for seed in range(n_seeds) for setting in chosen]
 
 

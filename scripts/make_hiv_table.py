@@ -44,8 +44,8 @@ def table_of(batch):
 
 
 def main():
-    batch, returns = rounds(HIV(n_jobs=-1), learner(VALUES, SEED), VALUES, SEED)
-    print("return of Tree-FQI after each round:", *(f"{value:.3g}" for value in returns))
+    batch, found = rounds(HIV(n_jobs=-1), learner(VALUES, SEED), VALUES, SEED)
+    print("return of Tree-FQI after each round:", *(f"{one.last_returns[-1]:.3g}" for one in found))
     table = table_of(batch)
     out = Path(sys.argv[1])
     table.to_parquet(out, compression="zstd", index=False)

@@ -20,6 +20,7 @@ from capi.experiments.setting import Setting
 from capi.files.atomic import result_folder, written_whole
 from capi.files.lock import acquire, locked
 
+FOLDER = "records"  # in the folder of an experiment
 FILE = "seed-{seed:03d}.jsonl.gz"
 LOCKS = ".locks"
 TIMING = "seconds"  # part of the name of every number that is a time
