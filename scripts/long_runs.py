@@ -62,7 +62,7 @@ def tasks(folder):
     cheapest_first = sorted(LIST, key=lambda item: (item.experiment == "hiv", item.groups == ("own",)))
     first = [task for item in cheapest_first for task in item.tasks(folder, 1)]
     rest = [task for item in LIST for task in item.tasks(folder, item.n_seeds)]
-    return list({(task.records.folder, key_of(task.setting.values, task.seed)): task for task in first + rest}.values())
+    return list({(task.records.folder, key_of(task.setting.values), task.seed): task for task in first + rest}.values())
 
 
 def status(folder):

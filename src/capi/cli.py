@@ -20,9 +20,11 @@ from capi._utils.versions import __version__
 from capi.data.table_files import existing, format_of
 from capi.errors import CapiError, InvalidInputError
 from capi.experiments import NAMES
+from capi.experiments.experiment import load_experiment
+from capi.experiments.setting import Size
+from capi.experiments.terminal import print_result, shown_progress
 
 OSCILLATING = 0.05  # share of decisions changed in the last iteration above which a note is printed
-MIN_WIDTH = 130  # of tables written to a file or a pipe
 
 RENAMED_OPTIONS = {
     "--iterations": "--n-iterations",
@@ -72,37 +74,95 @@ def root(
 
 @app.command(epilog="Example: capi reproduce chain --out results/chain")
 def reproduce(
-    name: Annotated[str, typer.Argument(help="; ".join(f"{key}: {what}" for key, what in NAMES.items()))],
+    name: Annotated[
+        str, typer.Argument(help="; ".join(f"{key}: {what}" for key, what in NAMES.items()) + "; all: all of them")
+    ],
     out: Annotated[
-        str | None, typer.Option(help="Output folder.", show_default="results/NAME or results/NAME-full")
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help="Output folder; with all, one subfolder each.",
+            show_default="results/NAME or results/NAME-full",
+        ),
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full/--quick", help="Run at the paper's size (may take hours), or take a few minutes.")
+        bool, typer.Option("--full/--quick", help="Run at the paper's size (may take days), or take a few minutes.")
     ] = False,
+    runs: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            metavar="N",
+            help="Number of seeds; 0 only shows what is finished.",
+            show_default="1 or 2; 50 if full",
+        ),
+    ] = None,
+    jobs: Annotated[int, typer.Option(metavar="N", help="Number of runs at the same time; -1 for one per core.")] = -1,
+    only: Annotated[
+        tuple[str, int] | None,
+        typer.Option(metavar="SETTING SEED", help="Compute one record alone, whether or not it is finished."),
+    ] = None,
 ) -> None:
     """Run an experiment from the paper; write and print its records, table, claims and figures.
 
-    If interrupted, the same command resumes after the last finished run.
+    Finished runs are kept and never computed again: if interrupted, the same command continues with the rest. A run that
+    fails is recorded with its traceback, does not stop the others, and is tried again by the same command.
     """
+    if name != "all":
+        load_experiment(name)
+    elif only is not None:
+        raise InvalidInputError("--only needs the name of one experiment; got all.")
+    names = NAMES if name == "all" else (name,)
+    folders: dict[str, str | Path] = {key: _results_of(key, full) if out is None else Path(out) / key for key in names}
+    if out is not None and name != "all":
+        folders[name] = out
     try:
-        folder = f"results/{name}{'-full' * full}" if out is None else out
-        result = experiments.reproduce(name, folder, "full" if full else "quick", _tracked)
+        if only is not None:
+            _recompute(name, folders[name], *only)
+            return
+        finished = [_reproduced(key, folders[key], full, runs, jobs, alone=name != "all") for key in names]
     except KeyboardInterrupt:
         rich.console.Console(stderr=True).print(
-            "stopped; finished runs are kept, and the same command resumes after them."
+            "stopped; finished runs are kept, and the same command continues with the rest."
         )
         raise typer.Exit(130) from None
-    console = _console()
-    console.print(_table(result.title, result.headings, result.lines))
-    verdicts = {True: "[green]true[/]", False: "[red]false[/]", None: "null"}
-    lines = [
-        [rich.markup.escape(key), verdicts[c.holds], rich.markup.escape(_numbers(c.numbers))]
-        for key, c in result.claims.items()
-    ]
-    console.print(_table("Claims of the paper", ["claim", "holds", "numbers"], lines, wrap=True))
-    for figure in result.figures:
-        typer.echo(f"figure   {figure}")
-    typer.echo(f"numbers  {result.folder / 'table.csv'}, claims.json, records.jsonl")
+    if not all(finished):
+        raise typer.Exit(1)
+
+
+def _reproduced(name: str, folder: str | Path, full: bool, runs: int | None, jobs: int, *, alone: bool) -> bool:
+    """Run an experiment and print its results; return whether all runs finished. If it is not alone, print its errors."""
+    try:
+        with shown_progress(name) as report:
+            size: Size = "full" if full else "quick"
+            result = experiments.reproduce(name, folder, size, runs=runs, jobs=jobs, report=report)
+    except CapiError as error:
+        if alone:
+            raise
+        _print_error(error)
+        return False
+    print_result(result)
+    return not result.failed
+
+
+def _recompute(name: str, folder: str | Path, setting: str, seed: int) -> None:
+    """Compute one record, print it, and say whether it equals the former one."""
+    with shown_progress(name) as report:
+        found = experiments.recompute(name, folder, setting, seed, report=report)
+    typer.echo(json.dumps(found.record, indent=2))
+    if "error" in found.record:
+        typer.echo(found.record["error"], err=True)
+        raise typer.Exit(1)
+    if found.former is None:
+        typer.echo("There was no finished record to compare it with.", err=True)
+    elif found.differences:
+        typer.echo(f"It differs from the former record in {', '.join(found.differences)}.", err=True)
+    else:
+        typer.echo("It equals the former record, timings aside.", err=True)
+
+
+def _results_of(name: str, full: bool) -> Path:
+    return Path("results") / (f"{name}-full" if full else name)
 
 
 def _column(help_text: str) -> Any:
@@ -399,17 +459,6 @@ def _check_table(table: str) -> None:
     existing(table)
 
 
-def _console() -> rich.console.Console:
-    console = rich.console.Console()
-    return console if console.is_terminal else rich.console.Console(width=max(console.width, MIN_WIDTH))
-
-
-def _tracked(items: Sequence[Any]) -> Iterable[Any]:
-    return rich.progress.track(
-        items, description=f"{len(items)} runs", console=rich.console.Console(stderr=True), transient=True
-    )
-
-
 def _tracked_folds(items: Sequence[Any]) -> Iterable[Any]:
     return rich.progress.track(
         items,
@@ -419,35 +468,17 @@ def _tracked_folds(items: Sequence[Any]) -> Iterable[Any]:
     )
 
 
-def _table(title: str, headings: Sequence[str], lines: Sequence[Sequence[str]], wrap: bool = False) -> rich.table.Table:
-    table = rich.table.Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
-    for i, heading in enumerate(headings):
-        numeric = not wrap and i >= 3
-        table.add_column(heading, justify="right" if numeric else "left", overflow="fold", no_wrap=not wrap)
-    for line in lines:
-        table.add_row(*line)
-    return table
-
-
-def _numbers(numbers: dict[str, Any]) -> str:
-    return ", ".join(f"{key} {json.dumps(_rounded(value))}" for key, value in numbers.items())
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, float):
-        return float(f"{value:.4g}")
-    if isinstance(value, dict):
-        return {key: _rounded(item) for key, item in value.items()}
-    return [_rounded(item) for item in value] if isinstance(value, list) else value
-
-
 def main() -> None:
     """Run the command line; expected errors print one sentence and exit with code 1."""
     try:
         app()
     except CapiError as error:
-        typer.echo(f"{typer.style('error:', fg='red', bold=True)} {error}", err=True)
+        _print_error(error)
         sys.exit(1)
+
+
+def _print_error(error: CapiError) -> None:
+    typer.echo(f"{typer.style('error:', fg='red', bold=True)} {error}", err=True)
 
 
 if __name__ == "__main__":

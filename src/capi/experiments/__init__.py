@@ -1,8 +1,9 @@
 """The paper's experiments, one folder per problem.
 
-Each folder has three files: ``settings.py`` (data only), ``run.py`` (one setting -> one record that JSON can
-hold) and ``figure.py`` (records -> table, figures, claims; pure functions). `capi.experiments.driver` runs
-any of them and writes the same files.
+Each folder has three files: ``settings.py`` (data only), ``run.py`` (a setting and a seed -> results that JSON can hold)
+and ``figure.py`` (records -> table, figures, claims; pure functions). `capi.experiments.driver` runs any of them and writes
+the same files; `capi.experiments.runner` computes records in processes of their own, and `capi.experiments.records` keeps
+them.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from typing import TYPE_CHECKING
 from capi._utils.late import lazy_exports
 
 if TYPE_CHECKING:
+    from capi.experiments.driver import recompute as recompute
     from capi.experiments.driver import reproduce as reproduce
 else:
     __all__, __getattr__, __dir__ = lazy_exports(
         __name__,
         {
+            "recompute": "driver",
             "reproduce": "driver",
         },
     )

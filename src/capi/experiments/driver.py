@@ -3,67 +3,24 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import io
 import json
-import math
-import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TextIO, TypeAlias
 
-from capi._utils.validation import check_choice
-from capi._utils.versions import versions
-from capi.errors import InvalidInputError
-from capi.experiments import NAMES
+from capi._utils.validation import as_int, check_choice
+from capi.errors import CapiError, InvalidInputError
+from capi.experiments.experiment import SIZES, Claim, Experiment, Record, Row, load_experiment
+from capi.experiments.records import FOLDER, Records, flat, is_finished, key_of, without_timings
+from capi.experiments.runner import Progress, Task, run_tasks
+from capi.experiments.setting import Setting, Size
+from capi.experiments.worker import code_of, plain
 from capi.files.atomic import encode_text, result_folder, written_together
-from capi.files.lock import locked
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-Size: TypeAlias = Literal["quick", "full"]
-Record: TypeAlias = dict[str, Any]
-Row: TypeAlias = dict[str, Any]
-
-JOURNAL = ".unfinished-{size}.jsonl"  # one line per finished run; deleted when all runs are finished
-LOCK = ".lock"  # suffix added to the name of the journal
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A claim of the paper, paraphrased, and whether the numbers support it."""
-
-    statement: str
-    where: str  # in the paper
-    holds: bool | None  # None if an experiment of this size cannot decide it
-    numbers: dict[str, Any]
-
-
-class Experiment(Protocol):
-    """The interface that the three files of an experiment's folder provide together."""
-
-    COLUMNS: Sequence[str]
-
-    def settings(self, size: Size) -> Sequence[Mapping[str, Any]]:
-        """Return the settings to run: a few minutes of work, or everything that the paper ran."""
-
-    def run(self, setting: Mapping[str, Any]) -> Record:
-        """Return the record of one setting."""
-
-    def table(self, records: Sequence[Record]) -> list[Row]:
-        """Return the numbers of the figures, one row per point."""
-
-    def summary(self, rows: Sequence[Row]) -> tuple[str, list[str], list[list[str]]]:
-        """Return the title, headings and lines of a table for the terminal."""
-
-    def figures(self, rows: Sequence[Row]) -> dict[str, Figure]:
-        """Return the figures by file name."""
-
-    def claims(self, records: Sequence[Record]) -> dict[str, Claim]:
-        """Return the paper's claims with what the records say about them."""
+MOST_SUGGESTIONS = 5  # names of settings in an error message
 
 
 @dataclass(frozen=True)
@@ -76,40 +33,133 @@ class Result:
     lines: list[list[str]]
     claims: dict[str, Claim]
     figures: list[Path]
-
-
-def load_experiment(name: str) -> Experiment:
-    """Return the experiment called ``name``."""
-    if name not in NAMES:
-        raise InvalidInputError(f"the experiment must be one of {', '.join(NAMES)}; got {name!r}.")
-    experiment: Any = import_module(f"capi.experiments.{name.replace('-', '_')}")
-    return experiment
+    failed: list[Record]
+    n_finished: int
+    n_other_code: int  # finished runs that another state of the code has computed
 
 
 def reproduce(
-    name: str,
+    experiment: str | Experiment,
     out: str | Path,
     size: Size = "quick",
-    track: Callable[[Sequence[Any]], Iterable[Any]] = iter,
+    *,
+    runs: int | None = None,
+    jobs: int = -1,
+    report: Callable[[Progress], object] = lambda _: None,
 ) -> Result:
-    """Run all settings of experiment ``name`` and write its files to the folder ``out``.
+    """Run all settings of an experiment and write its files to the folder ``out``.
 
-    ``track`` wraps the sequence of settings to run, for example with a progress bar. Each finished run is saved
-    immediately: after an interruption the same call resumes after the last finished run. Existing files of the same names are
-    replaced, all together, after all settings have run.
+    Each finished run is saved immediately and never computed again: after an interruption the same call continues with the
+    rest, and several processes may work in the same folder. A run that fails is saved with its traceback, and the others
+    go on; the next call tries it again. Table, claims and figures are written, all together, from what is finished.
+
+    Parameters
+    ----------
+    experiment : str or Experiment
+        The name of an experiment, or a module that has what `capi.experiments.experiment.Experiment` lists.
+    out : str or Path
+        Folder of the results.
+    size : "quick" or "full"
+        A few minutes of work, or everything that the paper ran.
+    runs : int, optional
+        Number of seeds, by default those of the size. With 0 nothing is run: the files are written from all finished runs.
+    jobs : int
+        Number of runs at the same time, -1 for one per core. Results do not depend on it.
+    report : callable
+        Called with a `capi.experiments.runner.Progress` whenever something has happened.
     """
-    check_choice(size, "size", ("quick", "full"))
-    experiment = load_experiment(name)
-    run = experiment.run  # imports happen before anything is written
+    check_choice(size, "size", SIZES)
+    n_runs = None if runs is None else as_int(runs, "runs", minimum=0)
+    loaded = load_experiment(experiment) if isinstance(experiment, str) else experiment
     folder = result_folder(out)
-    settings = [dict(setting) for setting in experiment.settings(size)]
-    journal = folder / JOURNAL.format(size=size)
-    records = _with_journal(journal, settings, run, track)
-    rows, claims = experiment.table(records), experiment.claims(records)
+    records = Records(folder / FOLDER)
+    settings = loaded.settings(size)
+    if n_runs == 0:
+        places = {key_of(setting.values): i for i, setting in enumerate(settings)}
+        found = [record for record in records if key_of(record["values"]) in places]
+        found.sort(key=lambda record: (record["seed"], places[key_of(record["values"])]))
+    else:
+        only_seed = loaded.SEEDS["full"] == 1  # nothing is random, so more seeds would repeat it
+        n_seeds = loaded.SEEDS[size] if n_runs is None or only_seed else n_runs
+        tasks = [Task(loaded, setting, seed, records) for seed in range(n_seeds) for setting in settings]
+        run_tasks(tasks, jobs=jobs, report=report)
+        found = [record for task in tasks if (record := records.find(task.setting, task.seed)) is not None]
+    return _written(loaded, folder, found)
+
+
+@dataclass(frozen=True)
+class Recomputed:
+    """A record that was computed alone, and how it compares with the one that it replaces."""
+
+    record: Record
+    former: Record | None  # None if there was none, or its run had failed
+    differences: list[str]  # names of results that differ, timings aside
+
+
+def recompute(
+    experiment: str | Experiment,
+    out: str | Path,
+    setting: str,
+    seed: int,
+    *,
+    report: Callable[[Progress], object] = lambda _: None,
+) -> Recomputed:
+    """Compute one record, whether or not it exists, and put it in the place of the former one.
+
+    If the run fails, a finished record stays.
+
+    Parameters
+    ----------
+    experiment, out, report
+        As in `reproduce`.
+    setting : str
+        The name of a setting of either size.
+    seed : int
+        The seed, from 0.
+    """
+    loaded = load_experiment(experiment) if isinstance(experiment, str) else experiment
+    chosen = _named(setting, [one for size in SIZES for one in loaded.settings(size)])
+    number = as_int(seed, "the seed", minimum=0)
+    records = Records(result_folder(out) / FOLDER)
+    former = records.find(chosen, number)
+    with tempfile.TemporaryDirectory() as place:
+        alone = Records(place)
+        run_tasks([Task(loaded, chosen, number, alone)], jobs=1, report=report)
+        [record] = alone
+    if is_finished(record) or not is_finished(former):
+        records.add(record)
+    if former is None or not is_finished(former) or not is_finished(record):
+        return Recomputed(record, None, [])
+    old, new = without_timings(former), without_timings(record)
+    differing = [name for name in {**old, **new} if name not in old or name not in new or old[name] != new[name]]
+    return Recomputed(record, former, differing)
+
+
+def _named(name: str, settings: Sequence[Setting]) -> Setting:
+    by_name = {setting.name: setting for setting in settings}
+    if name not in by_name:
+        close = (
+            difflib.get_close_matches(name, by_name, MOST_SUGGESTIONS, cutoff=0.3) or list(by_name)[:MOST_SUGGESTIONS]
+        )
+        raise InvalidInputError(
+            f"the experiment has {len(by_name)} settings, but none called {name!r}. Close to it: {', '.join(close)}."
+        )
+    return by_name[name]
+
+
+def _written(experiment: Experiment, folder: Path, records: Sequence[Record]) -> Result:
+    """Write table, claims and figures of the records whose runs did not fail."""
+    finished = [flat(record) for record in records if is_finished(record)]
+    failed = [record for record in records if not is_finished(record)]
+    if not finished:
+        why = (
+            f"all {len(failed)} runs failed, the first with:\n{failed[0]['error']}" if failed else "no run is finished."
+        )
+        raise CapiError(f"there are no results in {folder}: {why}")
+    rows, claims = experiment.table(finished), experiment.claims(finished)
     texts = {
-        "records.jsonl": "".join(json.dumps(record) + "\n" for record in records),
         "table.csv": _csv(experiment.COLUMNS, rows),
-        "claims.json": json.dumps(_plain({key: asdict(claim) for key, claim in claims.items()}), indent=2) + "\n",
+        "claims.json": json.dumps(plain({key: asdict(claim) for key, claim in claims.items()}), indent=2) + "\n",
     }
     figures = experiment.figures(rows)
     with written_together(folder, [*texts, *figures]) as places:
@@ -117,67 +167,10 @@ def reproduce(
             encode_text(places[name], text)
         for name, figure in figures.items():
             figure.savefig(places[name], format="png", dpi=150, metadata={"Software": None})
-    journal.unlink(missing_ok=True)
-    return Result(folder, *experiment.summary(rows), claims, [folder / name for name in figures])
-
-
-def _with_journal(
-    journal: Path,
-    settings: Sequence[Mapping[str, Any]],
-    run: Callable[[Mapping[str, Any]], Record],
-    track: Callable[[Sequence[Any]], Iterable[Any]],
-) -> list[Record]:
-    """Return the record of each setting, from the ``journal`` if it has one; otherwise run the setting and add its record."""
-    keys = [json.dumps([setting, versions()], sort_keys=True) for setting in settings]
-    finished = _finished(journal)
-    missing = [i for i, key in enumerate(keys) if key not in finished]
-    with _opened_alone(journal) as file:
-        # Ends a line that an earlier process may have left incomplete.
-        file.write("\n" if journal.stat().st_size else "")
-        for i in track(missing):
-            finished[keys[i]] = run(settings[i])
-            file.write(json.dumps({"key": keys[i], "record": finished[keys[i]]}) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-    return [finished[key] for key in keys]
-
-
-@contextmanager
-def _opened_alone(journal: Path) -> Iterator[TextIO]:
-    """Open the ``journal`` for appending under a lock, because two processes in one folder would overwrite each other's work."""
-    alone = locked(
-        journal.with_name(journal.name + LOCK),
-        lambda _: (
-            f"another process is at work in {journal.parent}. Wait until it has finished, or choose another folder with --out."
-        ),
-    )
-    try:
-        file = journal.open("a", encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise InvalidInputError(f"{journal} cannot be written: {error.strerror}. Choose another folder.") from error
-    with file, alone:
-        yield file
-
-
-def _plain(value: Any) -> Any:
-    """Return ``value`` with None for numbers that JSON cannot hold."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _finished(journal: Path) -> dict[str, Record]:
-    """Return the records in the journal by key; a line that a crash cut off is skipped."""
-    found: dict[str, Record] = {}
-    for line in journal.read_text(encoding="utf-8").splitlines() if journal.is_file() else []:
-        try:
-            entry = json.loads(line)
-            found[entry["key"]] = entry["record"]
-        except (json.JSONDecodeError, KeyError, TypeError):
-            continue
-    return found
+    code = code_of(experiment.run.__module__)
+    n_other = sum(is_finished(record) and record["run"]["code"] != code for record in records)
+    paths = [folder / name for name in figures]
+    return Result(folder, *experiment.summary(rows), claims, paths, failed, len(finished), n_other)
 
 
 def _csv(columns: Sequence[str], rows: Sequence[Row]) -> str:

@@ -14,6 +14,7 @@ from capi.experiments.setting import Setting, Size
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+SIZES: tuple[Size, ...] = ("quick", "full")
 Record: TypeAlias = dict[str, Any]
 Row: TypeAlias = dict[str, Any]
 

@@ -43,23 +43,23 @@ class Records:
 
     def find(self, setting: Setting, seed: int) -> Record | None:
         """Return the record of a setting with a seed, or None if there is none."""
-        key = key_of(setting.values, seed)
-        return next((record for record in _read(self._path(seed)) if _key(record) == key), None)
+        key = key_of(setting.values)
+        return next((record for record in _read(self._path(seed)) if key_of(record["values"]) == key), None)
 
     def add(self, record: Record) -> None:
         """Add a record in place of an earlier one of the same setting and seed."""
         path = self._path(record["seed"])
         locks = result_folder(self.folder / LOCKS)
         with locked(locks / "files.lock"):
-            others = [other for other in _read(path) if _key(other) != _key(record)]
-            ordered = sorted([*others, record], key=lambda one: (one["setting"], _key(one)))
+            others = [other for other in _read(path) if key_of(other["values"]) != key_of(record["values"])]
+            ordered = sorted([*others, record], key=lambda one: (one["setting"], key_of(one["values"])))
             with written_whole(path) as place:
                 place.write_bytes(_compressed(ordered))
 
     def claim(self, setting: Setting, seed: int) -> Callable[[], None] | None:
         """Reserve a run for this process; return the function that ends that, or None if another process computes it now."""
-        name = sha256(key_of(setting.values, seed).encode()).hexdigest()[:16]
-        return acquire(result_folder(self.folder / LOCKS) / f"{name}.lock")
+        name = sha256(key_of(setting.values).encode()).hexdigest()[:16]
+        return acquire(result_folder(self.folder / LOCKS) / f"{name}-{seed}.lock")
 
     def _path(self, seed: int) -> Path:
         return self.folder / FILE.format(seed=seed)
@@ -70,9 +70,9 @@ def is_finished(record: Record | None) -> bool:
     return record is not None and "error" not in record
 
 
-def key_of(values: Mapping[str, Any], seed: int) -> str:
-    """Return what identifies a record."""
-    return json.dumps([values, seed], sort_keys=True)
+def key_of(values: Mapping[str, Any]) -> str:
+    """Return what identifies a setting."""
+    return json.dumps(values, sort_keys=True)
 
 
 def flat(record: Record) -> Record:
@@ -83,10 +83,6 @@ def flat(record: Record) -> Record:
 def without_timings(record: Record) -> Record:
     """Return the setting's values, the seed and those results that the same code always gives."""
     return {name: value for name, value in flat(record).items() if TIMING not in name}
-
-
-def _key(record: Record) -> str:
-    return key_of(record["values"], record["seed"])
 
 
 def _compressed(records: Iterable[Record]) -> bytes:
@@ -100,7 +96,9 @@ def _read(path: Path) -> list[Record]:
     try:
         records = [json.loads(line) for line in gzip.decompress(path.read_bytes()).decode().splitlines()]
         for record in records:
-            _key(record), record["setting"], record["run"], record.get("error") or record["results"]
+            if not (isinstance(record["values"], dict) and isinstance(record["seed"], int) and "run" in record):
+                raise ValueError(f"a line begins with {str(record)[:60]}")
+            record["setting"], record["error" if "error" in record else "results"]
     except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidInputError(
             f"{path} must contain one record per line, compressed by gzip; reading it failed: {error}. "

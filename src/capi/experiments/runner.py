@@ -255,17 +255,17 @@ class _Times:
     """The records that exist, and how long runs take, from those of the same setting with other seeds."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
-        self.finished: set[tuple[Path, str]] = set()
+        self.finished: set[tuple[Path, str, int]] = set()
         self.seconds: dict[tuple[Path, str], list[float]] = {}
         for records in {task.records.folder: task.records for task in tasks}.values():
             for record in records:
                 if is_finished(record):
-                    self.finished.add((records.folder, key_of(record["values"], record["seed"])))
+                    self.finished.add((records.folder, key_of(record["values"]), record["seed"]))
                     self._add((records.folder, record["setting"]), record)
 
     def has(self, task: Task) -> bool:
         """Return whether the task's record existed at the start."""
-        return (task.records.folder, key_of(task.setting.values, task.seed)) in self.finished
+        return (task.records.folder, key_of(task.setting.values), task.seed) in self.finished
 
     def add(self, task: Task, record: Record) -> None:
         self._add((task.records.folder, task.setting.name), record)

@@ -64,7 +64,7 @@ def compute(request: Mapping[str, Any], pause: Pause | None = None) -> dict[str,
     paused = (pause.seconds if pause else 0.0) - paused
     run = {
         "versions": versions(),
-        "code": _code(request["module"]),
+        "code": code_of(request["module"]),
         "processor": llvmlite.binding.get_host_cpu_name(),
         "n_jobs": request["n_jobs"],
         "cpu_seconds": round(process_time() - cpu, 3),
@@ -92,7 +92,7 @@ def _prepared(name: str) -> ModuleType:
 
 
 @cache
-def _code(module: str) -> str:
+def code_of(module: str) -> str:
     """Return the start of a digest of the sources that a run depends on; outside the package, of its own file alone."""
     if module.partition(".")[0] == PACKAGE:
         return digest_of(module)[:16]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 COLUMNS = ("variant", "success", "method", "iteration", "loss")
 SHOWN_ITERATIONS = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 20, 50, 100)
 PLOTTED_ITERATIONS = 20
+N_OTHERS = 10  # records of a variant and a success probability that are not in the figures
 
 ZERO = 1e-9  # a smaller loss is rounding error: values are of the order of 100
 MUCH_MORE = 10.0  # "considerably higher": at least this factor
@@ -95,6 +96,8 @@ def claims(records: Sequence[Record]) -> dict[str, Claim]:
             chosen = [r for r in records if r["variant"] == variant and r["success"] == success]
             main = {r["method"]: r for r in chosen if _in_figures(r)}
             others = [r for r in chosen if not _in_figures(r)]
+            if len(main) < len(STYLES) or len(others) < N_OTHERS:
+                continue  # runs are missing
             for name, claim in {**sentences(main, others), **_costs(main)}.items():
                 found[f"variant-{variant}/success-{success:g}/{name}"] = claim
     return found

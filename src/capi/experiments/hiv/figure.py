@@ -9,13 +9,32 @@ import numpy as np
 
 from capi._utils.late import matplotlib
 from capi._utils.statistics import all_hold, is_positive, standard_error
-from capi.experiments.experiment import Claim, Record, Row
+from capi._utils.validation import Floats
+from capi.experiments.experiment import SIZES, Claim, Record, Row
+from capi.experiments.hiv.settings import settings
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLUMNS = ("data", "seed", "method", "eta_pi", "return", "n_transitions")
+COLUMNS = (
+    "group",
+    "method",
+    "eta_pi",
+    "seed",
+    "return",
+    "return_mean_last",
+    "n_transitions",
+    "learning_cpu_seconds",
+    "decision_cpu_seconds",
+)
+TITLES = {
+    "own": "each method collects its own data",
+    "shared": "all methods learn from one batch",
+    "own-eta_v-5": "own data, eta_v = 5",
+    "own-new-trees": "own data, new trees in every sweep",
+    "embedded": "the embedded batch",
+}
 WHERE = "Section 5.2, figure on HIV treatment"
 SMALL, LARGE = (2, 100), 1000  # eta_pi range in which CAPI is better, and from which it is poor, according to the paper
 GAIN = 0.24  # "up to 24 %"
@@ -24,37 +43,32 @@ FEWEST_SEEDS = 5
 
 
 def table(records: Sequence[Record]) -> list[Row]:
-    """Return the final return of each run, one row per method and seed."""
-    rows = []
-    for r in records:
-        results = (
-            [(r["eta_pi"], r["returns_by_round"][-1])]
-            if r["data"] == "own"
-            else zip(r["methods"], r["returns"], strict=True)
-        )
-        for eta, value in results:
-            rows.append(
-                {
-                    "data": r["data"],
-                    "seed": r["seed"],
-                    "method": "Tree-FQI" if eta is None else "Tree-CAPI",
-                    "eta_pi": "" if eta is None else eta,
-                    "return": value,
-                    "n_transitions": r["n_transitions"],
-                }
-            )
-    return rows
+    """Return one row per run: the return and the costs of its last round."""
+    return [
+        {
+            "group": r["group"],
+            "method": "Tree-FQI" if r["eta_pi"] is None else "Tree-CAPI",
+            "eta_pi": "" if r["eta_pi"] is None else r["eta_pi"],
+            "seed": r["seed"],
+            "return": r["returns"][-1],
+            "return_mean_last": float(np.mean(r["last_returns"][-1])),
+            "n_transitions": r["n_transitions"],
+            "learning_cpu_seconds": r["learning_cpu_seconds"][-1],
+            "decision_cpu_seconds": r["decision_cpu_seconds"][-1],
+        }
+        for r in records
+    ]
 
 
 def summary(rows: Sequence[Row]) -> tuple[str, list[str], list[list[str]]]:
     """Return one line per method with the mean and standard error of its returns."""
-    headings = ["data", "method", "eta_pi", "mean return", "s.e.", "runs"]
+    headings = ["group", "method", "eta_pi", "mean return", "s.e.", "runs"]
     lines = []
-    for (data, method, eta), values in _cases(rows).items():
+    for (group, method, eta), values in _cases(rows).items():
         error = standard_error(np.array(values))
         lines.append(
             [
-                data,
+                group,
                 method,
                 str(eta),
                 f"{np.mean(values):.4g}",
@@ -66,30 +80,36 @@ def summary(rows: Sequence[Row]) -> tuple[str, list[str], list[list[str]]]:
 
 
 def figures(rows: Sequence[Row]) -> dict[str, Figure]:
-    """Return the paper's figure: return against eta_pi with Tree-FQI as a band, one panel per kind of data."""
-    kinds = [kind for kind in ("own", "shared") if any(row["data"] == kind for row in rows)]
-    figure = matplotlib.figure.Figure(figsize=(4.6 * len(kinds) + 0.6, 4.0), layout="constrained")
+    """Return the paper's figure: return against eta_pi with Tree-FQI as a band, one panel per group of settings."""
+    groups = [group for group in TITLES if any(row["group"] == group for row in rows)]
+    n_columns = min(len(groups), 2)
+    n_rows = -(-len(groups) // n_columns)
+    figure = matplotlib.figure.Figure(figsize=(4.6 * n_columns + 0.6, 3.6 * n_rows + 0.4), layout="constrained")
     figure.suptitle("HIV treatment: return over 5000 days")
-    panels = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
-    titles = {"own": "each method collects its own data", "shared": "all methods learn from one batch"}
-    for axes, kind in zip(panels, kinds, strict=True):
-        _draw(axes, [row for row in rows if row["data"] == kind])
-        axes.set_title(titles[kind], fontsize="medium")
-    panels[0].set_ylabel("discounted return (mean, one s.e.)")
-    panels[-1].legend(frameon=False)
+    panels = figure.subplots(n_rows, n_columns, sharey=True, squeeze=False)
+    for axes, group in zip(panels.flat, groups, strict=False):
+        _draw(axes, [row for row in rows if row["group"] == group])
+        axes.set_title(TITLES[group], fontsize="medium")
+        axes.legend(frameon=False)
+    for axes in panels.flat[len(groups) :]:
+        axes.set_visible(False)
+    for axes in panels[:, 0]:
+        axes.set_ylabel("discounted return (mean, one s.e.)")
     return {"hiv-return.png": figure}
 
 
 def _draw(axes: Axes, rows: Sequence[Row]) -> None:
     cases = {(method, eta): np.array(values) for (_, method, eta), values in _cases(rows).items()}
-    fqi = cases["Tree-FQI", ""]
-    middle, error = fqi.mean(), np.nan_to_num(standard_error(fqi))
+    if ("Tree-FQI", "") in cases:
+        fqi = cases["Tree-FQI", ""]
+        middle, error = fqi.mean(), np.nan_to_num(standard_error(fqi))
+        axes.axhspan(middle - error, middle + error, color="#0072B2", alpha=0.25, linewidth=0)
+        axes.axhline(middle, color="#0072B2", linestyle="--", label="Tree-FQI")
     etas = sorted(eta for _, eta in cases if eta != "")
     means = [cases["Tree-CAPI", eta].mean() for eta in etas]
     errors = [np.nan_to_num(standard_error(cases["Tree-CAPI", eta])) for eta in etas]
-    axes.axhspan(middle - error, middle + error, color="#0072B2", alpha=0.25, linewidth=0)
-    axes.axhline(middle, color="#0072B2", linestyle="--", label="Tree-FQI")
-    axes.errorbar(etas, means, yerr=errors, color="#D55E00", marker="o", capsize=3, label="Tree-CAPI")
+    if etas:
+        axes.errorbar(etas, means, yerr=errors, color="#D55E00", marker="o", capsize=3, label="Tree-CAPI")
     axes.set_xscale("log")
     axes.set_xticks(etas, [f"{eta}" for eta in etas], rotation=45)
     axes.minorticks_off()
@@ -100,57 +120,69 @@ def _draw(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 def claims(records: Sequence[Record]) -> dict[str, Claim]:
-    """Return the paper's claims on HIV treatment for each kind of data; with few runs they stay undecided."""
-    rows, found = table(records), {}
-    for kind in ("own", "shared"):
-        chosen = [row for row in rows if row["data"] == kind]
-        if not chosen:
-            continue
-        by_seed: dict[Any, dict[Any, float]] = {}
-        for row in chosen:
-            by_seed.setdefault(row["eta_pi"], {})[row["seed"]] = row["return"]
-        fqi = by_seed.pop("")
-        seeds = sorted(fqi)
-        gains = {
-            eta: np.array([values[s] - fqi[s] for s in seeds if s in values]) for eta, values in sorted(by_seed.items())
-        }
-        relative = {eta: float(gain.mean() / np.mean(list(fqi.values()))) for eta, gain in gains.items()}
-        decidable = len(seeds) >= FEWEST_SEEDS
-        small = [eta for eta in gains if SMALL[0] <= eta <= SMALL[1]]
-        large = [eta for eta in gains if eta >= LARGE]
-        numbers: dict[str, Any] = {
-            "n_seeds": len(seeds),
-            "tree_fqi": float(np.mean(list(fqi.values()))),
-            "relative_gain_of_capi": {str(eta): gain for eta, gain in relative.items()},
-            "standard_errors_of_gains": {str(eta): standard_error(gain) for eta, gain in gains.items()},
-        }
-        base = numbers["tree_fqi"]
-        found[f"{kind}/capi-better-with-small-nodes"] = Claim(
+    """Return the paper's claims on HIV treatment for each group of settings; with few runs they stay undecided."""
+    returns: dict[str, dict[int | None, dict[int, float]]] = {}
+    for r in records:
+        returns.setdefault(r["group"], {}).setdefault(r["eta_pi"], {})[r["seed"]] = r["returns"][-1]
+    found: dict[str, Claim] = {}
+    for group, by_eta in returns.items():
+        if None in by_eta:
+            found |= {f"{group}/{name}": claim for name, claim in _claims_of(group, by_eta).items()}
+    return found
+
+
+def _claims_of(group: str, by_eta: dict[int | None, dict[int, float]]) -> dict[str, Claim]:
+    """Return the claims of a group, from the differences of paired seeds."""
+    fqi = by_eta[None]
+    gains = {
+        eta: np.array([by_eta[eta][seed] - fqi[seed] for seed in sorted(fqi) if seed in by_eta.get(eta, {})])
+        for eta in _etas_of(group)
+    }
+    base = float(np.mean(list(fqi.values())))
+    relative = {eta: float(gain.mean() / base) for eta, gain in gains.items() if len(gain)}
+    small = [eta for eta in gains if SMALL[0] <= eta <= SMALL[1]]
+    large = [eta for eta in gains if eta >= LARGE]
+    best = max((eta for eta in small if eta in relative), key=lambda eta: relative[eta], default=None)
+    about = () if best is None else (gains[best] - GAIN / 2 * base, 2 * GAIN * base - gains[best])
+    return {
+        "capi-better-with-small-nodes": Claim(
             f"Tree-CAPI has a higher return than Tree-FQI for every eta_pi from {SMALL[0]} to {SMALL[1]}.",
             WHERE,
-            all_hold(is_positive(gains[eta]) for eta in small) if decidable else None,
-            numbers,
-        )
-        largest = max(small, key=lambda eta: relative[eta], default=None)
-        found[f"{kind}/gain-of-about-24-percent"] = Claim(
+            all_hold(_positive(gains[eta]) for eta in small),
+            {
+                "n_seeds": {str(eta): len(gain) for eta, gain in gains.items()},
+                "tree_fqi": base,
+                "relative_gain_of_capi": {str(eta): gain for eta, gain in relative.items()},
+                "standard_errors_of_gains": {str(eta): standard_error(gains[eta]) for eta in relative},
+            },
+        ),
+        "gain-of-about-24-percent": Claim(
             f"The largest gain among these is about {GAIN:.0%} (between half and twice that).",
             WHERE,
-            all_hold(is_positive(x) for x in (gains[largest] - GAIN / 2 * base, 2 * GAIN * base - gains[largest]))
-            if decidable and largest is not None
-            else None,
-            {"eta_pi": largest, "largest_relative_gain": None if largest is None else relative[largest]},
-        )
-        found[f"{kind}/poor-with-large-nodes"] = Claim(
+            all_hold(_positive(gain) for gain in about),
+            {"eta_pi": best, "largest_relative_gain": None if best is None else relative[best]},
+        ),
+        "poor-with-large-nodes": Claim(
             f"With eta_pi of {LARGE:,} or more, Tree-CAPI has a lower return than Tree-FQI.",
             WHERE,
-            all_hold(is_positive(-gains[eta]) for eta in large) if decidable else None,
-            {"relative_gain": {str(eta): relative[eta] for eta in large}},
-        )
-    return found
+            all_hold(_positive(-gains[eta]) for eta in large),
+            {"relative_gain": {str(eta): relative[eta] for eta in large if eta in relative}},
+        ),
+    }
+
+
+def _etas_of(group: str) -> list[int]:
+    """Return the values of eta_pi that a group of settings has."""
+    values = [setting.values for size in SIZES for setting in settings(size)]
+    return [one["eta_pi"] for one in values if one["group"] == group and one["eta_pi"] is not None]
+
+
+def _positive(values: Floats) -> bool | None:
+    return is_positive(values) if len(values) >= FEWEST_SEEDS else None
 
 
 def _cases(rows: Sequence[Row]) -> dict[tuple[Any, ...], list[float]]:
     cases: dict[tuple[Any, ...], list[float]] = {}
     for row in rows:
-        cases.setdefault((row["data"], row["method"], row["eta_pi"]), []).append(row["return"])
+        cases.setdefault((row["group"], row["method"], row["eta_pi"]), []).append(row["return"])
     return cases

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLUMNS = (
+    "group",
     "method",
     "kappa",
     "n_samples",
@@ -27,8 +28,12 @@ COLUMNS = (
     "steps_mean_last",
     "return_mean_last",
     "n_goals",
-    "seconds",
+    "learning_cpu_seconds",
 )
+TITLES = {
+    "mean-loss": "lambda added to the mean loss",
+    "sum-loss": "lambda added to the sum of losses",
+}
 WHERE = "Appendix, on Mountain-Car"
 # With fewer seeds no claim is decided; otherwise 95 % t intervals of paired differences decide, or leave it open.
 FEWEST_SEEDS = 5
@@ -55,33 +60,48 @@ Steps = dict[Case, Floats]  # (seeds,) each
 
 def table(records: Sequence[Record]) -> list[Row]:
     """Return one row per run."""
-    return [{name: "" if r[name] is None else r[name] for name in COLUMNS} for r in records]
+    rows = []
+    for r in records:
+        lasts = {"steps_mean_last": r["last_steps"], "return_mean_last": r["last_returns"]}
+        row = {**r, **{name: float(np.mean(values)) for name, values in lasts.items()}}
+        rows.append({name: "" if row[name] is None else row[name] for name in COLUMNS})
+    return rows
 
 
 def summary(rows: Sequence[Row]) -> tuple[str, list[str], list[list[str]]]:
     """Return one line per method and kappa with the mean steps and their standard error for each number of samples."""
     sizes = sorted({row["n_samples"] for row in rows})
-    cases = {(row["method"], row["kappa"]): _points(rows, "n_samples", "steps", kappa=row["kappa"]) for row in rows}
+    cases = {
+        (row["group"], row["method"], row["kappa"]): _points(
+            rows, "n_samples", "steps", group=row["group"], kappa=row["kappa"]
+        )
+        for row in rows
+    }
     lines = [
-        [method, str(kappa), str(max(len(values) for values in found.values()))]
+        [group, method, str(kappa), str(max(len(values) for values in found.values()))]
         + [_short(found[n]) if n in found else "" for n in sizes]
-        for (method, kappa), found in cases.items()
+        for (group, method, kappa), found in cases.items()
     ]
     title = f"Mountain-Car: mean steps to the goal, at most {MAX_STEPS} (s.e. over runs)"
-    return title, ["method", "kappa", "runs", *(f"{n}" for n in sizes)], lines
+    return title, ["group", "method", "kappa", "runs", *(f"{n}" for n in sizes)], lines
 
 
 def figures(rows: Sequence[Row]) -> dict[str, Figure]:
-    """Return steps and return against the number of samples, and against kappa."""
-    return {
-        "mountain-car-samples.png": _against_samples(rows),
-        "mountain-car-kappa.png": _against_kappa([row for row in rows if row["kappa"] != ""]),
-    }
+    """Return steps and return against the number of samples, and against kappa, for each reading of lambda."""
+    found = {}
+    for group, title in TITLES.items():
+        chosen = [row for row in rows if row["group"] == group]
+        neighbours = [row for row in chosen if row["kappa"] != ""]
+        if chosen:
+            found[f"mountain-car-samples-{group}.png"] = _against_samples(chosen, title)
+        if neighbours:
+            found[f"mountain-car-kappa-{group}.png"] = _against_kappa(neighbours, title)
+    return found
 
 
-def _against_samples(rows: Sequence[Row]) -> Figure:
+def _against_samples(rows: Sequence[Row], title: str) -> Figure:
     lines = [("" if kappa is None else kappa, *style) for kappa, style in METHODS.items()]
-    figure = _figure("Mountain-Car: value-based learning and nearest-neighbour policies")
+    figure = _figure(f"Mountain-Car: value-based learning and nearest-neighbour policies, {title}")
     for axes, quantity in zip(figure.axes, QUANTITIES, strict=True):
         for kappa, *style in lines:
             _draw(axes, _points(rows, "n_samples", quantity, kappa=kappa), *style)
@@ -89,9 +109,9 @@ def _against_samples(rows: Sequence[Row]) -> Figure:
     return _with_legend(figure)
 
 
-def _against_kappa(rows: Sequence[Row]) -> Figure:
+def _against_kappa(rows: Sequence[Row], title: str) -> Figure:
     sizes = sorted({row["n_samples"] for row in rows})
-    figure = _figure("Mountain-Car: KNN-CAPI with different numbers of neighbours")
+    figure = _figure(f"Mountain-Car: KNN-CAPI with different numbers of neighbours, {title}")
     for axes, quantity in zip(figure.axes, QUANTITIES, strict=True):
         for n, (colour, marker) in zip(sizes, SIZES, strict=False):
             _draw(axes, _points(rows, "kappa", quantity, n_samples=n), f"{n} samples", colour, marker, "-")
@@ -137,13 +157,18 @@ def _with_legend(figure: Figure) -> Figure:
 
 
 def claims(records: Sequence[Record]) -> dict[str, Claim]:
-    """Return the paper's claims on Mountain-Car; with few runs they stay undecided."""
-    by_seed: dict[Case, dict[int, float]] = {}
-    for r in records:
-        by_seed.setdefault((r["kappa"], r["n_samples"]), {})[r["seed"]] = r["steps"]
-    seeds = sorted(set.intersection(*(set(found) for found in by_seed.values())))
-    steps = {case: np.array([found[seed] for seed in seeds]) for case, found in by_seed.items()}
-    return {**_methods(steps), **_neighbours(steps)}
+    """Return the paper's claims on Mountain-Car for each reading of lambda; with few runs they stay undecided."""
+    found: dict[str, Claim] = {}
+    for group in TITLES:
+        by_seed: dict[Case, dict[int, float]] = {}
+        for r in records:
+            if r["group"] == group:
+                by_seed.setdefault((r["kappa"], r["n_samples"]), {})[r["seed"]] = r["steps"]
+        complete = set.intersection(*(set(values) for values in by_seed.values())) if by_seed else set()
+        steps = {case: np.array([values[seed] for seed in sorted(complete)]) for case, values in by_seed.items()}
+        if complete:
+            found |= {f"{group}/{name}": claim for name, claim in {**_methods(steps), **_neighbours(steps)}.items()}
+    return found
 
 
 def _methods(steps: Steps) -> dict[str, Claim]:

@@ -1,0 +1,112 @@
+"""How an experiment looks in a terminal: progress while it runs, then its table and its claims."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from capi._utils.late import rich
+
+if TYPE_CHECKING:
+    from capi.experiments.driver import Result
+    from capi.experiments.runner import Progress
+
+MIN_WIDTH = 130  # of tables written to a file or a pipe
+MOST_FAILURES = 5  # that are printed
+LINE_EVERY = 10.0  # seconds between two lines of progress in a file or a pipe
+
+
+@contextmanager
+def shown_progress(name: str) -> Iterator[Callable[[Progress], None]]:
+    """Yield a function that shows progress on standard error: a bar in a terminal, otherwise a line every few seconds."""
+    console = rich.console.Console(stderr=True)
+    if not console.is_terminal:
+        yield ProgressLines(name)
+        return
+    columns = (rich.progress.BarColumn(20), rich.progress.TextColumn("{task.description}"))
+    with rich.progress.Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(name, total=None)
+
+        def show(progress: Progress) -> None:
+            text = rich.markup.escape(f"{name}: {progress}")
+            bar.update(task, total=progress.n_tasks, completed=progress.n_finished, description=text)
+
+        yield show
+
+
+class ProgressLines:
+    """Prints progress as lines: every failure, the last run, and otherwise at most one line every few seconds."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.printed = -LINE_EVERY
+
+    def __call__(self, progress: Progress) -> None:
+        """Print a line if it is time."""
+        last = progress.n_finished + progress.n_failed == progress.n_tasks
+        important = last or progress.event.startswith("FAILED")
+        if important or monotonic() - self.printed >= LINE_EVERY:
+            self.printed = monotonic()
+            event = f"; {progress.event}" if progress.event else ""
+            typer.echo(f"{self.name}: {progress}{event}", err=True)
+
+
+def print_result(result: Result) -> None:
+    """Print the table and the claims of an experiment, where its files are, and what failed."""
+    console = _console()
+    console.print(_table(result.title, result.headings, result.lines))
+    verdicts = {True: "[green]true[/]", False: "[red]false[/]", None: "null"}
+    lines = [
+        [rich.markup.escape(key), verdicts[claim.holds], rich.markup.escape(_numbers(claim.numbers))]
+        for key, claim in result.claims.items()
+    ]
+    console.print(_table("Claims of the paper", ["claim", "holds", "numbers"], lines, wrap=True))
+    for figure in result.figures:
+        typer.echo(f"figure   {figure}")
+    typer.echo(f"numbers  {result.folder / 'table.csv'}, claims.json, records")
+    if result.n_other_code:
+        typer.echo(
+            f"note     {result.n_other_code} of {result.n_finished} finished runs were computed by another version of the code. "
+            f"To compute them again, delete {result.folder / 'records'}."
+        )
+    for record in result.failed[:MOST_FAILURES]:
+        reason = record["error"].strip().splitlines()[-1]
+        typer.echo(f"failed   {record['setting']} seed {record['seed']}: {reason}", err=True)
+    if result.failed:
+        typer.echo(
+            f"failed   {len(result.failed)} of {len(result.failed) + result.n_finished} runs. "
+            "Their tracebacks are in the records; the same command tries them again.",
+            err=True,
+        )
+
+
+def _console() -> rich.console.Console:
+    console = rich.console.Console()
+    return console if console.is_terminal else rich.console.Console(width=max(console.width, MIN_WIDTH))
+
+
+def _table(title: str, headings: Sequence[str], lines: Sequence[Sequence[str]], wrap: bool = False) -> rich.table.Table:
+    table = rich.table.Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    for i, heading in enumerate(headings):
+        numeric = not wrap and i >= 3
+        table.add_column(heading, justify="right" if numeric else "left", overflow="fold", no_wrap=not wrap)
+    for line in lines:
+        table.add_row(*line)
+    return table
+
+
+def _numbers(numbers: dict[str, Any]) -> str:
+    return ", ".join(f"{key} {json.dumps(_rounded(value))}" for key, value in numbers.items())
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.4g}")
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list) else value
