@@ -1,3 +1,4 @@
+import json
 import os
 import signal
 import subprocess
@@ -7,7 +8,9 @@ import time
 import pytest
 from typer.testing import CliRunner
 
+import toy_experiment as toy
 from capi.cli import app
+from capi.experiments import NAMES
 
 
 def capi(*arguments, cwd=None):
@@ -40,13 +43,65 @@ def test_an_interruption_is_one_sentence_and_keeps_what_is_finished(tmp_path):
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while process.poll() is None and not (tmp_path / "out[/b]").is_dir():
         time.sleep(0.05)  # the folder is created right before the work starts
-    time.sleep(0.5)
+    time.sleep(1.5)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert out == ""
-    assert "stopped; finished runs are kept, and the same command resumes after them." in err
-    assert [path.name for path in (tmp_path / "out[/b]").iterdir()] == [".unfinished-quick.jsonl"]
+    assert "stopped; finished runs are kept, and the same command continues with the rest." in err
+    assert [path.name for path in (tmp_path / "out[/b]").iterdir()] == ["records"]
+
+
+def test_reproduce_shows_progress_results_and_failures(tmp_path, monkeypatch):
+    monkeypatch.setitem(NAMES, "toy", "squares")
+    monkeypatch.setitem(sys.modules, "capi.experiments.toy", toy)
+    monkeypatch.setattr(toy, "folder", tmp_path)
+    command = ["reproduce", "toy", "--out", str(tmp_path / "out"), "--runs", "2", "--jobs", "2"]
+    (tmp_path / "fail-2").touch()
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 1
+    assert "squares" in done.stdout
+    assert f"numbers  {tmp_path / 'out' / 'table.csv'}, claims.json, records" in done.stdout
+    assert "4 of 6 finished, 0 running, 2 failed" in done.stderr
+    assert "failed   numbers/2 seed 1: ArithmeticError: cannot square 2" in done.stderr
+    assert (
+        "failed   2 of 6 runs. Their tracebacks are in the records; the same command tries them again." in done.stderr
+    )
+    (tmp_path / "fail-2").unlink()
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0
+    assert "failed  " not in done.stderr
+    assert len(toy.calls()) == 8
+    done = CliRunner().invoke(app, [*command[:4], "--only", "numbers/3", "1"])
+    assert done.exit_code == 0
+    assert json.loads(done.stdout)["results"]["square"] == 9
+    assert "It equals the former record, timings aside." in done.stderr
+    (tmp_path / "shifted").touch()
+    assert (
+        "differs from the former record in square"
+        in CliRunner().invoke(app, [*command[:4], "--only", "numbers/3", "1"]).stderr
+    )
+    (tmp_path / "fail-3").touch()
+    done = CliRunner().invoke(app, [*command[:4], "--only", "numbers/3", "1"])
+    assert done.exit_code == 1
+    assert "cannot square 3" in done.stderr
+
+
+def test_all_experiments_follow_one_another_even_if_one_fails(tmp_path, monkeypatch):
+    for name in list(NAMES):
+        monkeypatch.delitem(NAMES, name)
+    for name in ("toy", "other-toy"):
+        monkeypatch.setitem(NAMES, name, "squares")
+        monkeypatch.setitem(sys.modules, f"capi.experiments.{name.replace('-', '_')}", toy)
+    monkeypatch.setattr(toy, "folder", tmp_path)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "toy").write_text("a file in the way")
+    done = CliRunner().invoke(app, ["reproduce", "all", "--out", str(tmp_path / "out")])
+    assert done.exit_code == 1
+    assert "must be a folder" in done.stderr
+    assert (tmp_path / "out" / "other-toy" / "table.csv").exists()
+    refused = capi("reproduce", "all", "--only", "a", "0")
+    assert refused.stderr == "error: --only needs the name of one experiment; got all.\n"
 
 
 def test_a_wrong_option_is_usage_and_exit_code_2():

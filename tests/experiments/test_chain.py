@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from capi.errors import InvalidInputError
-from capi.experiments.chain import SETTINGS, claims, run, summary, table
+from capi.experiments.chain import SETTINGS, claims, figures, run, summary, table
 from capi.experiments.chain.settings import FIGURES
-from capi.experiments.driver import load_experiment, reproduce
+from capi.experiments.driver import reproduce
+from capi.experiments.experiment import load_experiment
+from capi.experiments.records import FOLDER, Records, flat
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +28,7 @@ def rows(result):
 
 @pytest.fixture(scope="module")
 def records(result):
-    return [json.loads(line) for line in (result.folder / "records.jsonl").read_text().splitlines()]
+    return [flat(record) for record in Records(result.folder / FOLDER)]
 
 
 def losses(rows, variant, success, method):
@@ -146,18 +148,26 @@ def test_the_terminal_table_has_a_line_a_method(result):
 
 
 def test_a_record_is_reproducible_but_for_the_clock():
-    setting = {**SETTINGS[0], "n_iterations": 5}
-    first, second = run(setting), run(setting)
+    values = {**SETTINGS[0].values, "n_iterations": 5}
+    first, second = run(values), run(values)
     first.pop("seconds")
     second.pop("seconds")
     assert first == second
 
 
 def test_pieces_work_on_fewer_iterations():
-    records = [run({**s, "n_iterations": 6}) for s in SETTINGS if all(s[k] == v for k, v in FIGURES.items())]
+    chosen = [s.values for s in SETTINGS if all(s.values[k] == v for k, v in FIGURES.items())]
+    records = [{**values, **run({**values, "n_iterations": 6})} for values in chosen]
     _, headings, lines = summary(table(records))
     assert headings[-1] == "6"
     assert len(lines) == 16
+
+
+def test_pieces_work_on_some_of_the_records(records):
+    assert figures(table(records[:1])).keys() == figures(table(records)).keys()
+    assert claims(records[:1]) == {}
+    one = [r for r in records if (r["variant"], r["success"]) == (1, 0.7)]
+    assert set(claims(one)) == {key for key in claims(records) if key.startswith("variant-1/success-0.7/")}
 
 
 def test_unknown_names_are_refused():

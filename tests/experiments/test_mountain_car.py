@@ -2,29 +2,30 @@ import numpy as np
 import pytest
 
 from capi.domains import MountainCar
-from capi.experiments.driver import load_experiment
+from capi.experiments.experiment import load_experiment
 from capi.experiments.mountain_car import claims, figures, run, settings, summary, table
 from capi.experiments.mountain_car.run import batch_of
-from capi.experiments.mountain_car.settings import KAPPA, LEARNING, SAMPLES, SEEDS
+from capi.experiments.mountain_car.settings import KAPPA, LEARNING, SAMPLES
 
 SIZES = (200, 500, 2000)
 KAPPAS = (1, 75, 200)
 
 
-def made_up(steps, seeds):
+def made_up(steps, seeds, group="mean-loss"):
     """Return records whose steps are a function of kappa, the number of samples and the seed."""
     return [
         {
+            "group": group,
             "method": "RFQI" if kappa is None else "KNN-CAPI",
             "kappa": kappa,
             "n_samples": n,
             "seed": seed,
             "steps": steps(kappa, n, seed),
             "return": -steps(kappa, n, seed) / 2,
-            "steps_mean_last": 70.0,
-            "return_mean_last": -35.0,
+            "last_steps": [60.0, 80.0],
+            "last_returns": [-30.0, -40.0],
             "n_goals": 3,
-            "seconds": 1.0,
+            "learning_cpu_seconds": 1.0,
         }
         for seed in range(seeds)
         for n in SIZES
@@ -52,11 +53,18 @@ def test_the_folder_is_found_by_its_name():
 
 def test_sizes():
     full, quick = settings("full"), settings("quick")
-    assert {s["n_samples"] for s in full} == set(SAMPLES)
-    assert {s["seed"] for s in full} == set(range(SEEDS))
-    assert all({None, KAPPA} <= {s["kappa"] for s in full if s["n_samples"] == n} for n in SAMPLES)
-    assert all(s["kappa"] is None or 2 * s["kappa"] <= s["n_samples"] for s in full + quick)
+    assert len({s.name for s in full}) == len(full)
+    values = [s.values for s in full]
+    assert {v["n_samples"] for v in values} == set(SAMPLES)
+    assert all({None, KAPPA} <= {v["kappa"] for v in values if v["n_samples"] == n} for n in SAMPLES)
+    assert all(v["kappa"] is None or 2 * v["kappa"] <= v["n_samples"] for v in values)
     assert len(quick) < 50
+
+
+def test_lambda_is_read_in_both_ways():
+    """0.01 / n times n, or not times n."""
+    ridges = {(s.values["group"], s.values["n_samples"], s.values["ridge"]) for s in settings("full")}
+    assert ridges == {("mean-loss", n, 0.01) for n in SAMPLES} | {("sum-loss", n, 0.01 / n) for n in SAMPLES}
 
 
 def test_a_batch_has_exactly_the_samples_asked_for():
@@ -76,54 +84,57 @@ def test_a_smaller_batch_is_the_beginning_of_a_larger_one():
 
 @pytest.mark.parametrize("kappa", [None, 40])
 def test_a_small_batch_is_enough_to_do_better_than_at_random(kappa):
-    setting = {"kappa": kappa, "n_samples": 600, "seed": 2, **LEARNING, "n_iterations": 60, "n_last": 2}
-    record = run(setting)
+    values = {"kappa": kappa, "n_samples": 600, "ridge": 0.01, **LEARNING, "n_iterations": 60, "n_last": 2}
+    record = run(values, seed=2)
     assert record["steps"] < 120  # random actions take 162
     assert -49.2 < record["return"] < -25
     assert record["n_goals"] > 0
-    assert run(setting) == {**record, "seconds": pytest.approx(0, abs=60)}
+    assert (record["last_steps"][-1], record["last_returns"][-1]) == (record["steps"], record["return"])
+    again = run(values, seed=2)
+    assert {**again, "learning_cpu_seconds": record["learning_cpu_seconds"]} == record
 
 
 def test_records_become_a_table_and_figures():
     rows = table(made_up(as_in_the_paper, 4))
     assert len(rows) == 4 * 3 * 4
     _, headings, lines = summary(rows)
-    assert headings == ["method", "kappa", "runs", "200", "500", "2000"]
-    assert [line[:3] for line in lines] == [["RFQI", "", "4"], *(["KNN-CAPI", str(kappa), "4"] for kappa in KAPPAS)]
+    assert headings == ["group", "method", "kappa", "runs", "200", "500", "2000"]
+    assert [line[1:4] for line in lines] == [["RFQI", "", "4"], *(["KNN-CAPI", str(kappa), "4"] for kappa in KAPPAS)]
+    assert {(row["steps_mean_last"], row["return_mean_last"]) for row in rows} == {(70.0, -35.0)}
     drawn = figures(rows)
-    assert sorted(drawn) == ["mountain-car-kappa.png", "mountain-car-samples.png"]
+    assert sorted(drawn) == ["mountain-car-kappa-mean-loss.png", "mountain-car-samples-mean-loss.png"]
     assert all(len(figure.axes) == 2 for figure in drawn.values())
     figures(rows[:4])  # one seed has no standard errors
 
 
 def test_claims_hold_where_the_numbers_are_the_papers():
     assert {key: claim.holds for key, claim in claims(made_up(as_in_the_paper, 12)).items()} == {
-        "both-learn-a-reasonable-policy": True,
-        "capi-leads": True,
-        "capi-leads-most-with-few-samples": True,
-        "capi-is-reasonable-more-often": True,
-        "kappa-makes-a-big-difference-with-few-samples": True,
-        "kappa-makes-a-difference-with-many-samples": True,
-        "kappa-has-an-optimum": True,
+        "mean-loss/both-learn-a-reasonable-policy": True,
+        "mean-loss/capi-leads": True,
+        "mean-loss/capi-leads-most-with-few-samples": True,
+        "mean-loss/capi-is-reasonable-more-often": True,
+        "mean-loss/kappa-makes-a-big-difference-with-few-samples": True,
+        "mean-loss/kappa-makes-a-difference-with-many-samples": True,
+        "mean-loss/kappa-has-an-optimum": True,
     }
 
 
 def test_claims_fail_where_the_numbers_are_not():
     assert {key: claim.holds for key, claim in claims(made_up(the_other_way_round, 12)).items()} == {
-        "both-learn-a-reasonable-policy": False,
-        "capi-leads": False,
-        "capi-leads-most-with-few-samples": True,  # it lags by more with many
-        "capi-is-reasonable-more-often": None,  # neither ever is
-        "kappa-makes-a-big-difference-with-few-samples": True,
-        "kappa-makes-a-difference-with-many-samples": True,
-        "kappa-has-an-optimum": False,
+        "mean-loss/both-learn-a-reasonable-policy": False,
+        "mean-loss/capi-leads": False,
+        "mean-loss/capi-leads-most-with-few-samples": True,  # it lags by more with many
+        "mean-loss/capi-is-reasonable-more-often": None,  # neither ever is
+        "mean-loss/kappa-makes-a-big-difference-with-few-samples": True,
+        "mean-loss/kappa-makes-a-difference-with-many-samples": True,
+        "mean-loss/kappa-has-an-optimum": False,
     }
 
 
 def test_where_all_is_the_same_nothing_but_the_level_is_decided():
     verdicts = {key: claim.holds for key, claim in claims(made_up(lambda kappa, n, seed: 55.0, 12)).items()}
-    assert verdicts.pop("both-learn-a-reasonable-policy") is True
-    assert verdicts.pop("kappa-makes-a-big-difference-with-few-samples") is False
+    assert verdicts.pop("mean-loss/both-learn-a-reasonable-policy") is True
+    assert verdicts.pop("mean-loss/kappa-makes-a-big-difference-with-few-samples") is False
     assert set(verdicts.values()) == {None}
 
 
@@ -134,3 +145,17 @@ def test_few_runs_decide_nothing():
 def test_runs_without_the_papers_kappa_or_with_one_kappa_decide_little():
     records = [r for r in made_up(as_in_the_paper, 12) if r["kappa"] in (None, 1)]
     assert {claim.holds for claim in claims(records).values()} <= {None, False}
+
+
+def test_readings_of_lambda_are_judged_apart():
+    both = made_up(as_in_the_paper, 12) + made_up(the_other_way_round, 12, group="sum-loss")
+    verdicts = {key: claim.holds for key, claim in claims(both).items() if key.endswith("/capi-leads")}
+    assert verdicts == {"mean-loss/capi-leads": True, "sum-loss/capi-leads": False}
+    assert len(figures(table(both))) == 4
+
+
+def test_pieces_work_on_some_of_the_records():
+    assert list(figures(table(made_up(as_in_the_paper, 1)[:1]))) == ["mountain-car-samples-mean-loss.png"]
+    assert {claim.holds for claim in claims(made_up(as_in_the_paper, 1)[:1]).values()} == {None}
+    apart = [r for r in made_up(as_in_the_paper, 2) if (r["seed"] == 0) == (r["kappa"] is None)]
+    assert claims(apart) == {}, "no seed has run with both methods"

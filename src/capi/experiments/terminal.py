@@ -59,13 +59,13 @@ class ProgressLines:
 def print_result(result: Result) -> None:
     """Print the table and the claims of an experiment, where its files are, and what failed."""
     console = _console()
-    console.print(_table(result.title, result.headings, result.lines))
+    _print_table(console, result.title, result.headings, result.lines)
     verdicts = {True: "[green]true[/]", False: "[red]false[/]", None: "null"}
     lines = [
         [rich.markup.escape(key), verdicts[claim.holds], rich.markup.escape(_numbers(claim.numbers))]
         for key, claim in result.claims.items()
     ]
-    console.print(_table("Claims of the paper", ["claim", "holds", "numbers"], lines, wrap=True))
+    _print_table(console, "Claims of the paper", ["claim", "holds", "numbers"], lines, wrap=True)
     for figure in result.figures:
         typer.echo(f"figure   {figure}")
     typer.echo(f"numbers  {result.folder / 'table.csv'}, claims.json, records")
@@ -90,14 +90,21 @@ def _console() -> rich.console.Console:
     return console if console.is_terminal else rich.console.Console(width=max(console.width, MIN_WIDTH))
 
 
-def _table(title: str, headings: Sequence[str], lines: Sequence[Sequence[str]], wrap: bool = False) -> rich.table.Table:
-    table = rich.table.Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+def _print_table(
+    console: rich.console.Console,
+    title: str,
+    headings: Sequence[str],
+    lines: Sequence[Sequence[str]],
+    wrap: bool = False,
+) -> None:
+    table = rich.table.Table(header_style="bold", box=None, pad_edge=False)
     for i, heading in enumerate(headings):
         numeric = not wrap and i >= 3
         table.add_column(heading, justify="right" if numeric else "left", overflow="fold", no_wrap=not wrap)
     for line in lines:
         table.add_row(*line)
-    return table
+    console.print(f"[italic]{rich.markup.escape(title)}[/]")
+    console.print(table)
 
 
 def _numbers(numbers: dict[str, Any]) -> str:

@@ -20,6 +20,7 @@ from datetime import UTC, datetime
 from functools import cache
 from hashlib import sha256
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter, process_time, sleep
 from types import ModuleType
@@ -69,7 +70,7 @@ def compute(request: Mapping[str, Any], pause: Pause | None = None) -> dict[str,
         "n_jobs": request["n_jobs"],
         "cpu_seconds": round(process_time() - cpu, 3),
         "seconds": round(perf_counter() - started - paused, 3),
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),
     }
     return {**outcome, "run": run}
 
@@ -96,7 +97,8 @@ def code_of(module: str) -> str:
     """Return the start of a digest of the sources that a run depends on; outside the package, of its own file alone."""
     if module.partition(".")[0] == PACKAGE:
         return digest_of(module)[:16]
-    return sha256(Path(import_module(module).__file__ or "").read_bytes()).hexdigest()[:16]
+    spec = find_spec(module)
+    return "" if spec is None or spec.origin is None else sha256(Path(spec.origin).read_bytes()).hexdigest()[:16]
 
 
 def main() -> None:
