@@ -47,7 +47,7 @@ fmt: $(VENV)/.ready  ## format the code
 
 bench: $(VENV)/.ready  ## run the benchmarks against other libraries
 	$(BIN)/python -m pip install --quiet -e ".[bench]"
-	$(BIN)/capi bench
+	@trap 'rm -f docs/reproduction/PAUSE' EXIT; touch docs/reproduction/PAUSE; $(BIN)/capi bench  # long runs wait meanwhile
 
 clean:  ## remove all generated files
 	rm -rf $(VENV) $(LOWEST) .coverage results dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

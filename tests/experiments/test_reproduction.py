@@ -1,0 +1,109 @@
+"""The committed records are whole, small, of settings that exist, and come out again where the machine is the same."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import llvmlite.binding
+import pytest
+
+from capi._utils.versions import versions
+from capi.experiments.experiment import SIZES, load_experiment
+from capi.experiments.records import FOLDER, Records, flat, is_finished, key_of, without_timings
+from capi.experiments.worker import compute
+
+ROOT = Path(__file__).parents[2]
+REPRODUCTION = ROOT / "docs" / "reproduction"
+NAMES = sorted(path.name for path in REPRODUCTION.iterdir() if path.is_dir()) if REPRODUCTION.exists() else []
+QUICKEST = {"hiv": None, "mountain-car": "mean-loss/rfqi/200", "pole": "no-track-limit/tree-dpi-20/1000"}
+
+pytestmark = pytest.mark.skipif(not NAMES, reason="the records come with the repository only")
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("long_runs", ROOT / "scripts" / "long_runs.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["long_runs"] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["long_runs"]
+
+
+def test_they_are_small():
+    assert sum(path.stat().st_size for path in REPRODUCTION.rglob("*") if path.is_file()) < 8e6
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_records_belong_to_settings_and_say_what_made_them(name):
+    experiment = load_experiment(name)
+    known = {key_of(s.values): s.name for size in SIZES for s in experiment.settings(size)}
+    records = list(Records(REPRODUCTION / name / FOLDER))
+    assert records
+    for record in records:
+        assert known[key_of(record["values"])] == record["setting"]
+        assert is_finished(record)
+        assert {"versions", "code", "processor", "cpu_seconds", "seconds", "finished"} <= set(record["run"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tables_figures_and_claims_follow_from_them(name):
+    experiment = load_experiment(name)
+    records = [flat(record) for record in Records(REPRODUCTION / name / FOLDER)]
+    rows = experiment.table(records)
+    assert experiment.summary(rows)[2]
+    assert experiment.figures(rows)
+    experiment.claims(records)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if QUICKEST[name]])
+def test_a_record_comes_out_again(name):
+    """On the same kind of processor and with the same versions; elsewhere the last digits may differ."""
+    experiment = load_experiment(name)
+    chosen = next(setting for setting in experiment.settings("full") if setting.name == QUICKEST[name])
+    record = Records(REPRODUCTION / name / FOLDER).find(chosen, 0)
+    here = {"versions": versions(), "processor": llvmlite.binding.get_host_cpu_name()}
+    if {key: record["run"][key] for key in here} != here:
+        pytest.skip("the record comes from other versions or another processor")
+    request = {"module": experiment.run.__module__, "function": "run", "values": dict(chosen.values)}
+    again = compute({**request, "seed": 0, "n_jobs": 1})
+    assert without_timings({**record, **again}) == without_timings(record)
+
+
+def test_the_list_has_every_group_of_every_experiment(script):
+    for name in ("hiv", "mountain-car", "pole"):
+        groups = {setting.values["group"] for setting in load_experiment(name).settings("full")}
+        assert groups == {group for item in script.LIST if item.experiment == name for group in item.groups}
+
+
+def test_every_item_begins_before_any_goes_on(script, tmp_path):
+    tasks = script.tasks(tmp_path)
+    keys = [(task.records.folder, task.setting.name, task.seed) for task in tasks]
+    assert len(set(keys)) == len(keys)
+    n_first = sum(task.seed == 0 for task in tasks)
+    assert all(task.seed == 0 for task in tasks[:n_first])
+    after = [(task.records.folder.parent.name, task.setting.values["group"]) for task in tasks[n_first:]]
+    assert list(dict.fromkeys(after)) == [
+        ("hiv", "own"),
+        ("hiv", "shared"),
+        ("mountain-car", "mean-loss"),
+        ("mountain-car", "sum-loss"),
+        ("pole", "no-track-limit"),
+        ("pole", "track-limit"),
+        ("hiv", "own-eta_v-5"),
+        ("hiv", "own-new-trees"),
+        ("pole", "new-trees"),
+    ]
+    own = [task for task in tasks if task.setting.values["group"] == "own"]
+    assert len(own) == 20 * 11
+    assert [task.seed for task in own] == sorted(task.seed for task in own), "paired seeds stay together"
+    largest = [task for task in tasks if task.setting.values.get("n_samples") == 30_000_000]
+    assert {task.seed for task in largest} == {0, 1, 2}
+
+
+def test_the_status_counts_what_is_finished(script, capsys):
+    script.status(REPRODUCTION)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(script.LIST)
+    n_finished = sum(record["setting"].startswith("own/") for record in Records(REPRODUCTION / "hiv" / FOLDER))
+    assert f"{n_finished} of   220 finished" in lines[0]
