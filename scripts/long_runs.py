@@ -57,10 +57,17 @@ LIST = (
 )
 
 
+FIRST_ETAS = (None, 20)  # Tree-FQI, and the Tree-CAPI that most items have
+
+
 def tasks(folder):
-    """Return all tasks without repetitions: the first seed of every item, the cheapest item first, then the list in its order."""
-    cheapest_first = sorted(LIST, key=lambda item: (item.experiment == "hiv", item.groups == ("own",)))
-    first = [task for item in cheapest_first for task in item.tasks(folder, 1)]
+    """Return all tasks without repetitions: the first seed of every item, what is cheap first, then the list in its order."""
+
+    def rank(task):
+        slow = task.records.folder.parent.name == "hiv"
+        return slow + (slow and task.setting.values["eta_pi"] not in FIRST_ETAS)
+
+    first = sorted((task for item in LIST for task in item.tasks(folder, 1)), key=rank)
     rest = [task for item in LIST for task in item.tasks(folder, item.n_seeds)]
     return list({(task.records.folder, key_of(task.setting.values), task.seed): task for task in first + rest}.values())
 
