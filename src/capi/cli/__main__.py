@@ -1,0 +1,5 @@
+"""``python -m capi.cli``."""
+
+from capi.cli.app import main
+
+main()

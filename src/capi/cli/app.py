@@ -1,0 +1,71 @@
+"""The application that commands register with, and its entry point."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand
+
+from capi._utils.versions import __version__
+from capi.errors import CapiError
+
+RENAMED_OPTIONS = {
+    "--iterations": "--n-iterations",
+    "--seed": "--random-state",
+    "--sweeps": "--n-sweeps",
+    "--resamples": "--n-resamples",
+}
+
+
+class CommandWithRenamedOptions(TyperCommand):
+    """A command that refuses renamed options with an error that gives the new name."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse renamed options, then parse the arguments."""
+        known = {name for parameter in self.params for name in parameter.opts}
+        for argument in args:
+            old = argument.partition("=")[0]
+            if RENAMED_OPTIONS.get(old) in known:
+                ctx.fail(f"{old} is now called {RENAMED_OPTIONS[old]}.")
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    name="capi",
+    help="Learn decision policies from a fixed batch of logged decisions.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(requested: bool) -> None:
+    if requested:
+        typer.echo(f"capi {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Learn decision policies from a fixed batch of logged decisions."""
+
+
+def main() -> None:
+    """Run the command line; expected errors print one sentence and exit with code 1."""
+    try:
+        app()
+    except CapiError as error:
+        print_error(error)
+        sys.exit(1)
+
+
+def print_error(error: CapiError) -> None:
+    """Print an expected error on standard error."""
+    typer.echo(f"{typer.style('error:', fg='red', bold=True)} {error}", err=True)

@@ -1,0 +1,38 @@
+"""Options that name the columns of a table, shared by the commands that read one."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from capi import runs
+from capi.data.table_files import existing, format_of
+
+
+def _column(help_text: str) -> Any:
+    """Return an option that names a column of the table."""
+    return typer.Option(metavar="COL", help=help_text, rich_help_panel="Columns of the table")
+
+
+# Columns that `roles_of` collects from the command's context.
+ACTION = _column("Action taken.")
+REWARD = _column("Reward of that action.")
+STATE = _column("State variable; repeat the option for each.")
+Episode = Annotated[str | None, _column("Episode identifier.")]
+Time = Annotated[str | None, _column("Time within the episode.")]
+Terminated = Annotated[str | None, _column("Whether the process ended after this row.")]
+Truncated = Annotated[str | None, _column("Whether only the recording ended after this row.")]
+Propensity = Annotated[str | None, _column("Probability of the action taken.")]
+Weight = Annotated[str | None, _column("Weight of the row.")]
+
+
+def roles_of(context: typer.Context) -> dict[str, Any]:
+    """Return the columns named by the options, by role."""
+    return {role: context.params[role] for role in runs.ROLES if context.params.get(role)}
+
+
+def check_table(table: str) -> None:
+    """Refuse a table that is missing or has an unknown format, before any slow import."""
+    format_of(table)
+    existing(table)
