@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -12,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import toy_experiment as toy
-from capi.errors import InvalidInputError
+from capi.errors import CapiError, InvalidInputError
+from capi.experiments import runner as runner_module
 from capi.experiments.records import FILE, LOCKS, Records, flat, is_finished, without_timings
 from capi.experiments.runner import Task, duration, run_tasks
 from capi.experiments.setting import Setting
@@ -130,6 +132,27 @@ def test_a_run_that_kills_its_process_is_recorded_too(records):
     assert [task.setting.name for task in outcome.failed] == ["numbers/2"]
     assert len(outcome.finished) == 2
     assert "ended with exit code -9" in records.find(toy.settings("quick")[1], 0)["error"]
+
+
+def test_a_free_process_that_was_killed_is_replaced(records):
+    def kill(progress):
+        if progress.event.startswith("finished numbers/1"):
+            [pid] = toy.processes()
+            os.kill(pid, signal.SIGKILL)
+            until(lambda: not is_alive(pid))
+
+    outcome = run_tasks(tasks(records), jobs=1, report=kill)
+    assert (len(outcome.finished), len(toy.processes())) == (3, 2)
+
+
+def test_processes_that_cannot_start_are_an_error_not_a_failure_of_every_run(records, monkeypatch):
+    monkeypatch.setattr(runner_module.worker, "__name__", "capi.no_such_module")
+    with pytest.raises(
+        CapiError, match=r"(?s)a process for runs cannot be started.*No module named capi.no_such_module"
+    ):
+        run_tasks(tasks(records))
+    assert list(records) == []
+    assert not list((records.folder / LOCKS).glob("*"))
 
 
 def test_killed_and_continued(records):

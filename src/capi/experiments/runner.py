@@ -20,6 +20,7 @@ from typing import Any, TextIO, cast
 
 from capi._utils.threads import available_cores, n_threads
 from capi._utils.versions import versions
+from capi.errors import CapiError
 from capi.experiments import worker
 from capi.experiments.experiment import Experiment, Record
 from capi.experiments.records import Records, is_finished, key_of
@@ -142,10 +143,19 @@ class _Runner:
             if claimed is None:
                 return
             task, release = claimed
-            process = self.free.pop() if self.free else _Worker(self.replies, self.pause)
+            process = self._worker()
             self.running[process] = _Run(task, release, monotonic())
             process.start(task, self.n_threads)
             self._tell(f"started {task}")
+
+    def _worker(self) -> _Worker:
+        """Return a worker that is free and alive, or start one."""
+        while self.free:
+            process = self.free.pop()
+            if process.process.poll() is None:
+                return process
+            process.end()
+        return _Worker(self.replies, self.pause)
 
     def _claimed(self) -> tuple[Task, Callable[[], None]] | None:
         """Return the next task that no other process has finished or is computing, reserved for this process."""
@@ -166,8 +176,15 @@ class _Runner:
 
     def _finish(self, worker: _Worker, reply: Record | None) -> None:
         """Add the record of a run; a reply of None means that its process has ended."""
+        if worker not in self.running:  # it ended while it was free
+            return
         if reply is None:
             reply = worker.end()
+            if not worker.is_ready:
+                raise CapiError(f"a process for runs cannot be started. {reply['error']}")
+        elif not worker.is_ready:
+            worker.is_ready = True
+            return
         else:
             self.free.append(worker)
         run = self.running.pop(worker)
@@ -209,9 +226,10 @@ class _Run:
 
 
 class _Worker:
-    """A worker process; a thread passes on its replies, and None when it has ended."""
+    """A worker process; a thread passes on its replies, and None when it has ended. The first reply says that it is ready."""
 
     def __init__(self, replies: queue.Queue[tuple[_Worker, Record | None]], pause: Path | None) -> None:
+        self.is_ready = False
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115  closed in end()
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", worker.__name__, *([] if pause is None else [str(pause)])],
@@ -239,6 +257,8 @@ class _Worker:
 
     def end(self) -> Record:
         """End the process; return the reply to a request that it has not answered."""
+        if self.errors.closed:
+            return self.last_words
         self.process.kill()
         code = self.process.wait()
         for pipe in (self.requests, self.answers):
@@ -248,7 +268,9 @@ class _Worker:
         said = self.errors.read().decode(errors="replace")[-MOST_ERROR_OUTPUT:]
         self.errors.close()
         error = f"The process of the run ended with exit code {code}, perhaps because memory ran out.\n{said}"
-        return {"error": error, "run": {"versions": versions(), "cpu_seconds": 0.0, "seconds": 0.0, "finished": _now()}}
+        run = {"versions": versions(), "cpu_seconds": 0.0, "seconds": 0.0, "finished": _now()}
+        self.last_words: Record = {"error": error, "run": run}
+        return self.last_words
 
 
 class _Times:

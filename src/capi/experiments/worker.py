@@ -102,15 +102,16 @@ def code_of(module: str) -> str:
 
 
 def main() -> None:
-    """Compute what is requested until the input ends."""
+    """Say that it is ready, then compute what is requested until the input ends."""
     replies = _taken_output()
     requests: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests,), daemon=True).start()
     pause = Pause(Path(sys.argv[1])) if len(sys.argv) > 1 else None
+    reply: dict[str, Any] = {"ready": True}
     while True:
-        reply = compute(json.loads(requests.get()), pause)
         replies.write(json.dumps(reply) + "\n")
         replies.flush()
+        reply = compute(json.loads(requests.get()), pause)
 
 
 def _taken_output() -> TextIO:
