@@ -27,13 +27,13 @@ def run(values, seed, n_jobs):
     x, place = values["x"], Path(values["folder"])
     with (place / "calls").open("a") as calls:  # one short write: lines of several processes do not mix
         calls.write(f"{x} {seed} {os.getpid()}\n")
+    while (place / f"wait-{x}").exists():
+        (place / f"beat-{x}").write_text(str(time.perf_counter()))
+        time.sleep(0.01)
     if (place / f"fail-{x}").exists():
         raise ArithmeticError(f"cannot square {x}")
     if (place / f"die-{x}").exists():
         os.kill(os.getpid(), signal.SIGKILL)
-    while (place / f"wait-{x}").exists():
-        (place / f"beat-{x}").write_text(str(time.perf_counter()))
-        time.sleep(0.01)
     sys.stdout.write("what a run prints must not disturb the replies\n")
     return {"square": x * x + (place / "shifted").exists(), "nothing": float("nan"), "seconds": time.perf_counter()}
 

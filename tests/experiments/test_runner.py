@@ -216,7 +216,10 @@ def test_a_runner_waits_for_what_another_one_computes(records):
 
 def test_what_fails_elsewhere_is_not_tried_twice(records):
     (toy.folder / "fail-1").touch()
+    wait(1)
     both = [runner(records) for _ in range(2)]
+    until(lambda: len(list(records)) == 2)  # one waits with the first run, the other one has done the rest
+    go_on(1)
     answers = [process.communicate(timeout=60)[0] for process in both]
     assert answers == ["2 1\n", "2 1\n"]
     assert toy.calls().count((1, 0)) == 1

@@ -124,7 +124,7 @@ class _Runner:
             while self.waiting or self.running or self.elsewhere:
                 self._start_runs()
                 with suppress(queue.Empty):
-                    self._finish(*self.replies.get(timeout=POLL))
+                    self._hear(*self.replies.get(timeout=POLL))
         finally:
             for run in self.running.values():
                 run.release()
@@ -174,20 +174,29 @@ class _Runner:
             self._conclude(task, record)
         return None
 
-    def _finish(self, worker: _Worker, reply: Record | None) -> None:
-        """Add the record of a run; a reply of None means that its process has ended."""
-        if worker not in self.running:  # it ended while it was free
+    def _hear(self, worker: _Worker, reply: Record | None) -> None:
+        """Act on the reply of a process; None means that it has ended."""
+        run = self.running.get(worker)
+        if run is None:  # it ended while it was free
             return
-        if reply is None:
-            reply = worker.end()
-            if not worker.is_ready:
-                raise CapiError(f"a process for runs cannot be started. {reply['error']}")
-        elif not worker.is_ready:
+        if reply is not None and "ready" in reply:
             worker.is_ready = True
             return
-        else:
+        if reply is not None and "started" in reply:
+            run.begun = True
+            return
+        del self.running[worker]
+        if reply is not None:
             self.free.append(worker)
-        run = self.running.pop(worker)
+        else:
+            reply = worker.end()
+            if not worker.is_ready:
+                run.release()
+                raise CapiError(f"a process for runs cannot be started. {reply['error']}")
+            if not run.begun:  # it ended for another reason than this run
+                run.release()
+                self.waiting.appendleft(run.task)
+                return
         task = run.task
         record = {"setting": task.setting.name, "seed": task.seed, "values": dict(task.setting.values), **reply}
         task.records.add(record)
@@ -218,15 +227,16 @@ class _Runner:
         )
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Run:
     task: Task
     release: Callable[[], None]
     started: float
+    begun: bool = False  # whether the process has read the request
 
 
 class _Worker:
-    """A worker process; a thread passes on its replies, and None when it has ended. The first reply says that it is ready."""
+    """A worker process; a thread passes on its replies, and None when it has ended."""
 
     def __init__(self, replies: queue.Queue[tuple[_Worker, Record | None]], pause: Path | None) -> None:
         self.is_ready = False

@@ -102,16 +102,21 @@ def code_of(module: str) -> str:
 
 
 def main() -> None:
-    """Say that it is ready, then compute what is requested until the input ends."""
+    """Compute what is requested until the input ends; also say when it is ready, and when it has started a run."""
     replies = _taken_output()
     requests: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests,), daemon=True).start()
     pause = Pause(Path(sys.argv[1])) if len(sys.argv) > 1 else None
-    reply: dict[str, Any] = {"ready": True}
+    _reply(replies, {"ready": True})
     while True:
-        replies.write(json.dumps(reply) + "\n")
-        replies.flush()
-        reply = compute(json.loads(requests.get()), pause)
+        request = json.loads(requests.get())
+        _reply(replies, {"started": True})
+        _reply(replies, compute(request, pause))
+
+
+def _reply(replies: TextIO, reply: Mapping[str, Any]) -> None:
+    replies.write(json.dumps(reply) + "\n")
+    replies.flush()
 
 
 def _taken_output() -> TextIO:
