@@ -22,12 +22,14 @@ from capi.experiments.worker import compute
 
 TESTS = Path(__file__).parents[1]
 RUNNER = """
+import os
 import sys
 from pathlib import Path
 import toy_experiment as toy
 from capi.experiments.records import Records
 from capi.experiments.runner import Task, run_tasks
 toy.folder = Path(sys.argv[1])
+os.nice(int(sys.argv[5]))
 records, jobs = Records(sys.argv[2]), int(sys.argv[3])
 tasks = [Task(toy, setting, seed, records) for seed in range(int(sys.argv[4])) for setting in toy.settings("quick")]
 outcome = run_tasks(tasks, jobs=jobs)
@@ -50,9 +52,9 @@ def tasks(records, n_seeds=1):
     return [Task(toy, setting, seed, records) for seed in range(n_seeds) for setting in toy.settings("quick")]
 
 
-def runner(records, jobs=1, n_seeds=1):
+def runner(records, jobs=1, n_seeds=1, niceness=0):
     """Start a runner in a process of its own."""
-    command = [sys.executable, "-c", RUNNER, toy.folder, records.folder, jobs, n_seeds]
+    command = [sys.executable, "-c", RUNNER, toy.folder, records.folder, jobs, n_seeds, niceness]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS), *sys.path])}
     return subprocess.Popen(list(map(str, command)), env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -236,6 +238,19 @@ def test_a_killed_runner_leaves_its_run_to_another(records):
     go_on(1)
     assert second.communicate(timeout=60)[0] == "3 0\n"
     assert toy.calls().count((1, 0)) == 2
+
+
+@pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="a part of Linux that weighs sessions")
+def test_low_priority_reaches_the_sessions_of_the_workers(records):
+    wait(1)
+    process = runner(records, niceness=7)
+    until((toy.folder / "beat-1").exists)
+    [pid] = toy.processes()
+    lowered = min(19, os.nice(0) + 7)
+    assert os.getpriority(os.PRIO_PROCESS, pid) == lowered
+    assert Path(f"/proc/{pid}/autogroup").read_text().split()[-2:] == ["nice", str(lowered)]
+    go_on(1)
+    process.communicate(timeout=60)
 
 
 def test_while_the_pause_file_exists_nothing_runs(records, tmp_path):

@@ -107,11 +107,19 @@ def main() -> None:
     requests: queue.SimpleQueue[str] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests,), daemon=True).start()
     pause = Pause(Path(sys.argv[1])) if len(sys.argv) > 1 else None
+    _lower_priority()
     _reply(replies, {"ready": True})
     while True:
         request = json.loads(requests.get())
         _reply(replies, {"started": True})
         _reply(replies, compute(request, pause))
+
+
+def _lower_priority() -> None:
+    """Make the inherited niceness count: Linux may weigh sessions, and a worker's session would weigh as much as any other."""
+    if hasattr(os, "nice") and os.nice(0) > 0:
+        with contextlib.suppress(OSError):  # systems without such groups
+            Path("/proc/self/autogroup").write_text(str(os.nice(0)))
 
 
 def _reply(replies: TextIO, reply: Mapping[str, Any]) -> None:
