@@ -371,6 +371,14 @@ class TestRecords:
             gzip.compress(b'{"setting": "a", "seed": 0, "values": {}, "run": {}}\n'),
             gzip.compress(b'{"setting": "a", "seed": 0, "values": {}, "run": {}, "results": {}}\n')[:-9],
         ],
+        ids=[
+            "not gzip",
+            "not json",
+            "no record",
+            "a list",
+            "no results",
+            "cut off",
+        ],  # compressed bytes contain the time
     )
     def test_a_file_that_is_not_one_of_records_is_named_and_kept(self, records, content):
         path = records.folder / FILE.format(seed=0)
