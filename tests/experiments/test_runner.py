@@ -286,6 +286,30 @@ def test_while_the_pause_file_exists_nothing_runs(records, tmp_path):
     assert seen[-1].paused is False
 
 
+LONG_PAUSE = """
+import sys, threading, time
+from pathlib import Path
+from capi.experiments import worker
+worker.PAUSE_CHECK = 0.0005
+file = Path(sys.argv[1])
+pause = worker.Pause(file)
+for _ in range(2):
+    file.touch()
+    threading.Timer(1.5, file.unlink).start()
+    while file.exists():
+        time.sleep(0.001)
+print(pause.seconds > 2)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="runs in progress are paused by interval timers")
+def test_a_pause_may_be_long(tmp_path):
+    """Thousands of looks at the file in one pause, as in a pause of an hour."""
+    command = [sys.executable, "-c", LONG_PAUSE, str(tmp_path / "PAUSE")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.stdout, done.stderr) == ("True\n", "")
+
+
 def test_results_do_not_depend_on_the_number_of_runs_at_once(tmp_path):
     found = []
     for jobs in (1, 3):

@@ -42,14 +42,20 @@ class Pause:
         self.seconds = 0.0
         if hasattr(signal, "setitimer"):
             signal.signal(signal.SIGALRM, self._wait)
-            signal.setitimer(signal.ITIMER_REAL, PAUSE_CHECK, PAUSE_CHECK)
+            self._look_later()
+
+    def _look_later(self) -> None:
+        signal.setitimer(
+            signal.ITIMER_REAL, PAUSE_CHECK
+        )  # once: a timer that repeats would interrupt a long pause by itself
 
     def _wait(self, *_: object) -> None:
         started = perf_counter()
         while self.file.exists():
             sleep(PAUSE_CHECK)
-            self.seconds = self.seconds + perf_counter() - started
+            self.seconds += perf_counter() - started
             started = perf_counter()
+        self._look_later()
 
 
 def compute(request: Mapping[str, Any], pause: Pause | None = None) -> dict[str, Any]:
