@@ -2,7 +2,7 @@
 
     python scripts/long_runs.py             # run what is missing; Ctrl-C or kill at any time
     python scripts/long_runs.py --status    # only show what is finished
-    touch docs/reproduction/PAUSE           # pause, for example to measure times; delete the file to go on
+    touch docs/reproduction/PAUSE           # pause, for example to measure times; delete the file to continue
 
 Records are added to docs/reproduction/NAME as runs finish; commit them. Several of these commands may run at once.
 """
@@ -74,8 +74,13 @@ def tasks(folder):
 
 def status(folder):
     """Print how many records each item has."""
+    known = {
+        name: {(key_of(record["values"]), record["seed"]): record for record in Records(folder / name / FOLDER)}
+        for name in {item.experiment for item in LIST}
+    }
     for item in LIST:
-        found = [task.records.find(task.setting, task.seed) for task in item.tasks(folder, item.n_seeds)]
+        tasks = item.tasks(folder, item.n_seeds)
+        found = [known[item.experiment].get((key_of(task.setting.values), task.seed)) for task in tasks]
         n_failed = sum(record is not None and not is_finished(record) for record in found)
         hours = sum(record["run"]["cpu_seconds"] for record in found if record is not None) / 3600
         print(

@@ -10,11 +10,7 @@ from capi.errors import CapiError, InvalidInputError
 from capi.experiments.driver import recompute, reproduce
 from capi.experiments.records import FILE, FOLDER, Records, without_timings
 
-
-@pytest.fixture(autouse=True)
-def _folder(tmp_path, monkeypatch):
-    (tmp_path / "toy").mkdir()
-    monkeypatch.setattr(toy, "folder", tmp_path / "toy")
+pytestmark = pytest.mark.usefixtures("toy_folder")
 
 
 @pytest.fixture

@@ -20,6 +20,8 @@ from capi.experiments.runner import Task, duration, run_tasks
 from capi.experiments.setting import Setting
 from capi.experiments.worker import compute
 
+pytestmark = pytest.mark.usefixtures("toy_folder")
+
 TESTS = Path(__file__).parents[1]
 RUNNER = """
 import os
@@ -35,12 +37,6 @@ tasks = [Task(toy, setting, seed, records) for seed in range(int(sys.argv[4])) f
 outcome = run_tasks(tasks, jobs=jobs)
 print(len(outcome.finished), len(outcome.failed))
 """
-
-
-@pytest.fixture(autouse=True)
-def _folder(tmp_path, monkeypatch):
-    (tmp_path / "toy").mkdir()
-    monkeypatch.setattr(toy, "folder", tmp_path / "toy")
 
 
 @pytest.fixture

@@ -420,7 +420,7 @@ def test_benchmarks_are_listed_and_unknown_ones_refused():
     assert "$(BIN)/capi bench  #" in makefile, "all of them"
     refused = runner.invoke(app, ["bench", "magic"])
     assert isinstance(refused.exception, InvalidInputError)
-    assert "there is no benchmark 'magic'" in str(refused.exception)
+    assert "unknown benchmark 'magic'. Choose from cart_pole, " in str(refused.exception)
 
 
 def test_predict_uses_the_categories_and_labels_of_the_learning_table(tmp_path, monkeypatch):

@@ -28,7 +28,7 @@ def bench(
             "benchmarks are in the source repository, not in the installed package. Clone the repository and run make bench."
         )
     if unknown := set(names or []) - set(known):
-        raise InvalidInputError(f"there is no benchmark {min(unknown)!r}; available: {', '.join(known)}.")
+        raise InvalidInputError(f"unknown benchmark {min(unknown)!r}. Choose from {', '.join(known)}.")
     for name in known if listed else names or known:
         typer.echo(name)
         if not listed and subprocess.run([sys.executable, folder / f"{name}.py"], check=False).returncode:

@@ -50,8 +50,8 @@ def reproduce(
     """Run all settings of an experiment and write its files to the folder ``out``.
 
     Each finished run is saved immediately and never computed again: after an interruption the same call continues with the
-    rest, and several processes may work in the same folder. A run that fails is saved with its traceback, and the others
-    go on; the next call tries it again. Table, claims and figures are written, all together, from what is finished.
+    rest, and several processes may work in the same folder. A run that fails is saved with its traceback and does not stop
+    the others; the next call tries it again. Table, claims and figures are written, all together, from what is finished.
 
     Parameters
     ----------
@@ -74,16 +74,16 @@ def reproduce(
     folder = result_folder(out)
     records = Records(folder / FOLDER)
     settings = loaded.settings(size)
-    if n_runs == 0:
-        places = {key_of(setting.values): i for i, setting in enumerate(settings)}
-        found = [record for record in records if key_of(record["values"]) in places]
-        found.sort(key=lambda record: (record["seed"], places[key_of(record["values"])]))
-    else:
-        only_seed = loaded.SEEDS["full"] == 1  # nothing is random, so more seeds would repeat it
-        n_seeds = loaded.SEEDS[size] if n_runs is None or only_seed else n_runs
-        tasks = [Task(loaded, setting, seed, records) for seed in range(n_seeds) for setting in settings]
+    only_seed = loaded.SEEDS["full"] == 1  # nothing is random, so more seeds would repeat it
+    n_seeds = loaded.SEEDS[size] if n_runs is None or (only_seed and n_runs) else n_runs
+    tasks = [Task(loaded, setting, seed, records) for seed in range(n_seeds) for setting in settings]
+    if tasks:
         run_tasks(tasks, jobs=jobs, report=report)
-        found = [record for task in tasks if (record := records.find(task.setting, task.seed)) is not None]
+    places = {key_of(setting.values): i for i, setting in enumerate(settings)}
+    found = [
+        record for record in records if key_of(record["values"]) in places and (not tasks or record["seed"] < n_seeds)
+    ]
+    found.sort(key=lambda record: (record["seed"], places[key_of(record["values"])]))
     return _written(loaded, folder, found)
 
 

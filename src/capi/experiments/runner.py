@@ -1,4 +1,4 @@
-"""Runs tasks in worker processes: what is finished stays finished, what fails is recorded, and the rest goes on."""
+"""Run tasks in worker processes: keep finished records, record failures with their tracebacks, and continue with the others."""
 
 from __future__ import annotations
 
@@ -128,8 +128,8 @@ class _Runner:
         finally:
             for run in self.running.values():
                 run.release()
-            for worker in [*self.running, *self.free]:
-                worker.end()
+            for process in [*self.running, *self.free]:
+                process.end()
         return self.outcome
 
     def _start_runs(self) -> None:
@@ -174,23 +174,23 @@ class _Runner:
             self._conclude(task, record)
         return None
 
-    def _hear(self, worker: _Worker, reply: Record | None) -> None:
+    def _hear(self, process: _Worker, reply: Record | None) -> None:
         """Act on the reply of a process; None means that it has ended."""
-        run = self.running.get(worker)
+        run = self.running.get(process)
         if run is None:  # it ended while it was free
             return
         if reply is not None and "ready" in reply:
-            worker.is_ready = True
+            process.is_ready = True
             return
         if reply is not None and "started" in reply:
             run.begun = True
             return
-        del self.running[worker]
+        del self.running[process]
         if reply is not None:
-            self.free.append(worker)
+            self.free.append(process)
         else:
-            reply = worker.end()
-            if not worker.is_ready:
+            reply = process.end()
+            if not process.is_ready:
                 run.release()
                 raise CapiError(f"a process for runs cannot be started. {reply['error']}")
             if not run.begun:  # it ended for another reason than this run

@@ -45,9 +45,8 @@ class Pause:
             self._look_later()
 
     def _look_later(self) -> None:
-        signal.setitimer(
-            signal.ITIMER_REAL, PAUSE_CHECK
-        )  # once: a timer that repeats would interrupt a long pause by itself
+        # Once: a timer that repeats would interrupt its own handler during a pause, until the stack is full.
+        signal.setitimer(signal.ITIMER_REAL, PAUSE_CHECK)
 
     def _wait(self, *_: object) -> None:
         started = perf_counter()
