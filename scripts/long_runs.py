@@ -55,8 +55,6 @@ LIST = (
     Item("hiv", ("own-new-trees",), 5),
     Item("pole", ("new-trees",), 5),
 )
-
-
 FIRST_ETAS = (None, 20)  # Tree-FQI, and the Tree-CAPI that most items have
 
 
@@ -79,8 +77,9 @@ def status(folder):
         for name in {item.experiment for item in LIST}
     }
     for item in LIST:
-        tasks = item.tasks(folder, item.n_seeds)
-        found = [known[item.experiment].get((key_of(task.setting.values), task.seed)) for task in tasks]
+        records = known[item.experiment]
+        listed = item.tasks(folder, item.n_seeds)
+        found = [records.get((key_of(task.setting.values), task.seed)) for task in listed]
         n_failed = sum(record is not None and not is_finished(record) for record in found)
         hours = sum(record["run"]["cpu_seconds"] for record in found if record is not None) / 3600
         print(

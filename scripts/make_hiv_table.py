@@ -44,7 +44,7 @@ def table_of(batch):
 
 
 def main():
-    batch, found = rounds(HIV(n_jobs=-1), learner(VALUES, SEED), VALUES, SEED)
+    batch, found = rounds(HIV(n_jobs=-1), learner(VALUES, SEED, n_jobs=-1), VALUES, SEED)
     print("return of Tree-FQI after each round:", *(f"{one.last_returns[-1]:.3g}" for one in found))
     table = table_of(batch)
     out = Path(sys.argv[1])

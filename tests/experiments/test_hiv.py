@@ -136,6 +136,22 @@ def test_pieces_work_on_some_of_the_records():
     assert list(figures(table(only_fqi))) == ["hiv-return.png"]
 
 
+def test_all_points_of_all_panels_are_inside():
+    """The groups differ by orders of magnitude, and their panels share an axis."""
+    costs = {"n_transitions": 1, "learning_cpu_seconds": [1.0], "decision_cpu_seconds": [1e-6]}
+    records = [
+        {"group": group, "seed": 0, "eta_pi": eta, "returns": [value], "last_returns": [[value]], **costs}
+        for group, value in (("own", 1e6), ("shared", 1e9), ("own-eta_v-5", 4e9))
+        for eta in (None, 20)
+    ]
+    figure = figures(table(records))["hiv-return.png"]
+    for axes in figure.axes[:3]:
+        low, high = axes.get_ylim()
+        drawn = np.concatenate([np.ravel(line.get_ydata()) for line in axes.lines])
+        assert low == 0
+        assert drawn.max() < high
+
+
 @pytest.mark.slow
 def test_the_quick_size_finds_the_way_to_the_healthy_state():
     found = [run(setting.values, seed=0) for setting in settings("quick")]

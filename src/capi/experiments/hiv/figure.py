@@ -91,6 +91,7 @@ def figures(rows: Sequence[Row]) -> dict[str, Figure]:
         _draw(axes, [row for row in rows if row["group"] == group])
         axes.set_title(TITLES[group], fontsize="medium")
         axes.legend(frameon=False)
+    panels[0, 0].set_ylim(bottom=0)  # of all panels, and only now: it fixes the upper end, too
     for axes in panels.flat[len(groups) :]:
         axes.set_visible(False)
     for axes in panels[:, 0]:
@@ -113,7 +114,6 @@ def _draw(axes: Axes, rows: Sequence[Row]) -> None:
     axes.set_xscale("log")
     axes.set_xticks(etas, [f"{eta}" for eta in etas], rotation=45)
     axes.minorticks_off()
-    axes.set_ylim(bottom=0)
     axes.set_xlabel("eta_pi: smallest node of a policy tree that may split")
     axes.grid(alpha=0.3)
     axes.spines[["top", "right"]].set_visible(False)
