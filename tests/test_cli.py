@@ -40,7 +40,13 @@ def test_a_file_in_the_way_is_one_sentence(tmp_path):
 
 def test_an_interruption_is_one_sentence_and_keeps_what_is_finished(tmp_path):
     command = [sys.executable, "-m", "capi.cli", "reproduce", "chain", "--out", str(tmp_path / "out[/b]")]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background shell ignores it
+    )
     while process.poll() is None and not (tmp_path / "out[/b]").is_dir():
         time.sleep(0.05)  # the folder is created right before the work starts
     time.sleep(1.5)
