@@ -26,6 +26,15 @@ Truncated = Annotated[str | None, _column("Whether only the recording ended afte
 Propensity = Annotated[str | None, _column("Probability of the action taken.")]
 Weight = Annotated[str | None, _column("Weight of the row.")]
 
+DiscountPer = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help='Discount by elapsed time: the time that the discount refers to, as a number in the units of --time or, for dates, such as "7 days".',
+        show_default="each row is one step",
+    ),
+]
+
 
 def roles_of(context: typer.Context) -> dict[str, Any]:
     """Return the columns named by the options, by role."""

@@ -13,6 +13,7 @@ from capi.cli.columns import (
     ACTION,
     REWARD,
     STATE,
+    DiscountPer,
     Episode,
     Propensity,
     Terminated,
@@ -42,9 +43,10 @@ def describe(
     discount: Annotated[
         float, typer.Option(help="Discount factor; 0 if decisions affect only their own reward.")
     ] = 0.99,
+    discount_per: DiscountPer = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show how a table is read: episodes, actions, missing values, coverage and warnings."""
     check_table(table)
-    found = runs.read_decisions(table, roles_of(context), discount).describe()
+    found = runs.read_decisions(table, roles_of(context), discount, discount_per=discount_per).describe()
     typer.echo(json.dumps(found.to_dict(), default=str) if as_json else str(found))

@@ -14,6 +14,7 @@ from capi.cli.columns import (
     ACTION,
     REWARD,
     STATE,
+    DiscountPer,
     Episode,
     Propensity,
     Terminated,
@@ -51,6 +52,7 @@ def fit(
     propensity: Propensity = None,
     weight: Weight = None,
     discount: Annotated[float, typer.Option(help="Discount factor.")] = 0.99,
+    discount_per: DiscountPer = None,
     n_iterations: Annotated[int, typer.Option(help="Number of iterations (evaluation, then improvement).")] = 50,
     random_state: Annotated[int, typer.Option(help="Random seed; the same seed gives the same policy.")] = 0,
     evaluator: Annotated[str, typer.Option(help="Policy evaluator: fitted-q or kernel-fitted-q.")] = "fitted-q",
@@ -101,6 +103,7 @@ def fit(
             depth,
             hold_out,
             keep,
+            discount_per,
         )
     try:
         result = runs.fit_run(chosen, out, resume=resume, shown=_shown_rounds)

@@ -1,6 +1,8 @@
-"""Checks of the optional columns of a batch: masks, propensities and episode numbers."""
+"""Checks of the optional columns of a batch: masks, propensities, episode numbers and elapsed times."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,6 +12,7 @@ from capi._utils.validation import (
     Floats,
     Ints,
     as_allowed,
+    as_array,
     as_flags,
     as_floats,
     as_integers,
@@ -76,6 +79,30 @@ def checked_episodes(value: ArrayLike | None, terminated: Bools) -> Ints | None:
         " Start a new episode number there.",
     )
     return episodes
+
+
+def checked_elapsed(value: ArrayLike | None, terminated: Bools) -> Floats | None:
+    """Return the positive length of each step (n,), one where the process terminated and nothing follows; None as None."""
+    if value is None:
+        return None
+    given = as_array(value, "elapsed")
+    check_shape(given, "elapsed", terminated.shape, "states")
+    elapsed = as_floats(np.where(terminated, 1.0, given) if given.dtype.kind in "fiub" else given, "elapsed", ndim=1)
+    advice = " It is the time to the next state, in units of the time that the discount refers to."
+    check_rows(elapsed > 0, elapsed, "elapsed", "must be positive unless the row terminates", advice)
+    return elapsed
+
+
+def check_distinct_episodes(numbers: Sequence[Ints | None]) -> None:
+    """Refuse batches, given by their episode numbers, that use the same number."""
+    owner: dict[int, int] = {}
+    for i, episodes in enumerate(numbers):
+        for number in [] if episodes is None else np.unique(episodes).tolist():
+            if owner.setdefault(number, i) != i:
+                raise InvalidInputError(
+                    f"episode {number} is in batches[{owner[number]}] and in batches[{i}]. "
+                    "Pass renumber_episodes=True if they are different episodes."
+                )
 
 
 def run_starts(episode: Ints) -> Ints:

@@ -26,6 +26,8 @@ class Origin:
         Rows that serve only as next state: the last rows of truncated episodes.
     episode_ids : array of shape (E,), optional
         The table's ids of episodes 0, 1, ...; None if the batch numbers episodes as the table does.
+    discount_per : str, optional
+        The time that the discount refers to, such as "7 days"; None if every step counts the same.
 
     Examples
     --------
@@ -38,3 +40,4 @@ class Origin:
     ends: Ends
     n_only_next: int = 0
     episode_ids: NDArray[Any] | None = field(default=None, repr=False)
+    discount_per: str | None = None

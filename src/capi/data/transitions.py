@@ -30,12 +30,15 @@ from capi._utils.validation import (
     sequence_of_names,
 )
 from capi.data._optional_columns import (
+    check_distinct_episodes,
     checked_allowed,
+    checked_elapsed,
     checked_episodes,
     checked_next_allowed,
     checked_propensities,
     run_starts,
 )
+from capi.data.elapsed import discount_unit
 from capi.data.origin import Origin
 from capi.data.readers.constructors import Readers
 from capi.data.schema import Schema
@@ -80,6 +83,9 @@ class Transitions(Readers):
         Probability with which the behaviour policy took the logged action.
     weights : array of shape (n,), optional
         Weight of each row.
+    elapsed : array of shape (n,), optional
+        Time to the next state, in the unit of time that the discount refers to: the discount of the row is ``discount ** elapsed``.
+        Without it every step lasts one unit. Ignored where the process terminated.
     feature_names, action_labels : sequence, optional
         Names and labels of the table, used wherever a policy is printed or predicts.
 
@@ -115,6 +121,7 @@ class Transitions(Readers):
     weights: Floats | None  # (n,)
     schema: Schema
     origin: Origin | None = field(compare=False)  # the table that the batch was read from
+    elapsed: Floats | None = None  # (n,); the default is for batches pickled without it
 
     def __init__(
         self,
@@ -130,6 +137,7 @@ class Transitions(Readers):
         episodes: ArrayLike | None = None,
         propensities: ArrayLike | None = None,
         weights: ArrayLike | None = None,
+        elapsed: ArrayLike | None = None,
         feature_names: Sequence[str] | None = None,
         action_labels: Sequence[Any] | None = None,
     ) -> None:
@@ -164,6 +172,7 @@ class Transitions(Readers):
             "episodes": checked_episodes(episodes, ends),
             "propensities": checked_propensities(propensities, n),
             "weights": as_weights(weights, "weights", n, "states"),
+            "elapsed": checked_elapsed(elapsed, ends),
             "schema": Schema.of(d, n_actions, feature_names, action_labels),
             "origin": None,
         }
@@ -358,7 +367,7 @@ class Transitions(Readers):
                 lengths = np.concatenate([batch.episode_lengths for batch in batches])
                 columns["episodes"] = np.repeat(np.arange(len(lengths)), lengths)
             else:
-                _check_distinct_episodes(batches)
+                check_distinct_episodes([batch.episodes for batch in batches])
         same = all(batch.origin is first.origin for batch in batches)
         return first._with({**columns, "origin": first.origin if same and not renumber_episodes else None})
 
@@ -387,9 +396,8 @@ class Transitions(Readers):
         missing = int(np.isnan(self.states).any(axis=1).sum())
         if missing:
             facts.append(("missing", f"{_count(missing, 'row')} with NaN in the state"))
-        extra = [
-            name for name in ("allowed", "next_allowed", "propensities", "weights") if getattr(self, name) is not None
-        ]
+        optional = ("allowed", "next_allowed", "propensities", "weights", "elapsed")
+        extra = [name for name in optional if getattr(self, name) is not None]
         if extra:
             facts.append(("also", ", ".join(extra)))
         return facts
@@ -472,18 +480,8 @@ def _check_same_kind(first: Transitions, batch: Transitions, i: int) -> None:
         raise InvalidInputError(
             f"batches must have the same columns; batches[0] has {first._columns()}, batches[{i}] {batch._columns()}."
         )
-
-
-def _check_distinct_episodes(batches: Sequence[Transitions]) -> None:
-    owner: dict[int, int] = {}
-    for i, batch in enumerate(batches):
-        numbers = [] if batch.episodes is None else np.unique(batch.episodes).tolist()
-        for number in numbers:
-            if owner.setdefault(number, i) != i:
-                raise InvalidInputError(
-                    f"episode {number} is in batches[{owner[number]}] and in batches[{i}]. "
-                    "Pass renumber_episodes=True if they are different episodes."
-                )
+    if (unit := discount_unit(batch)) != discount_unit(first):
+        raise InvalidInputError(f"batches must have the same discount_per; batches[{i}] has {unit}.")
 
 
 def _range(values: Floats) -> str:

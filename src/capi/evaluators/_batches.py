@@ -1,4 +1,4 @@
-"""Helpers for all evaluators that learn from logged data: checks of the batch, its weights, and next-action probabilities."""
+"""Helpers for all evaluators that learn from logged data: checks of the batch, its weights, and discounted next-action shares."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from capi._utils.validation import Floats
+from capi.data.elapsed import step_factors, times_factors
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.types import Policy
@@ -32,13 +33,14 @@ def needs_batch(transitions: Transitions | None, policy: Policy, name: str) -> T
     return t
 
 
-def next_shares(t: Transitions, policy: Policy, next_states: Floats | None = None) -> Floats:
+def next_shares(t: Transitions, policy: Policy, discount: float, next_states: Floats | None = None) -> Floats:
     """Return the probability of each next action (n, A), zero where the process terminated.
 
-    ``next_states`` (n, d) replace those of the batch, some of which may be missing.
+    In a batch with elapsed times it is multiplied by the discount of the row's step divided by ``discount``: times the discount,
+    next values are discounted by their own step. ``next_states`` (n, d) replace those of the batch, some of which may be missing.
     """
     shares = policy.probabilities(t.next_states if next_states is None else next_states, t.next_masks())
-    return np.where(t.terminated[:, None], 0.0, shares)
+    return times_factors(np.where(t.terminated[:, None], 0.0, shares), step_factors(t, discount))
 
 
 def normalised_weights(t: Transitions) -> Floats:

@@ -38,17 +38,24 @@ class Means:
 
 
 def means(
-    features: Features, t: Transitions, policy: Policy, previous: QFunction | None = None, *, dense: bool = False
+    features: Features,
+    t: Transitions,
+    policy: Policy,
+    previous: QFunction | None = None,
+    *,
+    discount: float,
+    dense: bool = False,
 ) -> tuple[Means, FittedFeatures, Any]:
     """Return the means of a batch, the fitted features, and what the next evaluation on the batch can reuse.
 
-    Set ``dense`` if the method works with dense matrices even for sparse features.
+    Set ``dense`` if the method works with dense matrices even for sparse features. The ``discount`` matters for batches with
+    elapsed times: products with next features are weighted so that times the discount each has the discount of its own step.
     """
     fitted, known = features_on(features, t, previous), known_on(features, t, previous)
     if dense or not fitted.sparse:
         _check_dense_size(fitted, t.n_actions)
     own = known.origin[1] if known is not None and known.origin is not None and len(known.origin) == 2 else None
-    found = means_of(fitted, fitted, t, policy, own)
+    found = means_of(fitted, fitted, t, policy, discount, own)
     return found, fitted, (t, (found.gram, found.rewards))
 
 
@@ -58,6 +65,7 @@ def means_of(
     right: FittedFeatures,
     t: Transitions,
     policy: Policy,
+    discount: float,
     own: tuple[Matrix, Floats] | None = None,
 ) -> Means:
     """Return the means with phi from the ``left`` and phi' from the ``right`` features, in one pass over the rows.
@@ -65,7 +73,7 @@ def means_of(
     ``own`` is (``gram``, ``rewards``) if already known: they do not depend on the policy.
     """
     A, p, q = t.n_actions, left.n_columns, right.n_columns
-    shares = next_shares(t, policy)
+    shares = next_shares(t, policy, discount)
     gram, cross = _Blocks(A, (p, p), sparse=left.sparse), _Blocks(A, (p, q), sparse=left.sparse and right.sparse)
     rewards = np.zeros((A, p))
     for rows in _pieces(np.argsort(t.actions, kind="stable"), max(p, q)):
@@ -84,10 +92,10 @@ def means_of(
 
 
 @np.errstate(invalid="ignore", over="ignore")
-def next_means(features: FittedFeatures, t: Transitions, policy: Policy) -> tuple[Matrix, Floats]:
+def next_means(features: FittedFeatures, t: Transitions, policy: Policy, discount: float) -> tuple[Matrix, Floats]:
     """Return the means of phi' phi'^T (A p, A p) and of phi' r (A p,)."""
     A, p = t.n_actions, features.n_columns
-    shares = next_shares(t, policy)
+    shares = next_shares(t, policy, discount)
     gram, rewards = _Blocks(A, (p, p), sparse=False), np.zeros((A, p))
     for rows in _pieces(np.argsort(shares.argmax(axis=1), kind="stable"), p):
         root = np.sqrt(_weight(t, rows))

@@ -62,7 +62,7 @@ class _Pairs:
     weight: Floats  # (n,) with mean 1
 
     @classmethod
-    def of(cls, space: RKHS, t: Transitions, policy: Policy) -> _Pairs:
+    def of(cls, space: RKHS, t: Transitions, policy: Policy, discount: float) -> _Pairs:
         """Return the pairs of the rows with positive weight."""
         rows = np.arange(len(t)) if t.weights is None else np.flatnonzero(t.weights)
         if len(rows) > MOST_ROWS:
@@ -72,7 +72,7 @@ class _Pairs:
             )
         scaling = learned_scaling(t.states[rows], space.scale)
         points = scaling(np.vstack([t.states[rows], t.next_states[rows]]))
-        shares = np.vstack([one_hot(t.actions[rows], t.n_actions), next_shares(t, policy)[rows]])
+        shares = np.vstack([one_hot(t.actions[rows], t.n_actions), next_shares(t, policy, discount)[rows]])
         return cls(space, scaling, points, shares, t.rewards[rows], normalised_weights(t)[rows])
 
     @property
@@ -89,7 +89,7 @@ def lstd(
     space: RKHS, t: Transitions, policy: Policy, discount: float, ridge: float, projection_ridge: float
 ) -> KernelSpanValues:
     """Return Q by regularised LSTD: alpha = (F^T W F K + n lambda_Q I)^{-1} F^T W E r with F = C_1 - discount E C_2."""
-    pairs = _Pairs.of(space, t, policy)
+    pairs = _Pairs.of(space, t, policy, discount)
     gram, n = pairs.gram, len(pairs.rewards)
     smoother = _smoother(gram[:n, :n], pairs.weight, projection_ridge)
     F = np.hstack([np.eye(n), -discount * smoother])
@@ -107,7 +107,7 @@ def residual(
     alpha = ([D^T W D - discount^2 (B C_2)^T W B C_2] K + n lambda_Q I)^{-1} (D^T W + discount C_2^T B^T W B) r,
     B = E - I, D = C_1 - discount C_2.
     """
-    pairs = _Pairs.of(space, t, policy)
+    pairs = _Pairs.of(space, t, policy, discount)
     gram, n = pairs.gram, len(pairs.rewards)
     rest = _smoother(gram[:n, :n], pairs.weight, projection_ridge) - np.eye(n)
     noise = rest.T @ (pairs.weight[:, None] * rest)  # B^T W B

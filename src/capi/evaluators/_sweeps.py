@@ -1,8 +1,8 @@
 r"""Repeated sweeps of the Bellman operator with any regression, :math:`\hat Q \approx T^\pi \hat Q_{\text{old}}`.
 
-A sweep fits the targets :math:`R_i + \gamma \hat Q_{\text{old}}(X'_i, \pi(X'_i))`, or :math:`R_i` where the process terminated. The
-regression belongs to the evaluator. This module holds what all of them share: the targets, the start from an earlier Q, and
-the stopping rule.
+A sweep fits the targets :math:`R_i + \gamma \hat Q_{\text{old}}(X'_i, \pi(X'_i))`, or :math:`R_i` where the process terminated;
+:math:`\gamma` is raised to the elapsed time of the row if the batch has it. The regression belongs to the evaluator. This module
+holds what all of them share: the targets, the start from an earlier Q, and the stopping rule.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from capi._utils.validation import Floats
+from capi.data.elapsed import step_factors, times_factors
 from capi.data.transitions import Transitions
 from capi.errors import DivergenceError
 from capi.policies import Decisions, value_of
@@ -53,7 +54,8 @@ def following_values(q: QFunction | None, own: type, t: Transitions, decisions: 
 
 def bellman_targets(t: Transitions, discount: float, following: Floats) -> Floats:
     """Return the targets of a sweep, given the values of the next states (n,)."""
-    return t.rewards + discount * np.where(t.terminated, 0.0, following)
+    ahead = np.where(t.terminated, 0.0, following)
+    return t.rewards + discount * times_factors(ahead, step_factors(t, discount))
 
 
 def after_sweeps(

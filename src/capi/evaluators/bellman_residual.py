@@ -99,18 +99,18 @@ class BellmanResidual:
         t, discount = needs_batch(transitions, policy, "BellmanResidual"), as_discount(discount)
         if isinstance(self.features, RKHS):
             return _rkhs.residual(self.features, t, policy, discount, self.ridge or 0.0, self.projection_ridge or 0.0)
-        found, fitted, origin = means(self.features, t, policy, previous, dense=True)
+        found, fitted, origin = means(self.features, t, policy, previous, discount=discount, dense=True)
         gram, cross = as_dense(found.gram), as_dense(found.cross)
         left = gram - discount * (cross + cross.T)  # D^T D without the products of next features
         if self.auxiliary is None:
-            next_gram, next_rewards = next_means(fitted, t, policy)
+            next_gram, next_rewards = next_means(fitted, t, policy, discount)
             left = left + discount**2 * as_dense(next_gram)
             right = found.rewards - discount * next_rewards
         else:
             if self._is_same():
                 own, seen, rewards = gram, cross, found.rewards
             else:
-                other = means_of(fitted_features(self.auxiliary, t.states), fitted, t, policy)
+                other = means_of(fitted_features(self.auxiliary, t.states), fitted, t, policy, discount)
                 own, seen, rewards = as_dense(other.gram), as_dense(other.cross), other.rewards
             outer = RIDGES[1] * typical_square(own) if self.projection_ridge is None else self.projection_ridge
             taken_off = _taken_off(own, outer, np.column_stack([seen, rewards]))

@@ -21,6 +21,7 @@ from capi._utils.renamed import renamed
 from capi._utils.row_ops import chosen_entries
 from capi._utils.threads import n_threads
 from capi._utils.validation import Floats, Ints, as_discount, as_states, is_fixed
+from capi.data.elapsed import largest_discount
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.evaluators._batches import batch_for
@@ -246,7 +247,8 @@ class FittedQ:
             targets = bellman_targets(t, discount, following_values(q, FittedValues, t, decisions))
             return self._fitted(t, targets, q, generator)
 
-        return after_sweeps(swept(previous), swept, self.n_sweeps, lambda first: _settled(first, swept, discount))
+        slowest = largest_discount(t, discount)
+        return after_sweeps(swept(previous), swept, self.n_sweeps, lambda first: _settled(first, swept, slowest))
 
     def restored(self, q: FittedValues, transitions: Transitions, age: int, n_sweeps: int) -> FittedValues:
         """Return ``q``, loaded from a file, with the data that later sweeps on the same batch need: its trees and their rows.

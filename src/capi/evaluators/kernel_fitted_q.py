@@ -25,6 +25,7 @@ from capi._utils.parameters import Constraints, at_least, check_parameters, opti
 from capi._utils.renamed import renamed
 from capi._utils.row_ops import row_sum
 from capi._utils.validation import Floats, Ints, as_discount, as_floats, as_positive, as_states, check_rows, is_fixed
+from capi.data.elapsed import largest_discount
 from capi.data.transitions import Transitions
 from capi.evaluators._batches import batch_for, normalised_weights
 from capi.evaluators._ridge import (
@@ -228,7 +229,8 @@ class KernelFittedQ:
             return targets_of(ahead(prepared.ridge.coefficients(targets)))
 
         def settled(targets: Floats) -> Floats:
-            return settled_targets(targets, swept, discount, np.abs(t.rewards).max(), WHAT_MAY_NOT_SETTLE)
+            slowest = largest_discount(t, discount)
+            return settled_targets(targets, swept, slowest, np.abs(t.rewards).max(), WHAT_MAY_NOT_SETTLE)
 
         following = following_values(previous, KernelValues, t, pi)
         with np.errstate(over="ignore", invalid="ignore"):  # non-finite values raise an error with advice

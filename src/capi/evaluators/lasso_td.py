@@ -109,7 +109,7 @@ class LassoTD:
     ) -> LinearValues:
         """Return Q of ``policy``, reusing only those parts of ``previous`` that do not depend on the policy."""
         t, discount = needs_batch(transitions, policy, "LassoTD"), as_discount(discount)
-        found, fitted, origin = means(self.features, t, policy, previous, dense=True)
+        found, fitted, origin = means(self.features, t, policy, previous, discount=discount, dense=True)
         problem = _Problem.of(found, discount, self.ridge)
         if self.solver == "path":
             penalties, knots = problem.path(self.penalty)
@@ -123,7 +123,7 @@ class LassoTD:
     def path(self, policy: Policy, transitions: Transitions, *, discount: float) -> LassoPath:
         """Return the solutions for all penalties down to ``penalty``, or to the point where the path turns back (LARS-TD)."""
         t, discount = needs_batch(transitions, policy, "LassoTD"), as_discount(discount)
-        found = means(self.features, t, policy, dense=True)[0]
+        found = means(self.features, t, policy, discount=discount, dense=True)[0]
         penalties, weights = _Problem.of(found, discount, self.ridge).path(self.penalty)
         return LassoPath(np.array(penalties), np.array(weights).reshape(len(weights), t.n_actions, -1))
 

@@ -90,7 +90,8 @@ class LSTDQ:
         t, discount = needs_batch(transitions, policy, "LSTDQ"), as_discount(discount)
         if isinstance(self.features, RKHS):
             return _rkhs.lstd(self.features, t, policy, discount, self.ridge or 0.0, self.projection_ridge or 0.0)
-        found, fitted, origin = means(self.features, t, policy, previous, dense=self.projection_ridge is not None)
+        dense = self.projection_ridge is not None
+        found, fitted, origin = means(self.features, t, policy, previous, discount=discount, dense=dense)
         ridge = RIDGE * typical_square(found.gram) if self.ridge is None else self.ridge
         if self.projection_ridge is None:
             weights = solved(with_ridge(found.gram - discount * found.cross, ridge), found.rewards)

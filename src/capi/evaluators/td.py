@@ -37,6 +37,7 @@ from capi._utils.parameters import Constraints, at_least, callable_or, check_par
 from capi._utils.randomness import as_generator
 from capi._utils.renamed import renamed
 from capi._utils.validation import Floats, Ints, as_array, as_discount, as_floats, as_positive, as_share, check_rows
+from capi.data.elapsed import largest_discount, step_factors
 from capi.data.transitions import Transitions
 from capi.errors import DivergenceError, InvalidInputError
 from capi.evaluators import _td_kernels
@@ -129,14 +130,14 @@ class _Stepwise:
         start = np.zeros((t.n_actions, fitted.n_columns))
         if isinstance(previous, LinearValues) and previous.features is fitted:
             start = previous.weights
-        limit = FAR_OFF * (float(np.abs(t.rewards).max()) / (1 - discount) or 1.0)
+        limit = FAR_OFF * (float(np.abs(t.rewards).max()) / (1 - largest_discount(t, discount)) or 1.0)
         weights = self._learned(start, batch, limit, as_generator(0 if rng is None else rng))
         return LinearValues(weights, fitted, kept_settings(self.features), (t,))
 
     def _batch(
         self, policy: Policy, t: Transitions, next_states: Floats, fitted: FittedFeatures, discount: float
     ) -> Batch:
-        ahead = discount * next_shares(t, policy, next_states)
+        ahead = discount * next_shares(t, policy, discount, next_states)
         weight = np.ones(len(t)) if t.weights is None else t.weights * (np.count_nonzero(t.weights) / t.weights.sum())
         starts, lengths = self._pieces(t, weight)
         carry = self._carry(policy, t, starts, discount)
@@ -154,6 +155,9 @@ class _Stepwise:
     def _carry(self, policy: Policy, t: Transitions, starts: Ints, discount: float) -> Floats:
         """Return the factor by which the trace decays before each row (n,)."""
         carry = np.full(len(t), discount * self.trace)
+        factors = step_factors(t, discount)
+        if factors is not None:
+            carry[1:] *= factors[:-1]  # from the row before; the first rows of episodes carry nothing
         if self.trace > 0 and self.correction != "none":
             chosen = policy.probabilities(t.states, t.allowed)[np.arange(len(t)), t.actions]
             carry *= chosen / _propensity(t) if self.correction == "importance" else chosen

@@ -268,7 +268,9 @@ def extrapolated_share(q: Quantities, log: Log) -> float:
     if not e.truncated.any():
         return 0.0
     ends = e.last[e.truncated]
-    tail = float((e.weights[e.truncated] * np.abs(e.worth[ends] * e.discount * q.next_values[ends])).sum())
+    tail = float(
+        (e.weights[e.truncated] * np.abs(e.worth[ends] * e.discount * e.over_steps(q.next_values)[ends])).sum()
+    )
     whole = float((e.weights * np.abs(q.start_values)).sum())
     return min(tail / whole, 1.0) if whole > 0 else float(tail > 0)
 

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from capi._utils.validation import Bools, Floats, Ints
+from capi.data.elapsed import step_factors, times_factors
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 
@@ -17,7 +18,7 @@ class Episodes:
     """The episodes of a batch, in the batch's order, with the discount factor of each step."""
 
     batch: Transitions
-    discount: float
+    discount: float  # of a step that lasts one unit of time; without elapsed times, of every step
 
     @classmethod
     def counted(cls, batch: Transitions, discount: float) -> Episodes:
@@ -55,9 +56,29 @@ class Episodes:
         return np.arange(len(self.batch)) - np.repeat(self.starts, self.lengths)
 
     @cached_property
+    def elapsed(self) -> Floats:
+        """Time from the start of the episode to each row (n,), in the unit of time of the discount."""
+        steps = self.batch.elapsed
+        if steps is None:
+            return self.time.astype(np.float64)
+        before = np.append(0.0, steps[:-1])
+        before[self.starts] = 0.0
+        before[self.starts[1:]] -= self.summed(before)[:-1]  # keeps sums small, however long the log is
+        sums = np.cumsum(before)
+        return sums - np.repeat(sums[self.starts], self.lengths)
+
+    @cached_property
     def worth(self) -> Floats:
         """Discount factor of each row's reward, counted from the start of its episode (n,)."""
-        return np.power(self.discount, self.time)
+        return np.power(self.discount, self.elapsed)
+
+    @cached_property
+    def _factors(self) -> Floats | None:
+        return step_factors(self.batch, self.discount)
+
+    def over_steps(self, values: Floats) -> Floats:
+        """Return ``values`` (n,) of the next states such that, times the discount, each is discounted over its own step (n,)."""
+        return times_factors(values, self._factors)
 
     @cached_property
     def truncated(self) -> Bools:

@@ -12,6 +12,7 @@ from sklearn.base import clone
 from capi._utils.randomness import RandomState
 from capi._utils.threads import n_threads, one_blas_thread
 from capi._utils.validation import as_discount, check_choice
+from capi.data.elapsed import discount_unit
 from capi.data.transitions import Transitions
 from capi.errors import EvidenceWarning, InvalidInputError
 from capi.learning.learner import Learner
@@ -58,7 +59,7 @@ def evaluate(
         Episodes that the policy was not learned from; otherwise there is a warning. A truncated episode is completed with the fitted
         value of the state in which the log stops.
     discount : float in [0, 1), optional
-        By default the discount that the policy was learned with.
+        By default the discount that the policy was learned with. In a batch with elapsed times it refers to their unit.
     method : str
         The estimator that gives `Evidence.estimate`: one of ``methods``, or "auto", which is doubly robust, or fitted Q if the policy and the
         log overlap too little for any weighting.
@@ -283,6 +284,7 @@ def _evidence(policies: Mapping[str, list[Policy]], log: Log, kind: str) -> Comp
             level=log.settings.level,
             source="arrays" if log.batch.origin is None else log.batch.origin.name,
             kind=kind,
+            discount_per=discount_unit(log.batch),
         )
         for caveat in caveats:
             python_warnings.warn(f"{name}: {caveat}", EvidenceWarning, stacklevel=5 if kind == "table" else 4)

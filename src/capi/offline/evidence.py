@@ -130,6 +130,8 @@ class Evidence:
         Name of the table.
     kind : "table" or "cross"
         One policy on the whole log, or one policy per fold, learned without that fold.
+    discount_per : str, optional
+        The time that the discount refers to, if the batch has elapsed times; None if every step counts the same.
     """
 
     name: str
@@ -147,6 +149,7 @@ class Evidence:
     level: float
     source: str
     kind: str
+    discount_per: str | None = None
 
     @property
     def unreliable(self) -> bool:
@@ -194,6 +197,7 @@ class Evidence:
             "n_rows": self.n_rows,
             "n_episodes": self.n_episodes,
             "discount": self.discount,
+            **({} if self.discount_per is None else {"discount_per": self.discount_per}),
             "level": self.level,
             "n_resamples": len(self.behaviour.draws),
             "method": self.method,
@@ -218,9 +222,10 @@ class Evidence:
         }
 
     def __str__(self) -> str:
+        per = "" if self.discount_per is None else f" per {self.discount_per}"
         head = (
             f"{self.name}: {_number(self.estimate)}, {100 * self.level:g} % interval {_range(self.interval)} ({self.method}; "
-            f"{self.n_episodes} episodes, {self.n_rows} decisions, discount {self.discount:g})"
+            f"{self.n_episodes} episodes, {self.n_rows} decisions, discount {self.discount:g}{per})"
         )
         return "\n".join([head, *_table(self._lines()), *self._notes()])
 

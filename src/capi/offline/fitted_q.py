@@ -9,7 +9,8 @@ the logged decisions and :math:`\Psi` those of the next states under the policy 
 It is solved by a Krylov method, not by sweeps. The unknowns are the values :math:`u = \Psi\theta` of the next states, and each product takes two lookups
 in the leaves. Then trees are grown again on the targets :math:`r + \gamma u`, and so on, `STRUCTURES` times: the first trees see only rewards,
 later ones see values. On the last trees, episodes can be reweighted without growing new trees, and the adjoint of the same system gives the
-derivative of the estimate with respect to each episode's count.
+derivative of the estimate with respect to each episode's count. If the batch has elapsed times, :math:`\gamma` is a diagonal matrix with the
+discount of each row's step.
 """
 
 from __future__ import annotations
@@ -136,13 +137,13 @@ class LeafSystem:
         inverse = _inverse(self._from_rows @ rows)
 
         def adjoint(back: Floats) -> Floats:  # (n,) -> (n,): the transpose of the product in `_solved`
-            return rows * (self.taken @ (inverse * (self._from_next @ back)))
+            return e.over_steps(rows * (self.taken @ (inverse * (self._from_next @ back))))
 
-        first = rows * (self.taken @ (inverse * wanted))
+        first = e.over_steps(rows * (self.taken @ (inverse * wanted)))
         y = _solve(lambda v: v - e.discount * adjoint(v), first, None, EXACT)
         # the derivative with respect to the leaves' equations: direct, and through the next states
         moved = self._left_out * inverse * (wanted + e.discount * (self._from_next @ y))  # (L,)
-        targets = e.batch.rewards + e.discount * u
+        targets = e.batch.rewards + e.discount * e.over_steps(u)
         return e.summed((self.taken @ moved) * targets - self.taken @ (moved * theta))
 
     @cached_property
@@ -179,11 +180,11 @@ class LeafSystem:
             first, fixed = None, np.zeros(len(inverse))
         else:
             first, theta = start
-            noise = leaves(e.batch.rewards + e.discount * first) - theta
+            noise = leaves(e.batch.rewards + e.discount * e.over_steps(first)) - theta
             fixed = np.where(inverse == 0, theta, (self._left_out - 1) * noise)
         constant = self.following @ (leaves(e.batch.rewards) + fixed)
-        u = _solve(lambda v: v - e.discount * (self.following @ leaves(v)), constant, first, tolerance)
-        return u, leaves(e.batch.rewards + e.discount * u) + fixed
+        u = _solve(lambda v: v - e.discount * (self.following @ leaves(e.over_steps(v))), constant, first, tolerance)
+        return u, leaves(e.batch.rewards + e.discount * e.over_steps(u)) + fixed
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,7 +252,7 @@ def leaf_system(policy: Policy, episodes: Episodes, regression: Regression, rng:
             _under(forests, t.next_states, following, regression.n_jobs),
             _under(forests, t.states[episodes.starts], initial, regression.n_jobs),
         )
-        targets = t.rewards + discount * system.next_values
+        targets = t.rewards + discount * episodes.over_steps(system.next_values)
     return system
 
 

@@ -63,14 +63,18 @@ class Weights:
 
     @cached_property
     def effective_episodes(self) -> float:
-        r"""Kish's effective number of episodes, :math:`(\sum w)^2 / \sum w^2` at each step, averaged over steps with the discount as weight."""
+        r"""Kish's effective number of episodes, :math:`(\sum w)^2 / \sum w^2` at each step, averaged over steps with the discount as weight.
+
+        A step's weight is the discount to the power of the mean time at which episodes reach it.
+        """
         if self.overflows:
             return 0.0
         e = self.episodes
         sums = self._totals(e.weights, self.of_rows, self.of_episodes)
         squares = self._totals(e.weights**2, self.of_rows**2, self.of_episodes**2)
         sizes = np.divide(sums**2, squares, out=np.zeros_like(sums), where=squares > 0)
-        return float(np.average(sizes, weights=np.power(e.discount, np.arange(len(sizes)))))
+        times = np.bincount(e.time, weights=e.elapsed) / np.bincount(e.time)
+        return float(np.average(sizes, weights=np.power(e.discount, times)))
 
     @cached_property
     def lost_after(self) -> int | None:

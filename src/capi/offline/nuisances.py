@@ -105,7 +105,7 @@ def _closing(systems: Sequence[LeafSystem | None], probabilities: Floats, amount
         closed = np.flatnonzero(e.truncated & (log.fold_of_episode == k))
         if system is not None and len(closed):
             ends, others = e.last[closed], log.fold_of_episode != k
-            worth = e.weights[closed] * amounts[closed] * e.worth[ends] * e.discount
+            worth = e.weights[closed] * amounts[closed] * e.over_steps(e.worth)[ends] * e.discount
             scale = float(worth.max()) or 1.0  # weights may be huge
             moved = system.response(t.next_states[ends], probabilities[ends], worth / scale)
             out[others] += scale * moved / e.weights[others].mean()
@@ -131,6 +131,7 @@ def behaviour_value(log: Log) -> MeanOfEpisodes:
         n_actions=1,
         episodes=t.episodes,
         weights=t.weights,
+        elapsed=t.elapsed,
     )
     for k in range(log.n_folds):
         ends, system = e.last[e.truncated & (log.fold_of_episode == k)], None
@@ -148,7 +149,7 @@ def _closed_rewards(log: Log, next_values: Floats) -> Floats:
     t, e = log.batch, log.episodes
     rewards = t.rewards.copy()
     ends = e.last[e.truncated]
-    rewards[ends] += e.discount * next_values[ends]
+    rewards[ends] += e.discount * e.over_steps(next_values)[ends]
     return e.worth * rewards
 
 
@@ -171,7 +172,7 @@ def estimators_of(q: Quantities, fitted: FittedStart | None, log: Log) -> dict[s
     """Return the requested estimators; an estimator that the data do not allow is NaN."""
     t, e, w = log.batch, log.episodes, q.weights
     rewards = _closed_rewards(log, q.next_values)
-    differences = e.worth * (t.rewards + e.discount * q.next_values - q.taken_values)
+    differences = e.worth * (t.rewards + e.discount * e.over_steps(q.next_values) - q.taken_values)
     closing = np.zeros(len(e)) if q.closing is None else q.closing
     total = 0.0 if w.overflows else float(np.average(w.of_episodes, weights=e.weights))
     shared = closing / total if total > 0 else closing  # for weights that are divided by their mean

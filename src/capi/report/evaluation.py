@@ -139,7 +139,8 @@ def _facts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     resamples = _counted(found, "n_resamples")
     facts.append(("Bootstrap resamples", "" if resamples is None else count_text(resamples)))
     discount, effective = number_or_none(found.get("discount")), number_or_none(found.get("effective_episodes"))
-    facts.append(("Discount", "" if discount is None else number_text(discount)))
+    per = text_of(found.get("discount_per"))
+    facts.append(("Discount", "" if discount is None else number_text(discount) + (f" per {per}" if per else "")))
     if effective is not None:
         few = stands_for_few(effective, None)
         facts.append(("Effective episodes", f"<{FEW}" if few else number_text(effective)))

@@ -11,6 +11,7 @@ import numpy as np
 
 from capi._utils.validation import check_choice
 from capi.data.columns import Column
+from capi.data.elapsed import discount_unit
 from capi.data.summary.description import Coverage
 from capi.files.exports.flat_tree import FlatTree
 from capi.policies import Constant
@@ -289,6 +290,7 @@ def _making(sources: Sources) -> dict[str, Any]:
         "table": table,
         "seed": settings.random_state,
         "discount": settings.discount,
+        "discount_per": discount_unit(sources.batch),
         "n_iterations": None if training is None else max(training.n_iterations, len(sources.result.history)),
         "kept": _kept(sources),
         "versions": {} if training is None else dict(sorted(training.versions.items())),

@@ -16,6 +16,7 @@ from capi import evaluators, offline, policy_spaces
 from capi._utils.parameters import at_least, check_options, check_parameters, one_of
 from capi._utils.renamed import refuse_old_names, renamed, translated
 from capi._utils.validation import as_discount, is_real
+from capi.data.elapsed import TimeUnit, check_discount_per
 from capi.data.schema import Schema
 from capi.data.table_files import format_of
 from capi.data.transitions import Transitions
@@ -36,7 +37,7 @@ SPACES = {
 }
 NOT_IN_FILES = {"regressor", "kernel", "features", "metric_params", "monotone"}
 CANDIDATES = 10  # keep="best" chooses among this many last iterations
-LEARNING = ("discount", "n_iterations", "random_state", "hold_out", "keep")
+LEARNING = ("discount", "n_iterations", "random_state", "hold_out", "keep", "discount_per")
 
 
 class Parts(NamedTuple):
@@ -96,6 +97,9 @@ class RunSettings:
     keep : "last" or "best"
         The policy that the run ends with: that of the last iteration, or the best of the last ten by fitted Q evaluation on the
         learning data. With small policies, iterations can oscillate between good and bad ones.
+    discount_per : float or str, optional
+        Discount by elapsed time: the time that the discount refers to, in the units of the time column or, for dates, such as
+        "7 days". Learning and evaluation both use it. By default each row is one step.
     """
 
     table: str
@@ -109,6 +113,7 @@ class RunSettings:
     space_options: Mapping[str, Any] = field(default_factory=dict)
     hold_out: float = 0.0
     keep: str = "last"
+    discount_per: float | str | None = None
 
     _constraints = {  # noqa: RUF012  frozen settings
         "discount": lambda value, _: as_discount(value),
@@ -123,6 +128,9 @@ class RunSettings:
     def __post_init__(self) -> None:
         check_parameters(self)
         check_roles(self.roles)
+        check_discount_per(self.discount_per, self.roles.get("time"))
+        if self.discount_per is not None:
+            object.__setattr__(self, "discount_per", TimeUnit.of(self.discount_per).plain)
         format_of(self.table)
         _check_options(self._kinds.evaluator, self.evaluator_options, "evaluator")
         _check_options(self._kinds.space, self.space_options, "space")
@@ -164,7 +172,7 @@ class RunSettings:
 
     def read(self, table: str | Path, schema: Schema | None = None) -> Transitions:
         """Read another table with the same column roles; ``schema`` holds the encodings and actions of an earlier table."""
-        return read_decisions(table, self.roles, self.discount, schema)
+        return read_decisions(table, self.roles, self.discount, schema, discount_per=self.discount_per)
 
     def _split(self, whole: Transitions) -> tuple[Transitions, Transitions]:
         return whole.split(1 - self.hold_out, random_state=self.random_state)
@@ -173,7 +181,7 @@ class RunSettings:
         """Return the settings as TOML, with all defaults written out, so that a later change of defaults has no effect."""
         sections = {
             "data": {"table": self.table, **{role: name for role, name in self.roles.items() if name is not None}},
-            "learning": {name: getattr(self, name) for name in LEARNING},
+            "learning": {name: value for name in LEARNING if (value := getattr(self, name)) is not None},
             "evaluator": {"kind": self.evaluator, **_options(self.parts.evaluator)},
             "space": {"kind": self.space, **_options(self.parts.space)},
         }

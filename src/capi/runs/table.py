@@ -25,7 +25,12 @@ def check_roles(roles: Mapping[str, Any]) -> None:
 
 
 def read_decisions(
-    table: str | Path, roles: Mapping[str, Any], discount: float, schema: Schema | None = None
+    table: str | Path,
+    roles: Mapping[str, Any],
+    discount: float,
+    schema: Schema | None = None,
+    *,
+    discount_per: float | str | None = None,
 ) -> Transitions:
     """Return the decisions of a CSV or Parquet file.
 
@@ -37,7 +42,9 @@ def read_decisions(
     discount : float in [0, 1)
     schema : Schema, optional
         Encodings and actions of an earlier table, to reuse.
+    discount_per : float or str, optional
+        The time that the discount refers to, to discount by elapsed time; as in `Transitions.from_frame`.
     """
     reader = Transitions.from_csv if format_of(table) == "csv" else Transitions.from_parquet
     names: dict[str, Any] = {role: list(name) if role == "state" else name for role, name in roles.items()}
-    return reader(table, **names, discount=discount, schema=schema)
+    return reader(table, **names, discount=discount, discount_per=discount_per, schema=schema)

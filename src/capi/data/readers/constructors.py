@@ -52,6 +52,7 @@ class Readers:
         allowed: str | Mapping[Any, str] | None = None,
         weight: str | None = None,
         discount: float | None = None,
+        discount_per: float | str | None = None,
         action_labels: Sequence[Any] | None = None,
         schema: Schema | None = None,
     ) -> Self:
@@ -93,6 +94,11 @@ class Readers:
             The weight of each row.
         discount : float, optional
             Only 0 matters here: then only the row's own reward counts, and no row is used only as a next state.
+        discount_per : float or str, optional
+            Discount by elapsed time: the time that one factor of the discount refers to, as a number in the units of ``time`` or, for
+            dates, as text in seconds, minutes, hours, days or weeks ("7 days"). A row whose next row follows after twice that
+            time is discounted twice. The time after the last row of a truncated episode, which matters with ``next_state``, is not
+            known: the median step of its episode is used or, if it has one row, that of the table. By default each row is one step.
         action_labels : sequence, optional
             All actions, in the order of their codes; by default those found, sorted.
         schema : Schema, optional
@@ -131,6 +137,7 @@ class Readers:
             allowed=allowed,
             weight=weight,
             discount=discount,
+            discount_per=discount_per,
             action_labels=action_labels,
             schema=schema,
         )
@@ -202,6 +209,7 @@ class Readers:
         next_states: ArrayLike | None = None,
         feature_names: Sequence[str] | None = None,
         discount: float | None = None,
+        discount_per: float | str | None = None,
         action_labels: Sequence[Any] | None = None,
         **columns: ArrayLike | None,
     ) -> Self:
@@ -215,6 +223,7 @@ class Readers:
         feature_names : sequence of str, optional
             By default x0, x1, ...
         discount : float, optional
+        discount_per : float or str, optional
         action_labels : sequence, optional
         **columns : array of shape (n,), optional
             ``episodes``, ``time``, ``terminated``, ``truncated``, ``propensities``, ``allowed`` and ``weights``, as in `from_frame`.
@@ -233,6 +242,7 @@ class Readers:
         names = as_names(feature_names or [f"x{j}" for j in range(width)], "feature_names", width)
         table: dict[Any, Any] = dict(zip(names, x.T, strict=True))
         roles: dict[str, Any] = {"state": names, "discount": discount, "action_labels": action_labels}
+        roles["discount_per"] = discount_per
         if next_states is not None:
             following = as_states(next_states, "next_states", n_features=width)
             roles["next_state"] = [f"next {name}" for name in names]

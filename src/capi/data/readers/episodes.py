@@ -71,7 +71,7 @@ def _order(number: Ints, table: Table, roles: Roles) -> Ints | None:
     if roles.time is None:
         sorted_already = bool((number[1:] >= number[:-1]).all())
         return None if sorted_already else np.argsort(number, kind="stable")
-    time = _time(table, roles.time)
+    time = time_of(table, roles.time)
     same = number[1:] == number[:-1]
     if bool(((number[1:] > number[:-1]) | (same & (time[1:] > time[:-1]))).all()):
         return None
@@ -100,7 +100,7 @@ def _sorted(number: Ints, time: NDArray[Any]) -> Ints:
     return np.lexsort((time, number))
 
 
-def _time(table: Table, name: str) -> NDArray[Any]:
+def time_of(table: Table, name: str) -> NDArray[Any]:
     """Return the time of each row in its own unit (n,): float64 could not distinguish nanoseconds."""
     array = table.column(name)
     types = pa.types

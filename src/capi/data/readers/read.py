@@ -9,9 +9,11 @@ import numpy as np
 
 from capi._utils.validation import Floats
 from capi.data.columns import Column
+from capi.data.elapsed import TimeUnit
 from capi.data.origin import Origin
 from capi.data.readers.actions import ADVICE, actions_of, masks_of
 from capi.data.readers.arrow import Table
+from capi.data.readers.elapsed import elapsed_of
 from capi.data.readers.encode import encode, learn, numbers
 from capi.data.readers.episodes import Episodes, episodes_of
 from capi.data.readers.roles import Roles
@@ -44,6 +46,7 @@ def read(table: Table, roles: Roles) -> Read:
         "episodes": episodes.episode,
         "propensities": _propensities(roles.propensity, table, episodes),
         "weights": _weights(roles.weight, table, episodes),
+        "elapsed": elapsed_of(table, roles, episodes),
         "allowed": None,
         "next_allowed": None,
     }
@@ -54,7 +57,8 @@ def read(table: Table, roles: Roles) -> Read:
     columns = _columns(table, roles)
     arrays["states"], arrays["next_states"] = _states(columns, table, roles, episodes)
     n_only_next = table.n_rows - len(episodes.rows)
-    origin = Origin(table.name, table.n_rows, episodes.ends, n_only_next, episodes.episode_ids)
+    per = None if roles.discount_per is None else TimeUnit.of(roles.discount_per).text(str(roles.time))
+    origin = Origin(table.name, table.n_rows, episodes.ends, n_only_next, episodes.episode_ids, per)
     return Read(arrays, columns, labels, origin)
 
 

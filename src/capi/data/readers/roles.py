@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from capi._utils.validation import as_discount, as_names, sequence_of_names
+from capi.data.elapsed import check_discount_per
 from capi.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ class RoleNames(TypedDict, total=False):
     allowed: str | Mapping[Any, str] | None
     weight: str | None
     discount: float | None
+    discount_per: float | str | None
     action_labels: Sequence[Any] | None
     schema: Schema | None
 
@@ -48,6 +50,7 @@ class Roles:
     allowed: Any = None
     weight: str | None = None
     discount: float | None = None
+    discount_per: float | str | None = None
     action_labels: Any = None
     schema: Schema | None = field(default=None, repr=False)
 
@@ -70,6 +73,7 @@ class Roles:
                 "time must be given with episode: without it each row is its own episode. "
                 "For one long episode add a column that is the same in each row."
             )
+        check_discount_per(self.discount_per, self.time)
         if self.episode is None and self.next_state and not self.one_step and not self.terminated:
             raise InvalidInputError(
                 "terminated must be given with next_state unless episode is given: otherwise each row would count as terminated."

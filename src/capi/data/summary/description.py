@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from capi._utils.validation import Floats
+from capi.data.elapsed import discount_unit
 from capi.data.summary.coverage import covered_shares, effective_rows, leaf_counts
 from capi.data.summary.warnings import table_caveats
 from capi.errors import Caveat
@@ -74,6 +75,9 @@ class Description:
     actions : tuple of Coverage
     warnings : tuple of Caveat
         Possible problems.
+    elapsed : dict or None
+        Smallest, median and largest time to the next state, in the unit of time that the discount refers to, and that unit; None if
+        every step counts the same.
     """
 
     source: str
@@ -89,10 +93,13 @@ class Description:
     missing: dict[str, int]
     actions: tuple[Coverage, ...]
     warnings: tuple[Caveat, ...]
+    elapsed: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields as plain JSON values; labels of other types become strings."""
+        """Return all fields as plain JSON values; labels of other types become strings, and ``elapsed`` is left out if None."""
         plain = asdict(self)
+        if self.elapsed is None:
+            del plain["elapsed"]
         for action in plain["actions"]:
             if not isinstance(action["action"], str | int | float | bool | None):
                 action["action"] = str(action["action"])
@@ -124,6 +131,10 @@ class Description:
         if self.n_only_next:
             facts.append(
                 ("left out", f"{self.n_only_next} rows of the table, which contain only the last state of an episode")
+            )
+        if self.elapsed:
+            facts.append(
+                ("steps", "{least:.4g} to {greatest:.4g} times {unit}, median {median:.4g}".format(**self.elapsed))
             )
         facts.append(("rewards", rewards))
         if self.missing:
@@ -177,7 +188,16 @@ def describe(batch: Transitions) -> Description:
         missing=_missing(batch),
         actions=tuple(Coverage(a, int(n), float(n) / len(batch), float(e), float(c)) for a, n, e, c in per_action),
         warnings=tuple(table_caveats(batch, effective)),
+        elapsed=_elapsed(batch),
     )
+
+
+def _elapsed(batch: Transitions) -> dict[str, Any] | None:
+    """Return the spread of the steps that something follows, and the unit of time of the discount."""
+    if batch.elapsed is None:
+        return None
+    steps = batch.elapsed[~batch.terminated]
+    return {**_spread(steps if len(steps) else np.ones(1), "median"), "unit": discount_unit(batch)}
 
 
 def _spread(values: Floats, middle: str) -> dict[str, float]:
