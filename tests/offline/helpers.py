@@ -130,7 +130,7 @@ def walks(n_episodes=60, longest=4, seed=0, ends=0.7, n_actions=2, **columns):
 def remade(batch, **columns):
     """Return the same batch with other columns."""
     names = ("states", "actions", "rewards", "next_states", "terminated", "n_actions")
-    extra = ("allowed", "next_allowed", "episodes", "propensities", "weights")
+    extra = ("allowed", "next_allowed", "episodes", "propensities", "weights", "elapsed")
     kept = {name: getattr(batch, name) for name in (*names, *extra)}
     return Transitions(**{**kept, **columns})
 
