@@ -65,6 +65,8 @@ class PolicyEvaluator(Protocol):
         ``transitions`` is None for evaluators that hold a model. ``states`` (n, d) are the states
         at which the improvement step needs values. ``previous`` is the estimate of the last iteration;
         None means Q = 0. ``rng=None`` means a fixed seed. Arguments are never modified.
+        If ``transitions`` has ``elapsed`` times, the discount of a row is ``discount ** elapsed``
+        (`capi.data.elapsed.step_factors`). A model counts each of its own steps as one unit of time.
         """
 
 

@@ -148,10 +148,10 @@ def test_months_and_years_are_refused_with_the_reason():
 
 
 def test_numbers_and_dates_are_not_confused():
-    with pytest.raises(InvalidInputError, match=r"column 'day': discount_per must be a number, because the column holds numbers; got 7 days"):  # fmt: skip
+    with pytest.raises(InvalidInputError, match=r"column 'day': discount_per must be a number, because it holds numbers; got 7 days"):  # fmt: skip
         Transitions.from_frame(table(), **ROLES, discount_per="7 days")
     dates = pd.to_datetime("2024-01-01") + pd.to_timedelta(table()["day"], unit="D")
-    with pytest.raises(InvalidInputError, match=r"must be a length of time, such as \"1 day\", because the column holds dates; got 7"):  # fmt: skip
+    with pytest.raises(InvalidInputError, match=r"must be a length of time, such as \"1 day\", because it holds timestamp.*; got 7"):  # fmt: skip
         Transitions.from_frame(table(day=dates), **ROLES, discount_per=7)
 
 

@@ -1,10 +1,12 @@
 """Discounting by elapsed time: closed forms, a table with the waiting times filled in, and steps of one unit."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
 from capi import Transitions
-from capi.baselines import LSPI, PSDP, RFQI, FittedQIteration
+from capi.baselines import CPI, LSPI, PSDP, RFQI, FittedQIteration
 from capi.errors import InvalidInputError
 from capi.evaluators import GTD, GTD2, LSTDQ, TD, TDC, BellmanResidual, FittedQ, KernelFittedQ, LassoTD
 from capi.features.bases import RKHS, OneHot
@@ -188,6 +190,16 @@ def test_learners_weigh_a_later_reward_by_its_time(learner, k, wanted):
     batch = Transitions(np.tile(x, (5, 1)), np.tile(a, 5), np.tile(r, 5), np.tile(y, (5, 1)),
                         np.tile([True, False, True, True], 5), elapsed=np.tile([1.0, k, 1.0, 1.0], 5))  # fmt: skip
     assert learner.fit(batch).policy_.act(np.array([[0.0]]))[0] == wanted
+
+
+def test_the_safe_weight_of_cpi_needs_steps_of_at_least_one_unit():
+    x, a, r, y = chooser()
+    for k, advice in ((2.0, None), (0.5, "step_size must be given.*shorter ones .down to 0.5.")):
+        batch = Transitions(x, a, r, y, [True, False, True, True], elapsed=[1.0, k, 1.0, 1.0])
+        learner = CPI(LSTDQ(OneHot(2)), Trees(max_depth=1, min_samples_split=2), DISCOUNT, n_iterations=2)
+        with nullcontext() if advice is None else pytest.raises(InvalidInputError, match=advice):
+            learner.fit(batch)
+        learner.set_params(step_size=0.1).fit(batch)
 
 
 def test_partitions_of_states_learn_the_same_policy_from_the_table_with_the_waiting_times_filled_in():

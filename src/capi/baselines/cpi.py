@@ -36,6 +36,7 @@ from capi._utils.parameters import Constraints, all_of, at_least, check_paramete
 from capi._utils.randomness import RandomState
 from capi._utils.row_ops import row_sum
 from capi._utils.validation import as_discount, as_not_negative, as_positive, as_share, as_weights
+from capi.data.elapsed import largest_discount
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.finite.mdp import FiniteMDP
@@ -77,7 +78,7 @@ class CPI(Learner):
         below two thirds of it or, with 0, when it is not positive.
     step_size : float in (0, 1], optional
         A constant weight for each new policy. By default the weight that [1]_ proves safe, at most (1 - discount) / 4.
-        Larger weights learn faster but carry no guarantee.
+        Larger weights learn faster but carry no guarantee. For a batch with elapsed times below one unit it must be given.
     reward_range : float, optional
         R, the largest reward minus the smallest; if episodes can end, 0 counts as a reward. By default the range of the model
         or of the rewards in the batch; for a simulator alone it must be given. Not needed with a constant ``step_size``.
@@ -173,6 +174,8 @@ class CPI(Learner):
         self, transitions: Any = None, *, states: Any = None, after: Iteration | None = None
     ) -> Iterator[Iteration]:
         """Yield each round; by default ``states`` are those that its policy visits."""
+        if self.step_size is None and isinstance(transitions, Transitions):
+            _check_long_steps(transitions, as_discount(self.discount))
         run = copy(self)  # with the reward range filled in
         run.reward_range = self._range_of(transitions)
         sample = self._visited() if states is None else _as_shares(states)
@@ -323,6 +326,15 @@ def _as_shares(states: Any) -> Any:
         return states
     weights = as_weights(states[1], "weights", np.size(states[1]))
     return (states[0], weights if weights is None else weights / weights.sum(), *states[2:])
+
+
+def _check_long_steps(batch: Transitions, discount: float) -> None:
+    """Refuse steps that are discounted less than the proof of the safe weight assumes."""
+    if batch.elapsed is not None and largest_discount(batch, discount) > discount:
+        raise InvalidInputError(
+            "step_size must be given: the safe weight holds for steps of at least one unit of time, and this batch has shorter ones "
+            f"(down to {batch.elapsed.min():.3g}). Pass step_size, or a smaller discount_per with a larger discount."
+        )
 
 
 def _own_shares(batch: Transitions) -> StateSample:

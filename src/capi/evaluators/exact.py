@@ -34,7 +34,8 @@ class Exact:
     Parameters
     ----------
     mdp : FiniteMDP
-        The model; with it, ``evaluate`` needs no transitions.
+        The model; with it, ``evaluate`` needs no transitions. Each of its steps counts as one unit of time, and the elapsed
+        times of a batch are not used.
     n_sweeps : int, optional
         Number of sweeps, m; None solves for the fixed point.
 

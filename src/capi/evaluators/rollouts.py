@@ -98,7 +98,8 @@ class Rollouts(_InDomain):
     Parameters
     ----------
     domain : Domain
-        A simulator that can start in any state.
+        A simulator that can start in any state. Each of its steps counts as one unit of time: the elapsed times of a batch are not
+        used.
     n_rollouts : int
         Number of rollouts of each action from each state, M.
     horizon : int
@@ -180,6 +181,7 @@ class RolloutsWithCritic(_InDomain):
         As in `Rollouts`.
     critic : PolicyEvaluator
         Fitted to the batch before the rollouts start; its value at the last state, times discount^H, is added to each rollout.
+        It uses the elapsed times of the batch, whose unit must then be one step of the simulator.
     n_rollouts, horizon : int
         As in `Rollouts`.
     inertia : float

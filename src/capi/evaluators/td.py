@@ -64,7 +64,8 @@ class _Stepwise:
         States (n, d) -> (n, p), dense or sparse, see `capi.features.bases`.
     trace : float in [0, 1]
         Trace decay :math:`\lambda`: how far back a temporal difference counts within an episode. Without episode numbers every
-        row is its own episode, and the trace has no effect.
+        row is its own episode, and the trace has no effect. It applies per row, whatever the elapsed time; the discount, which
+        fades the trace as well, is that of the elapsed time.
     correction : "tree-backup", "importance" or "none"
         Factor of the trace in each row, because the logged action may differ from the policy's. "tree-backup" is the action's
         probability under the policy, :math:`\pi(A_t | X_t)`, and needs no propensities. "importance" divides it by the propensity

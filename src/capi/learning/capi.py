@@ -30,7 +30,7 @@ class CAPI(Learner):
     space : PolicySpace, or function (k, policy, rng) -> PolicySpace
         The policies to choose from.
     discount : float in [0, 1)
-        Discount factor.
+        Discount factor of a step or, for a batch with elapsed times (``discount_per``), of a unit of time.
     n_iterations : int
         Number of rounds, K.
     initial_policy : Policy, optional

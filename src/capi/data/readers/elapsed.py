@@ -46,18 +46,17 @@ def elapsed_of(table: Table, roles: Roles, episodes: Episodes) -> Floats | None:
 def _unit(unit: TimeUnit, table: Table, name: str) -> float:
     """Return the unit in the time column's own units."""
     kind = table.column(name).type
-    is_date = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
+    types = pa.types
+    is_date = types.is_date(kind) or types.is_timestamp(kind) or types.is_duration(kind)
     if is_date != (unit.seconds is not None):
         wanted = 'a length of time, such as "1 day"' if is_date else "a number"
-        rule = (
-            f"discount_per must be {wanted}, because the column holds {'dates' if is_date else 'numbers'}; got {unit}"
-        )
-        raise table.rejection(name, rule)
+        found = f"it holds {kind if is_date else 'numbers'}"
+        raise table.rejection(name, f"discount_per must be {wanted}, because {found}; got {unit}")
     if unit.seconds is None:
         return unit.amount
-    if pa.types.is_timestamp(kind):
-        return unit.seconds / SECONDS[kind.unit]
-    return unit.seconds / (DAY if pa.types.is_date32(kind) else SECONDS["ms"])
+    if types.is_date(kind):
+        return unit.seconds / (DAY if types.is_date32(kind) else SECONDS["ms"])
+    return unit.seconds / SECONDS[kind.unit]
 
 
 def _difference(after: NDArray[Any], before: NDArray[Any]) -> NDArray[Any]:
