@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 import builders
+from capi.data.origin import Origin
 from capi.evaluators import FittedQ
 from capi.offline.episodes import Episodes
 from capi.offline.fitted_q import FittedStart, Regression, leaf_system
 from capi.offline.importance_weights import Weights
 from capi.offline.score import fitted_value
-from capi.policies import Constant, EpsilonGreedy, Uniform
+from capi.policies import Constant, EpsilonGreedy, Training, Uniform, described
 from offline.helpers import WEIGHTINGS, Table, estimators, hushed, of_model, ratios_of, remade, walks
 
 EVERY_STATE = Regression(n_trees=2, min_samples_leaf=1)
@@ -141,3 +142,30 @@ def test_the_score_of_a_policy_uses_the_elapsed_time():
     scores = [fitted_value(Constant(1, 2), t, discount=d) for t, d in ((two, 0.5), (batch, 0.25), (batch, 0.5))]
     assert scores[0] == scores[1]
     assert scores[0] != pytest.approx(scores[2], rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("learned", "logged", "warned"),
+    [
+        (None, None, False),
+        ("7 days", "7 days", False),
+        ("7 days", "unit of elapsed time", False),
+        ("unit of elapsed time", "1 day", False),
+        ("7 days", None, True),
+        (None, "7 days", True),
+        ("7 days", "1 day", True),
+        ("unit of elapsed time", None, True),
+    ],
+)
+def test_a_policy_that_was_learned_with_another_unit_is_flagged(learned, logged, warned):
+    batch = walks(n_episodes=12)
+    if logged is not None:
+        batch = remade(batch, elapsed=np.ones(len(batch)))
+        origin = Origin("the table", len(batch), "both", discount_per=None if logged.startswith("unit") else logged)
+        batch = batch._with({"origin": origin})
+    policy = described(Constant(1, 2), None, Training(0.9, 1, 60, {}, discount_per=learned))
+    found = hushed(policy, batch, methods=["per-decision"], n_resamples=2)
+    texts = [caveat.text for caveat in found.warnings if caveat.kind == "other-time-unit"]
+    assert len(texts) == warned
+    if warned:
+        assert f"a discount per {learned or 'row'}, and this log is discounted per {logged or 'row'}:" in texts[0]

@@ -8,6 +8,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from capi import load_policy
 from capi.cli import app
 from capi.errors import InvalidInputError
 from capi.report import write_report
@@ -94,6 +95,10 @@ def test_the_value_of_what_was_done_is_that_discounted_by_hand(run, table):
     by_hand = (frame["gain"] * 0.9**weeks).groupby(frame["id"]).sum().mean()
     assert found.behaviour.value == pytest.approx(by_hand, rel=1e-12)
     assert "discount 0.9 per 7 days)" in str(found)
+
+
+def test_the_policy_file_records_the_unit(run):
+    assert load_policy(run / "policy.capi").training.discount_per == "7 days"
 
 
 def test_the_evaluation_and_the_page_name_the_unit(run):

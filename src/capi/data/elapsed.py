@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 TEXT = re.compile(r"\s*([-+.\d]\S*)?\s*([A-Za-z]*)\s*")
+UNNAMED = "unit of elapsed time"  # the unit of arrays
 SLOWEST = 1 - 1e-5  # steps much shorter than a unit hardly contract; later steps of the episode do
 
 
@@ -74,7 +75,9 @@ def check_discount_per(value: Any, time: str | None) -> None:
         return
     TimeUnit.of(value)
     if time is None:
-        raise InvalidInputError("discount_per must be given with time: the elapsed time is read from that column.")
+        raise InvalidInputError(
+            "discount_per must be given with time: the elapsed time is read from that column. Name the time column."
+        )
 
 
 def discount_unit(batch: Transitions) -> str | None:
@@ -82,7 +85,7 @@ def discount_unit(batch: Transitions) -> str | None:
     if batch.elapsed is None:
         return None
     known = None if batch.origin is None else batch.origin.discount_per
-    return known or "unit of elapsed time"
+    return known or UNNAMED
 
 
 def step_factors(batch: Transitions, discount: float) -> Floats | None:

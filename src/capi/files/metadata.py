@@ -34,7 +34,8 @@ def training_to_json(training: Training | None) -> dict[str, Any] | None:
     if training is None:
         return None
     record = {f.name: json_value(getattr(training, f.name), f"training.{f.name}") for f in fields(training)}
-    return record if training.episodes else {name: value for name, value in record.items() if name != "episodes"}
+    absent = {name for name in ("episodes", "discount_per") if not getattr(training, name)}
+    return {name: value for name, value in record.items() if name not in absent}
 
 
 def training_from_json(value: Any) -> Training | None:
@@ -47,6 +48,8 @@ def training_from_json(value: Any) -> Training | None:
         training = Training(**{**value, "episodes": tuple(value.get("episodes", ()))})
         as_discount(training.discount)
         as_int(training.n_iterations, "n_iterations", minimum=0)
+        if training.discount_per is not None and not isinstance(training.discount_per, str):
+            raise TypeError("discount_per must be text")
         if training.n_rows is not None:
             as_int(training.n_rows, "n_rows", minimum=0)
     except UNREADABLE as error:

@@ -24,6 +24,7 @@ from capi._utils.randomness import numbered_rng, seed_sequence
 from capi._utils.validation import Bools, Floats, as_allowed, as_states
 from capi._utils.versions import versions
 from capi.data.columns import is_table
+from capi.data.elapsed import discount_unit
 from capi.data.readers.roles import RoleNames
 from capi.data.schema import Schema
 from capi.data.sketch import sketch
@@ -340,7 +341,8 @@ def training_of(transitions: Any, discount: float, n_iterations: int) -> Trainin
     """Return the training record of a policy that was learned from ``transitions`` in ``n_iterations`` rounds."""
     if not isinstance(transitions, Transitions):
         return Training(discount, n_iterations, None, versions())
-    return Training(discount, n_iterations, len(transitions), versions(), sketch(transitions.episode_hashes()))
+    episodes, unit = sketch(transitions.episode_hashes()), discount_unit(transitions)
+    return Training(discount, n_iterations, len(transitions), versions(), episodes, unit)
 
 
 def _with_progress_bar(rounds: Iterator[Iteration], total: int) -> Iterator[Iteration]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
+from capi.data.elapsed import UNNAMED, discount_unit
 from capi.data.sketch import share_known
 from capi.errors import LEAST_SHOWN, Caveat
 from capi.offline.behaviour import Behaviour
@@ -45,6 +46,7 @@ def caveats_of(policies: list[Policy], q: Quantities, log: Log) -> list[Caveat]:
         *_about_behaviour(log.behaviour),
         *_about_given(log),
         *_about_discount(log),
+        *_about_unit(policies, log),
         *_about_ratios(q, log),
         *_about_size(log),
     ]
@@ -131,6 +133,24 @@ def _about_discount(log: Log) -> Iterator[Caveat]:
             "at discount 0 only the first decision of each episode counts. If the decisions are independent, leave out the episode column.",
             "note",
         )
+
+
+def _about_unit(policies: list[Policy], log: Log) -> Iterator[Caveat]:
+    """Yield a caveat if the discount of a policy's batch referred to another time than the log's."""
+    mine = discount_unit(log.batch)
+    for training in (getattr(policy, "training", None) for policy in policies):
+        if training is None or training.n_rows is None:
+            continue
+        units = {mine, training.discount_per}
+        if len(units) == 2 and (None in units or UNNAMED not in units):
+            theirs = f"per {training.discount_per or 'row'}"
+            yield Caveat(
+                "other-time-unit",
+                f"the policy was learned with a discount {theirs}, and this log is discounted per {mine or 'row'}: "
+                "these are not the values that it was learned for. Read the table with the same discount_per.",
+                "warning",
+            )
+            return
 
 
 def _about_ratios(q: Quantities, log: Log) -> Iterator[Caveat]:

@@ -30,6 +30,7 @@ class Training:
     n_rows: int | None  # of the batch; None when the evaluator held a model
     versions: dict[str, str]
     episodes: tuple[str, ...] = ()  # a sketch of the training episodes, see `capi.data.sketch`
+    discount_per: str | None = None  # the time that the discount refers to; None: a step
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

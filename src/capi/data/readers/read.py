@@ -58,7 +58,7 @@ def read(table: Table, roles: Roles) -> Read:
     arrays["states"], arrays["next_states"] = _states(columns, table, roles, episodes)
     n_only_next = table.n_rows - len(episodes.rows)
     per = None if roles.discount_per is None else TimeUnit.of(roles.discount_per).text(str(roles.time))
-    origin = Origin(table.name, table.n_rows, episodes.ends, n_only_next, episodes.episode_ids, per)
+    origin = Origin(table.name, table.n_rows, episodes.ends, n_only_next, episodes.episode_ids, discount_per=per)
     return Read(arrays, columns, labels, origin)
 
 
