@@ -10,6 +10,8 @@ Exception
 UserWarning
 ├── DictionarySaturatedWarning      a kernel dictionary is full, and some states are represented less closely than requested
 ├── PathEndedWarning                LARS-TD could not follow its path to the requested penalty
+├── KernelCacheWarning              machine code cannot be stored, or a stored file cannot be read
+├── CheckpointWarning               the progress of a run cannot be saved; the run continues
 └── EvidenceWarning                 an estimate of a policy's value has a caveat
 
 `Caveat` is not raised: it is one of the ``warnings`` of a description or an evaluation, as a record.
@@ -78,6 +80,14 @@ class DictionarySaturatedWarning(UserWarning):
 
 class PathEndedWarning(UserWarning):
     """LARS-TD's path turned back; the result is the solution for the smallest penalty that it reached."""
+
+
+class KernelCacheWarning(UserWarning):
+    """Machine code cannot be stored or read; it is compiled again, which takes time and changes no result."""
+
+
+class CheckpointWarning(UserWarning):
+    """The progress of a run cannot be saved. The run continues, but an interruption would lose more of it."""
 
 
 class EvidenceWarning(UserWarning):
