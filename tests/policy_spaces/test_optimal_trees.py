@@ -203,6 +203,30 @@ def test_node_limit_is_a_budget_that_can_be_reproduced():
 
 
 @pytest.mark.compiled
+@pytest.mark.parametrize("shape", [(500, 4), (60, 12), (2000, 2)], ids=["tables", "scans", "many rows"])
+def test_work_limit_is_a_budget_that_can_be_reproduced(shape):
+    states, values = problem(n=shape[0], d=shape[1])
+    exact = OptimalTrees(3, 30).improve(states, values)
+    policies = [OptimalTrees(3, 30, work_limit=1, n_jobs=jobs).improve(states, values) for jobs in (1, 2)]
+    check_stopped(policies[0], states, values, "work_limit", 3)
+    assert policies[0].rules() == policies[1].rules()
+    unhurried = OptimalTrees(3, 30, work_limit=10**12).improve(states, values)
+    assert unhurried.optimal
+    assert unhurried.rules() == exact.rules()
+
+
+@pytest.mark.compiled
+def test_the_work_of_a_larger_sample_is_larger():
+    """The limit at which a search finishes grows with the sample: here, rows of the same problem, repeated."""
+    states, values = problem(n=150, d=3)
+    needed = []
+    for times in (1, 8):
+        x, q = np.tile(states, (times, 1)), np.tile(values, (times, 1))
+        needed.append(next(e for e in range(40) if OptimalTrees(3, 30, work_limit=2**e).improve(x, q).optimal))
+    assert needed[0] < needed[1]
+
+
+@pytest.mark.compiled
 @pytest.mark.parametrize("depth", [3, 4])
 def test_the_time_is_kept(depth):
     states, values = slow_problem()
@@ -336,6 +360,7 @@ def test_the_order_and_the_scale_of_rows_do_not_matter():
         (lambda: OptimalTrees(leaf_penalty=-1.0), "leaf_penalty"),
         (lambda: OptimalTrees(time_limit=0.0), "time_limit"),
         (lambda: OptimalTrees(node_limit=0), "node_limit"),
+        (lambda: OptimalTrees(work_limit=0), "work_limit"),
         (lambda: OptimalTrees(n_jobs=0), "n_jobs"),
         (lambda: OptimalTrees().improve([0.0], [[0.0, 1.0]]), "two dimensions"),
         (lambda: OptimalTrees().improve([[np.inf]], [[0.0, 1.0]]), "must not be infinite"),

@@ -24,7 +24,7 @@ from capi.trees._kernels.records import NODE
 from capi.trees.forest import Forest, Tree
 
 MOST_TREES = 2**20
-STOPS = (None, "time_limit", "node_limit", "interrupt")
+STOPS = (None, "time_limit", "node_limit", "work_limit", "interrupt")
 
 
 def pack_forest(trees: Sequence[Tree]) -> Packed:

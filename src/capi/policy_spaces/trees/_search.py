@@ -28,12 +28,14 @@ DIGITS = 48  # binary digits of the sum of all losses: sums of integers up to 2^
 TIE = 1e-12  # a split that gains less than this share of the total gap is not made
 TABLES = 2**22  # numbers in the tables of one thread: twice 32 MB
 SLOTS = 2**16  # of the cache
+NO_LIMIT = np.iinfo(np.int64).max
 POLLING = 0.05  # seconds
 STOPPED_BY = {
     _optimal.BY_ITSELF: None,
     _optimal.INTERRUPTED: "interrupt",
     _optimal.BY_NODES: "node_limit",
     _optimal.BY_TIME: "time_limit",
+    _optimal.BY_WORK: "work_limit",
 }
 SEARCHES = {2: _optimal.search_two, 3: _optimal.search_three, 4: _optimal.search_four}  # by depth
 Split: TypeAlias = "tuple[int, int, Split, Split] | None"  # (v, t, left, right); None is a leaf
@@ -56,7 +58,8 @@ class Limits:
     max_depth: int
     min_samples_leaf: int
     leaf_penalty: float
-    node_limit: int | None
+    node_limit: int | None = None
+    work_limit: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +78,7 @@ class Search:
     problem: _optimal.Problem
     binned: Binned
     depth: int
-    node_limit: int | None
+    limits: Limits
     exponent: int  # a unit of loss is 2**exponent as an integer
     stop: Ints = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
 
@@ -117,7 +120,7 @@ class Search:
             switches.ordering,
             switches.engine,
         )
-        return cls(problem, binned, limits.max_depth, limits.node_limit, exponent)
+        return cls(problem, binned, limits.max_depth, limits, exponent)
 
     def run(self, n_jobs: int) -> Found:
         """Return the best tree; threads share the features to try at the root."""
@@ -198,7 +201,7 @@ class Search:
             sums=np.empty((2, 2, n_columns)),
             keys=np.zeros(slots, dtype=np.int64),
             known=np.empty((slots, 5)),
-            used=np.array([0, np.iinfo(np.int64).max if self.node_limit is None else self.node_limit]),
+            used=np.array([0, self.limits.node_limit or NO_LIMIT, 0, self.limits.work_limit or NO_LIMIT]),
             least=least,
             stop=self.stop,
         )

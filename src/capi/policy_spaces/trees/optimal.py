@@ -26,8 +26,8 @@ class OptimalTreePolicy(TreePolicy):
     """A decision tree with an optimality certificate.
 
     ``optimal`` is True if no tree of this depth is better. ``remaining_gap`` bounds how much the mean loss (plus penalty) may
-    exceed that of the best tree. ``stopped_by`` is the reason why the search stopped early: "time_limit", "node_limit" or
-    "interrupt". ``thinned`` (d,) marks the features with more values than cut points, where better cuts may exist.
+    exceed that of the best tree. ``stopped_by`` is the reason why the search stopped early: "time_limit", "node_limit",
+    "work_limit" or "interrupt". ``thinned`` (d,) marks the features with more values than cut points, where better cuts may exist.
     """
 
     max_depth: int = 1
@@ -88,6 +88,9 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
     node_limit : int, optional
         Number of sub-problems (sides of cuts) after which the search stops. The result is reproducible; the search then
         uses one thread.
+    work_limit : int, optional
+        Like ``node_limit``, but counts steps of the search (about 10^9 take a second), so that one limit fits samples of all
+        sizes: a sub-problem of a large sample takes more steps. Depths 1 and 2 need no limit and ignore it.
     n_jobs : int, optional
         Number of threads; -1: all cores, None: one. The policy does not depend on it.
     monotone : mapping from columns to 1 or -1, optional
@@ -121,6 +124,7 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
     node_limit: int | None = None
     n_jobs: int | None = None
     monotone: Mapping[int, int] | None = None
+    work_limit: int | None = None
 
     _constraints: ClassVar[Constraints] = {
         "monotone": checked_by(check_monotone),
@@ -130,6 +134,7 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
         "leaf_penalty": as_not_negative,
         "time_limit": optional(as_positive),
         "node_limit": optional(at_least(1)),
+        "work_limit": optional(at_least(1)),
         "n_jobs": checked_by(n_threads),
     }
 
@@ -153,11 +158,11 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
         weight = float(problem.n_rows) if problem.weights is None else float(problem.weights.sum())
         threads = n_threads(self.n_jobs)
         binned = Binned.of(sample.states, MOST_CUTS if self.n_thresholds is None else self.n_thresholds, threads)
-        limits = Limits(self.max_depth, self.min_samples_leaf, self.leaf_penalty, self.node_limit)
+        limits = Limits(self.max_depth, self.min_samples_leaf, self.leaf_penalty, self.node_limit, self.work_limit)
         search = Search.of(sample, binned, limits, weight, switches)
-        found = interruptibly(
-            lambda: search.run(threads if self.node_limit is None else 1), search.stop, self.time_limit
-        )
+        if self.node_limit is not None or self.work_limit is not None:
+            threads = 1  # threads would share the limit in an order that depends on the machine
+        found = interruptibly(lambda: search.run(threads), search.stop, self.time_limit)
         tree = _grown(found.splits, sample, binned)
         leaf_regrets = leaf_losses(tree, None, sample) if masked else tree.sums.min(axis=1)
         gap = float(np.ldexp(found.cost - found.bound, -search.exponent)) / weight
