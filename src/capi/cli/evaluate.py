@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from capi import report as pages
 from capi import runs
-from capi._utils.late import rich
 from capi.cli.app import CommandWithRenamedOptions, app
 from capi.cli.columns import check_table
+from capi.cli.progress import shown_work
 
 
 @app.command(cls=CommandWithRenamedOptions, epilog="Example: capi evaluate run later_patients.csv")
@@ -58,8 +56,10 @@ def evaluate(
         "random_state": random_state,
         "n_jobs": -1,
     }
-    with rich.console.Console(stderr=True).status("evaluating") if folds is None else nullcontext():
-        found = runs.evaluate_run(run, table, folds=folds, shown=_tracked_folds, **settings)
+    with shown_work(f"evaluating {run}") as work:
+        found = runs.evaluate_run(
+            run, table, folds=folds, shown=lambda items: work.steps(items, len(items), step="fold"), **settings
+        )
     if as_json:
         typer.echo(json.dumps(found.to_dict()))
         return
@@ -86,12 +86,3 @@ def report(
     The page works offline, and contains no row of the table without --include-cases.
     """
     typer.echo(f"report  {pages.write_report(run, out, include_cases=include_cases)}")
-
-
-def _tracked_folds(items: Sequence[Any]) -> Iterable[Any]:
-    return rich.progress.track(
-        items,
-        description=f"learning on {len(items)} folds",
-        console=rich.console.Console(stderr=True),
-        transient=True,
-    )

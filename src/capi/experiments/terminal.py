@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from capi._utils.heartbeat import LINE_EVERY, Heartbeat
 from capi._utils.late import rich
 
 if TYPE_CHECKING:
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
     from capi.experiments.runner import Progress
 
 MIN_WIDTH = 130  # of tables written to a file or a pipe
+MOST_RUNNING = 4  # runs that are named in a line
 MOST_FAILURES = 5  # that are printed
-LINE_EVERY = 10.0  # seconds between two lines of progress in a file or a pipe
 
 
 @contextmanager
@@ -26,7 +27,9 @@ def shown_progress(name: str) -> Iterator[Callable[[Progress], None]]:
     """Yield a function that shows progress on standard error: a bar in a terminal, otherwise a line every few seconds."""
     console = rich.console.Console(stderr=True)
     if not console.is_terminal:
-        yield ProgressLines(name)
+        lines = ProgressLines(name)
+        with lines.heartbeat.beating():
+            yield lines
         return
     columns = (rich.progress.BarColumn(20), rich.progress.TextColumn("{task.description}"))
     with rich.progress.Progress(*columns, console=console, transient=True) as bar:
@@ -40,20 +43,29 @@ def shown_progress(name: str) -> Iterator[Callable[[Progress], None]]:
 
 
 class ProgressLines:
-    """Prints progress as lines: every failure, the last run, and otherwise at most one line every few seconds."""
+    """Prints progress as lines: every failure, the last run, and otherwise one line every few seconds, whatever happens."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.printed = -LINE_EVERY
+        self.last: Progress | None = None
+        self.heartbeat = Heartbeat(self._repeat, LINE_EVERY)
 
     def __call__(self, progress: Progress) -> None:
         """Print a line if it is time."""
+        self.last = progress
         last = progress.n_finished + progress.n_failed == progress.n_tasks
         important = last or progress.event.startswith("FAILED")
         if important or monotonic() - self.printed >= LINE_EVERY:
             self.printed = monotonic()
+            self.heartbeat.spoken()
             event = f"; {progress.event}" if progress.event else ""
             typer.echo(f"{self.name}: {progress}{event}", err=True)
+
+    def _repeat(self) -> None:
+        """Print what is running, because nothing has happened for a while."""
+        running = "" if self.last is None else ", ".join(self.last.running[:MOST_RUNNING])
+        typer.echo(f"{self.name}: still running {running or 'the experiment'}", err=True)
 
 
 def print_result(result: Result) -> None:
