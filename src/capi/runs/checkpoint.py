@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+import warnings
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -13,7 +16,7 @@ from numpy.typing import NDArray
 from capi._utils.randomness import seed_sequence
 from capi._utils.versions import versions
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInputError
+from capi.errors import CheckpointWarning, InvalidInputError
 from capi.evaluators.fitted_q import FittedQ, FittedValues
 from capi.files.archive import read_archive, write_archive
 from capi.files.atomic import written_whole
@@ -25,6 +28,7 @@ from capi.types import Policy
 FORMAT = "capi checkpoint"
 BEST_VALUES = "best_values"
 MOST_BYTES = 2**36  # checkpoints are our own files, and hold forests of any size
+MOST_WAITING = 0.5  # seconds for another thread that writes a checkpoint
 NUMBERS = ("k", "loss", "changed", "value", "seconds", "n_unchanged")
 
 
@@ -36,6 +40,56 @@ class Kept:
     policy: Policy
     values: NDArray[np.float32]  # (n, A), from which it was chosen
     score: float  # the best so far
+
+
+class Checkpoints:
+    """Writes checkpoints while a run makes progress, in a limited share of its time, and the last iteration if it is interrupted.
+
+    A checkpoint that cannot be written is a warning: the run goes on, and the next one may succeed.
+    """
+
+    def __init__(self, path: Path, origin: str, n_iterations: int, share: float) -> None:
+        self.path, self.origin, self.n_iterations = path, origin, n_iterations
+        self.share = share  # of the running time that checkpoints may take
+        self._last: tuple[Iteration, list[dict[str, float]], Kept | None] | None = None  # not yet written
+        self._written, self._cost = perf_counter(), 0.0
+        self._lock = threading.Lock()  # an interrupted run may be saved by another thread
+
+    def add(self, iteration: Iteration, history: list[dict[str, float]], kept: Kept | None) -> None:
+        """Remember an iteration, and write it if it is time and more iterations follow."""
+        self._last = iteration, list(history), kept
+        if perf_counter() - self._written >= self._cost / self.share and iteration.k + 1 < self.n_iterations:
+            started = perf_counter()
+            self.write_last()
+            self._written, self._cost = perf_counter(), perf_counter() - started
+
+    def write_last(self) -> None:
+        """Write the last iteration, unless it is written, or another thread is writing and does not come to an end."""
+        if not self._lock.acquire(timeout=MOST_WAITING):
+            return
+        try:
+            if self._last is None:
+                return
+            iteration, history, kept = self._last
+            try:
+                write_checkpoint(self.path, iteration, history, self.origin, kept)
+            except (InvalidInputError, OSError) as error:
+                warnings.warn(
+                    f"the progress of the run cannot be saved: {error} The run continues; if it is interrupted, it resumes "
+                    "from an earlier checkpoint or from the beginning. Free space on the disk, or check its permissions.",
+                    CheckpointWarning,
+                    stacklevel=2,
+                )
+            else:
+                self._last = None
+        finally:
+            self._lock.release()
+
+    def remove(self) -> None:
+        """Remove the checkpoint of a finished run."""
+        with self._lock:
+            self._last = None
+            self.path.unlink(missing_ok=True)
 
 
 def write_checkpoint(

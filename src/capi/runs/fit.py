@@ -6,18 +6,19 @@ import csv
 import hashlib
 import io
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from capi._utils.rescue import rescued_by
 from capi.data.transitions import Transitions
-from capi.errors import CapiError, InvalidInputError
+from capi.errors import InvalidInputError
 from capi.files.archive import write_archive
 from capi.files.atomic import encode_text, result_folder, write_text, written_together
-from capi.files.lock import locked
+from capi.files.lock import HOLDER, locked
 from capi.files.policy_file import load_policy, save_policy
 from capi.learning.iteration import Iteration
 from capi.learning.learner import training_of
@@ -25,15 +26,16 @@ from capi.plotting.history import draw_history
 from capi.policies import described
 from capi.policy_spaces.constrained import ConstrainedPolicy
 from capi.policy_spaces.imitation import ReadByImitation
-from capi.runs.checkpoint import Kept, read_checkpoint, write_checkpoint
+from capi.runs.checkpoint import Checkpoints, Kept, read_checkpoint
 from capi.runs.settings import CANDIDATES, RunSettings, score_of
 from capi.types import Policy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SETTINGS, POLICY, HISTORY, VALUES, EVALUATION, CHECKPOINT, LOCK = (
+SETTINGS, TABLE, POLICY, HISTORY, VALUES, EVALUATION, CHECKPOINT, LOCK = (
     "settings.toml",
+    "table.sha256",
     "policy.capi",
     "history.csv",
     "values.zip",
@@ -41,7 +43,14 @@ SETTINGS, POLICY, HISTORY, VALUES, EVALUATION, CHECKPOINT, LOCK = (
     "checkpoint.zip",
     ".lock",
 )
-HISTORY_COLUMNS = ("k", "loss", "changed", "value", "score")  # only numbers that do not depend on the machine
+HISTORY_COLUMNS = (
+    "k",
+    "loss",
+    "changed",
+    "value",
+    "score",
+    "cut_short",
+)  # only numbers that do not depend on the machine
 VALUES_FORMAT = "capi values"
 SHARE = 0.05  # of the running time that checkpoints may take
 READ_AT_ONCE = 2**20
@@ -91,26 +100,103 @@ def fit_run(
     """
     if resume and not (Path(out) / SETTINGS).is_file():
         raise InvalidInputError(f"{out} has no run: {SETTINGS} is missing.")
+    created = _missing_folders(Path(out))
     folder = result_folder(out)
-    with locked(folder / LOCK, lambda holder: f"another process (id {holder}) is using {folder}. Wait for it."):
-        if resume:
-            settings = _settings_of(folder)
-        elif settings is None:
-            raise InvalidInputError("settings must be given for a new run.")
-        elif (folder / SETTINGS).exists():
-            raise InvalidInputError(f"{folder} already has a run. Resume it with --resume, or choose another folder.")
-        if (folder / POLICY).is_file():
-            return load_run(folder)
-        batch = settings.batch()  # before anything is written: an unreadable table must not leave a run behind
-        batch.schema.to_dict()  # nor must names or labels that cannot be saved
-        if not resume:
-            write_text(folder / SETTINGS, settings.to_toml())
+
+    def free() -> str:
+        for name in (LOCK, LOCK + HOLDER):
+            (folder / name).unlink(missing_ok=True)
+        _remove_empty(created)
+        return state_of_interrupted(folder)
+
+    try:
+        with (
+            rescued_by(free),
+            locked(folder / LOCK, lambda holder: f"another process (id {holder}) is using {folder}. Wait for it."),
+        ):
+            return _locked_run(settings, folder, resume, shown)
+    except BaseException:
+        _remove_empty(created)
+        raise
+
+
+def _locked_run(settings: RunSettings | None, folder: Path, resume: bool, shown: Any) -> RunResult:
+    """Begin or resume the run in a folder that no other process uses."""
+    _remove_leftovers(folder)
+    if resume:
+        settings = _settings_of(folder)
+    elif settings is None:
+        raise InvalidInputError("settings must be given for a new run.")
+    elif (folder / SETTINGS).exists():
+        raise InvalidInputError(f"{folder} already has a run. Resume it with --resume, or choose another folder.")
+    if (folder / POLICY).is_file():
+        return load_run(folder)
+    batch = settings.batch()  # before anything is written: an unreadable table must not leave a run behind
+    batch.schema.to_dict()  # nor must names or labels that cannot be saved
+    table = digest(settings.table)
+    if resume:
+        _check_table(settings.table, table, folder)
+    else:
+        write_text(folder / TABLE, table + "\n")
+        write_text(folder / SETTINGS, settings.to_toml())
+    checkpoints = Checkpoints(folder / CHECKPOINT, _origin(settings.to_toml(), table), settings.n_iterations, SHARE)
+
+    def leave() -> str | None:
+        """Save the last iteration; without one, there is nothing to resume, so free the folder again."""
+        checkpoints.write_last()
+        if not resume and not (folder / CHECKPOINT).exists() and not (folder / POLICY).exists():
+            for name in (SETTINGS, TABLE):
+                (folder / name).unlink(missing_ok=True)
+            _remove_leftovers(folder)
+        return state_of_interrupted(folder)
+
+    with rescued_by(leave):
         try:
-            return _run(settings, batch, folder, shown)
-        except CapiError:
-            if not resume and not (folder / CHECKPOINT).exists():
-                (folder / SETTINGS).unlink(missing_ok=True)  # nothing to resume: free the folder again
+            return _run(settings, batch, table, folder, checkpoints, shown)
+        except BaseException:
+            leave()
             raise
+
+
+def state_of_interrupted(folder: str | Path) -> str:
+    """Return a sentence about what an interrupted run left behind, and how to go on."""
+    path = Path(folder)
+    if (path / POLICY).is_file():
+        return f"stopped; the run in {path} is finished."
+    if (path / CHECKPOINT).is_file():
+        return f"stopped; capi fit --resume --out {path} resumes from this point."
+    if (path / SETTINGS).is_file():
+        return f"stopped before an iteration was saved; capi fit --resume --out {path} starts from the beginning."
+    return "stopped before the first iteration was finished; nothing was saved."
+
+
+def _missing_folders(path: Path) -> list[Path]:
+    """Return the folders that must be created for ``path`` to exist, the innermost first."""
+    return [folder for folder in (path, *path.parents) if not folder.exists()]
+
+
+def _remove_empty(folders: list[Path]) -> None:
+    with suppress(OSError):  # one that is not empty, nor are its parents
+        for folder in folders:
+            folder.rmdir()
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Remove temporary files that killed processes left behind; the lock is held, so no process is writing them."""
+    for name in (SETTINGS, TABLE, POLICY, HISTORY, VALUES, CHECKPOINT):
+        for leftover in folder.glob(f".{name}.*.part"):
+            with suppress(OSError):
+                leftover.unlink()
+
+
+def _check_table(path: str, found: str, folder: Path) -> None:
+    """Refuse a table that has changed since the run began; a checkpoint has its own digest, and so do earlier versions' runs."""
+    if (folder / CHECKPOINT).is_file() or not (folder / TABLE).is_file():
+        return
+    if (folder / TABLE).read_text(encoding="utf-8").strip() != found:
+        raise InvalidInputError(
+            f"{path} has changed since the run in {folder} began. Restore the table, or start a new run in another folder."
+        )
 
 
 def load_run(folder: str | Path) -> RunResult:
@@ -128,33 +214,31 @@ def load_run(folder: str | Path) -> RunResult:
     return RunResult(path, _settings_of(path), load_policy(path / POLICY), history)
 
 
-def _run(settings: RunSettings, batch: Transitions, folder: Path, shown: Any) -> RunResult:
+def _run(
+    settings: RunSettings, batch: Transitions, table: str, folder: Path, checkpoints: Checkpoints, shown: Any
+) -> RunResult:
     learner = settings.learner()
-    table = digest(settings.table)
-    origin = _origin(settings.to_toml(), table)
     after: Iteration | None = None
     kept: Kept | None = None  # the best so far, if the settings ask for it
     history: list[dict[str, float]] = []
     if (folder / CHECKPOINT).is_file():
         written_then = _origin((folder / SETTINGS).read_text(encoding="utf-8"), table)  # perhaps in an older layout
-        origins = (origin, written_then)
+        origins = (checkpoints.origin, written_then)
         after, history, kept = read_checkpoint(
             folder / CHECKPOINT, origins, batch, learner.evaluator, settings.random_state
         )
-    done, written, cost = 0 if after is None else after.k + 1, perf_counter(), 0.0
+    done = 0 if after is None else after.k + 1
     for iteration in shown(learner.iterate(batch, after=after), done, settings.n_iterations):
         after = iteration
-        history.append(iteration.numbers())
+        row = iteration.numbers() | ({"cut_short": 1.0} if getattr(iteration.policy, "stopped_by", None) else {})
         if settings.keep == "best" and settings.n_iterations - iteration.k <= CANDIDATES:
             candidate = _kept(
                 iteration, batch, score_of(iteration.policy, batch, settings.discount, settings.random_state)
             )
-            history[-1]["score"] = candidate.score
+            row["score"] = candidate.score
             kept = candidate if kept is None or candidate.score > kept.score else kept
-        if perf_counter() - written >= cost / SHARE and iteration.k + 1 < settings.n_iterations:
-            started = perf_counter()
-            write_checkpoint(folder / CHECKPOINT, iteration, history, origin, kept)
-            written, cost = perf_counter(), perf_counter() - started
+        history.append(row)
+        checkpoints.add(iteration, history, kept)
     if after is None:
         raise InvalidInputError("the run has no iterations.")
     kept = _kept(after, batch, 0.0) if kept is None else kept
@@ -164,7 +248,8 @@ def _run(settings: RunSettings, batch: Transitions, folder: Path, shown: Any) ->
         write_archive(places[VALUES], {"format": VALUES_FORMAT, "table": table}, {"values": kept.values})
     (folder / EVALUATION).unlink(missing_ok=True)  # of an earlier policy
     save_policy(policy, folder / POLICY)
-    (folder / CHECKPOINT).unlink(missing_ok=True)
+    checkpoints.remove()
+    (folder / TABLE).unlink(missing_ok=True)
     return RunResult(folder, settings, policy, history)
 
 

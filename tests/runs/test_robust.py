@@ -1,0 +1,150 @@
+"""Runs on bad days: a table that changes, a disk that is full, processes that were killed, searches that are cut short."""
+
+import errno
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from capi.cli import app
+from capi.errors import CheckpointWarning, InvalidInputError
+from capi.files.archive import write_archive
+from capi.runs import RunSettings, checkpoint, fit, fit_run, load_run, state_of_interrupted
+from small_runs import OPTIONS, ROLES, interrupted, settings_for
+
+
+@pytest.fixture
+def killed(table, tmp_path, monkeypatch):
+    """Return the folder of a run that was killed in its first round, and its table."""
+    copy = shutil.copy(table, tmp_path / "copy.csv")
+
+    def kill(settings, batch, digest, folder, *_):
+        shutil.copytree(folder, tmp_path / "killed")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fit, "_run", kill)
+        with pytest.raises(KeyboardInterrupt):
+            fit_run(settings_for(str(copy)), tmp_path / "run")
+    return tmp_path / "killed", copy
+
+
+def test_a_table_that_changed_before_the_first_checkpoint_is_refused(killed):
+    folder, table = killed
+    text = table.read_text()
+    table.write_text(text.replace("none", "nothing"))
+    with pytest.raises(InvalidInputError, match=r"has changed since the run in .* began"):
+        fit_run(None, folder, resume=True)
+    table.write_text(text)
+    assert fit_run(None, folder, resume=True).policy.n_actions == 3
+    assert not (folder / "table.sha256").exists()
+
+
+def test_leftovers_of_killed_processes_are_removed_under_the_lock(killed):
+    folder, _ = killed
+    assert (folder / ".lock").exists()
+    for name in ("checkpoint.zip", "policy.capi", "table.sha256"):
+        (folder / f".{name}.99999.part").write_bytes(b"half")
+    others = folder / ".evaluation.json.99999.part"  # evaluate does not take the lock
+    others.write_bytes(b"half")
+    fit_run(None, folder, resume=True)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(
+        [others.name, "history.csv", "policy.capi", "settings.toml", "values.zip"]
+    )
+
+
+def test_a_checkpoint_that_cannot_be_written_is_a_warning(table, tmp_path, monkeypatch):
+    whole = fit_run(settings_for(table), tmp_path / "whole")
+
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(fit, "SHARE", np.inf)
+    monkeypatch.setattr(checkpoint, "write_archive", full)
+    with pytest.warns(CheckpointWarning, match=r"cannot be saved: .*No space left on device\. The run continues"):
+        other = fit_run(settings_for(table), tmp_path / "other")
+    assert (other.folder / "policy.capi").read_bytes() == (whole.folder / "policy.capi").read_bytes()
+
+
+def test_after_a_failed_checkpoint_the_next_one_is_written(table, tmp_path, monkeypatch):
+    calls = []
+
+    def full_at_first(*arguments, **options):
+        calls.append(None)
+        if len(calls) == 1:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write_archive(*arguments, **options)
+
+    monkeypatch.setattr(fit, "SHARE", np.inf)
+    monkeypatch.setattr(checkpoint, "write_archive", full_at_first)
+    with pytest.warns(CheckpointWarning), pytest.raises(KeyboardInterrupt):
+        fit_run(settings_for(table), tmp_path / "run", shown=interrupted(2))
+    assert "resumes from this point" in state_of_interrupted(tmp_path / "run")
+    assert len(fit_run(None, tmp_path / "run", resume=True).history) == 6
+
+
+def test_an_interruption_saves_the_last_iteration_whenever_checkpoints_are_due(table, tmp_path, monkeypatch):
+    monkeypatch.setattr(fit, "SHARE", 1e-12)  # after the first, the next checkpoint would be due in years
+    with pytest.raises(KeyboardInterrupt):
+        fit_run(settings_for(table), tmp_path / "run", shown=interrupted(3))
+    done = []
+    fit_run(None, tmp_path / "run", resume=True, shown=lambda rounds, n, total: done.append(n) or rounds)
+    assert done == [4]
+
+
+@pytest.mark.parametrize("existing", [True, False])
+def test_a_failed_fit_leaves_no_folder(table, tmp_path, existing):
+    if existing:
+        (tmp_path / "results").mkdir()
+    for bad in (
+        RunSettings(table, {**ROLES, "state": ["height"]}),
+        RunSettings(str(tmp_path / "none.csv"), ROLES),
+    ):
+        with pytest.raises(InvalidInputError):
+            fit_run(bad, tmp_path / "results" / "deep" / "run")
+    assert [path.name for path in tmp_path.iterdir()] == (["results"] if existing else [])
+    assert not existing or not list((tmp_path / "results").iterdir())
+
+
+def test_an_interrupted_first_round_promises_nothing(table, tmp_path):
+    def at_once(rounds, done, total):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fit_run(settings_for(table), tmp_path / "run", shown=at_once)
+    assert not (tmp_path / "run").exists()
+    assert "nothing was saved" in state_of_interrupted(tmp_path / "run")
+
+
+@pytest.mark.compiled
+def test_iterations_that_were_cut_short_are_told(table, tmp_path):
+    run = tmp_path / "run"
+    limited = RunSettings(
+        table,
+        ROLES,
+        discount=0.8,
+        n_iterations=3,
+        evaluator_options={"n_trees": 4, "n_sweeps": 2},
+        space_options={"work_limit": 1},
+    )
+    (tmp_path / "s.toml").write_text(limited.to_toml())
+    told = CliRunner().invoke(app, ["fit", "--settings", str(tmp_path / "s.toml"), "--out", str(run)]).stdout
+    assert "note    the search for the best tree was cut short in 3 of 3 iterations (1, 2, 3); --exact" in " ".join(
+        told.split(" ")
+    )
+    assert (run / "history.csv").read_text().splitlines()[0] == "k,loss,changed,value,cut_short"
+    assert [row["cut_short"] for row in load_run(run).history] == [1.0] * 3
+    again = fit_run(limited, tmp_path / "again")
+    assert (again.folder / "policy.capi").read_bytes() == (run / "policy.capi").read_bytes()
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("exact", [True, False])
+def test_the_command_line_limits_the_search_unless_told_otherwise(table, tmp_path, exact):
+    options = ["--n-iterations=1", "--max-depth=1", "--json", *(["--exact"] if exact else [])]
+    done = CliRunner().invoke(app, ["fit", table, "--out", str(tmp_path / "run"), *OPTIONS, *options])
+    assert "cut_short" not in json.loads(done.stdout)["history"][0]
+    assert ("work_limit = 1500000000" in (tmp_path / "run" / "settings.toml").read_text()) is not exact
