@@ -420,6 +420,27 @@ def test_an_interrupted_fit_keeps_what_it_had():
     assert interrupted.predict(MDP.states).shape == (200,)
 
 
+def test_an_interrupted_search_interrupts_the_loop():
+    """A tree that depends on when Ctrl-C was pressed is not a result, and the next round must not start."""
+
+    class Searched(Constant):
+        stopped_by = None
+
+    class Space:
+        calls = 0
+
+        def improve(self, states, q_values, **_):
+            self.calls += 1
+            policy = Searched(0, 2)
+            policy.stopped_by = "interrupt" if self.calls == 3 else "node_limit"
+            return policy
+
+    interrupted = learner(space=Space())
+    with pytest.raises(KeyboardInterrupt):
+        interrupted.fit()
+    assert len(interrupted.history_) == 2
+
+
 def test_progress_goes_to_standard_error_when_asked(capsys):
     learner().fit()
     assert capsys.readouterr() == ("", "")

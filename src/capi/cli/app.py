@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
+from capi._utils.compiling import announced
 from capi._utils.versions import __version__
+from capi.cli.interrupts import answer_signals, exit_code
 from capi.errors import CapiError
 
 RENAMED_OPTIONS = {
@@ -32,8 +35,21 @@ class CommandWithRenamedOptions(TyperCommand):
         return super().parse_args(ctx, args)
 
 
+class InterruptibleGroup(TyperGroup):
+    """The commands; an interrupted one ends with exit code 130 or 143."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            _print_note("stopped.")
+            raise typer.Exit(exit_code()) from None
+
+
 app = typer.Typer(
     name="capi",
+    cls=InterruptibleGroup,
     help="Learn decision policies from a fixed batch of logged decisions.",
     no_args_is_help=True,
     add_completion=False,
@@ -60,10 +76,24 @@ def root(
 def main() -> None:
     """Run the command line; expected errors print one sentence and exit with code 1."""
     try:
-        app()
+        answer_signals()
+        warnings.showwarning = _print_warning
+        with announced(_print_note):
+            app()
     except CapiError as error:
         print_error(error)
         sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(exit_code())
+
+
+def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Print a warning as a sentence, without the line of code that issued it."""
+    typer.echo(f"{typer.style('warning:', fg='yellow', bold=True)} {message}", err=True)
+
+
+def _print_note(text: str) -> None:
+    typer.echo(text, err=True)
 
 
 def print_error(error: CapiError) -> None:

@@ -11,6 +11,7 @@ import typer
 from capi import experiments
 from capi._utils.late import rich
 from capi.cli.app import app, print_error
+from capi.cli.interrupts import exit_code
 from capi.errors import CapiError, InvalidInputError
 from capi.experiments import NAMES
 from capi.experiments.experiment import load_experiment
@@ -71,7 +72,7 @@ def reproduce(
         rich.console.Console(stderr=True).print(
             "stopped; finished runs are kept, and the same command continues with the rest."
         )
-        raise typer.Exit(130) from None
+        raise typer.Exit(exit_code()) from None
     if not all(finished):
         raise typer.Exit(1)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from numpy.typing import ArrayLike, NDArray
 
 from capi._utils import registry
+from capi._utils.compiling import announced
 from capi._utils.late import rich, sklearn
 from capi._utils.nested_parameters import changed as changed_parameters
 from capi._utils.nested_parameters import with_nested
@@ -114,6 +115,8 @@ class Learner:
             scored = problem.scored_zero_one() if loop.loss == "zero-one" else problem
             new = improved(space, scored, q=q, previous=policy, rng=rng(5))
             check_policy(new, policy.n_actions, f"{type(space).__name__}.improve must return a Policy")
+            if getattr(new, "stopped_by", None) == "interrupt":  # a tree that depends on when Ctrl-C was pressed
+                raise KeyboardInterrupt
             if loop.update is not None:
                 updated = loop.update(policy, new, q=q, states=x, k=k)
                 if updated is None:
@@ -354,7 +357,8 @@ def _with_progress_bar(rounds: Iterator[Iteration], total: int) -> Iterator[Iter
         parts.TimeRemainingColumn(),
         parts.TextColumn("{task.description}"),
     )
-    with parts.Progress(*columns, console=rich.console.Console(stderr=True)) as bar:
+    bar = parts.Progress(*columns, console=rich.console.Console(stderr=True))
+    with announced(bar.console.print), bar:
         task = bar.add_task("", total=total)
         for iteration in rounds:
             text = f"loss {iteration.loss:.4g}, changed {iteration.changed:.1%}".replace("%", " %")
