@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from capi import runs
-from capi._utils.late import rich
 from capi.cli.app import CommandWithRenamedOptions, app
 from capi.cli.columns import (
     ACTION,
@@ -24,9 +23,13 @@ from capi.cli.columns import (
     check_table,
     roles_of,
 )
+from capi.cli.interrupts import exit_code
+from capi.cli.progress import shown_work
 from capi.data.table_files import existing
 from capi.errors import InvalidInputError
 
+WORK_LIMIT = 1_500_000_000  # of the search for an optimal tree in each iteration: about two seconds
+MOST_NUMBERS = 10  # of iterations in a note
 OSCILLATING = 0.05  # share of decisions changed in the last iteration above which a note is printed
 
 
@@ -61,6 +64,13 @@ def fit(
         str, typer.Option(help="Policy space: optimal-trees, trees, forests, thresholds, linear or neighbors.")
     ] = "optimal-trees",
     max_depth: Annotated[int | None, typer.Option(help="Maximum tree depth.", show_default="3")] = None,
+    exact: Annotated[
+        bool,
+        typer.Option(
+            "--exact",
+            help="Search all optimal trees to the end; by default, long searches are cut short (reproducibly).",
+        ),
+    ] = False,
     hold_out: Annotated[float, typer.Option(help="Share of episodes held out for evaluation.")] = 0.0,
     keep: Annotated[
         str,
@@ -75,7 +85,6 @@ def fit(
 
     After Ctrl-C or a crash, `capi fit --resume --out RUN` resumes and ends with the same policy.
     """
-    chosen: runs.RunSettings | None = None
     if settings is not None or resume:
         free = {"out", "settings" if not resume else "", "resume", "as_json"}
         sources = {name: context.get_parameter_source(name) for name in context.params}
@@ -85,13 +94,20 @@ def fit(
             raise InvalidInputError(f"{others[0].replace('_', '-')} is already set by {where}. Change it there.")
     if settings is not None:
         existing(settings)
-        chosen = runs.RunSettings.from_toml(settings)
     elif not resume:
         if table is None:
             raise InvalidInputError("TABLE, --settings or --resume must be given.")
         check_table(table)
-        depth = {} if max_depth is None else {"max_depth": max_depth}
-        chosen = runs.RunSettings(
+
+    def chosen() -> runs.RunSettings | None:
+        if settings is not None:
+            return runs.RunSettings.from_toml(settings)
+        if resume or table is None:
+            return None
+        options = {} if max_depth is None else {"max_depth": max_depth}
+        if space == "optimal-trees" and not exact:
+            options["work_limit"] = WORK_LIMIT
+        return runs.RunSettings(
             table,
             roles_of(context),
             discount,
@@ -100,24 +116,31 @@ def fit(
             evaluator,
             space,
             {"n_sweeps": n_sweeps},
-            depth,
+            options,
             hold_out,
             keep,
             discount_per,
         )
+
     try:
-        result = runs.fit_run(chosen, out, resume=resume, shown=_shown_rounds)
+        with shown_work(f"reading {table or 'the table'}") as work:
+            result = runs.fit_run(
+                chosen(),  # here, because it imports the compiler, which can take seconds
+                out,
+                resume=resume,
+                shown=lambda rounds, done, total: work.steps(rounds, total, step="iteration", done=done),
+            )
     except KeyboardInterrupt:
-        rich.console.Console(stderr=True).print(
-            f"stopped; capi fit --resume --out {rich.markup.escape(out)} resumes from this point."
-        )
-        raise typer.Exit(130) from None
+        typer.echo(runs.state_of_interrupted(out), err=True)
+        raise typer.Exit(exit_code()) from None
     if as_json:
         typer.echo(
             json.dumps({"run": str(result.folder), "history": result.history, "rules": result.rules()}, default=str)
         )
         return
     typer.echo(result.rules())
+    if note := _cut_short(result):
+        typer.echo(note)
     if result.settings.keep == "last" and len(result.history) > 1 and result.history[-1]["changed"] > OSCILLATING:
         share = f"{100 * result.history[-1]['changed']:.0f} %"
         typer.echo(
@@ -127,17 +150,13 @@ def fit(
     typer.echo(f"policy  {result.folder / 'policy.capi'}")
 
 
-def _shown_rounds(rounds: Any, done: int, total: int) -> Any:
-    """Yield the iterations and show a progress bar with the remaining time and the loss on standard error."""
-    parts = rich.progress
-    columns = (
-        parts.BarColumn(),
-        parts.MofNCompleteColumn(),
-        parts.TimeRemainingColumn(),
-        parts.TextColumn("{task.description}"),
+def _cut_short(result: runs.RunResult) -> str | None:
+    """Return a note about the iterations whose search for an optimal tree was cut short."""
+    numbers = [int(row["k"]) + 1 for row in result.history if row.get("cut_short")]
+    if not numbers:
+        return None
+    which = ", ".join(map(str, numbers[:MOST_NUMBERS])) + (", ..." if len(numbers) > MOST_NUMBERS else "")
+    return (
+        f"note    the search for the best tree was cut short in {len(numbers)} of {len(result.history)} iterations ({which}); "
+        "--exact searches to the end, which can take much longer"
     )
-    with parts.Progress(*columns, console=rich.console.Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=total, completed=done)
-        for iteration in rounds:
-            bar.update(task, completed=iteration.k + 1, description=f"loss {iteration.loss:.4g}")
-            yield iteration

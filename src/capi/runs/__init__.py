@@ -5,6 +5,7 @@ history.csv        loss, changed decisions and estimated value of each iteration
 policy.capi        the policy, once the run is finished
 values.zip         the action values that the policy was chosen from, at each decision of the table
 evaluation.json    the estimated value of the policy, from the last `capi evaluate`
+table.sha256       until the run is finished: the digest of the table when the run began
 checkpoint.zip     until the run is finished: the last saved iteration, from which the run resumes to the same bytes
 """
 
@@ -19,12 +20,15 @@ if TYPE_CHECKING:
     from capi.runs.fit import RunResult as RunResult
     from capi.runs.fit import fit_run as fit_run
     from capi.runs.fit import load_run as load_run
+    from capi.runs.fit import state_of_interrupted as state_of_interrupted
     from capi.runs.predict import policy_of as policy_of
     from capi.runs.predict import predict_table as predict_table
     from capi.runs.predict import write_result as write_result
     from capi.runs.settings import RunSettings as RunSettings
     from capi.runs.table import ROLES as ROLES
     from capi.runs.table import read_decisions as read_decisions
+    from capi.runs.warm_up import parts_to_compile as parts_to_compile
+    from capi.runs.warm_up import stored_machine_code as stored_machine_code
 else:
     __all__, __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -35,9 +39,12 @@ else:
             "evaluate_run": "evaluate",
             "fit_run": "fit",
             "load_run": "fit",
+            "parts_to_compile": "warm_up",
             "policy_of": "predict",
             "predict_table": "predict",
             "read_decisions": "table",
+            "state_of_interrupted": "fit",
+            "stored_machine_code": "warm_up",
             "write_result": "predict",
         },
     )
