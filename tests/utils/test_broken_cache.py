@@ -127,7 +127,9 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing_behind(place, monkeypatc
     def open_for_write(self, path):
         context = opened(self, path)
         entered = context.__enter__
-        context.__class__ = type("Full", (type(context),), {"__enter__": lambda _: FullDisk(entered()) if path.endswith(full) else entered()})
+        context.__class__ = type(
+            "Full", (type(context),), {"__enter__": lambda _: FullDisk(entered()) if path.endswith(full) else entered()}
+        )
         return context
 
     with monkeypatch.context() as patch:

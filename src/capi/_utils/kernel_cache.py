@@ -82,7 +82,7 @@ def _cache_class(variant: str) -> Any:
             return cls(py_func, py_file)
 
     class Implementation(CompileResultCacheImpl):  # type: ignore[misc]
-        _locator_classes = (  # noqa: RUF012
+        _locator_classes = (
             UserProvidedCacheLocator,
             InTreeCacheLocator,
             UserCache,
@@ -203,9 +203,7 @@ class CheckedFiles(IndexDataCacheFile if FunctionCache else object):  # type: ig
         return found
 
     def _save_index(self, overloads: dict[Any, str]) -> None:
-        self._write_checked(
-            self._index_path, self._dump((self._version, self._source_stamp)) + self._dump(overloads)
-        )
+        self._write_checked(self._index_path, self._dump((self._version, self._source_stamp)) + self._dump(overloads))
 
     def _load_data(self, name: str) -> Any:
         return pickle.loads(_read_checked(self._data_path(name)))
