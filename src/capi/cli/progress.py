@@ -45,7 +45,7 @@ class Work:
             parts.insert(0, f"{self.step} {min(self.done + 1, self.total)} of {self.total}")
         parts.append(_duration(now - self.started))
         left = seconds_left(self.ends, self.total, self.done, now)
-        if left is not None:
+        if left is not None and left >= 1:  # 0 if a step takes longer than those before
             parts.append(f"about {_duration(left)} left")
         return ", ".join(parts)
 
@@ -77,7 +77,7 @@ def _duration(seconds: float) -> str:
 
     Examples
     --------
-    >>> _duration(64.2), _duration(300)
-    ('64 s', '5 min')
+    >>> _duration(64.2), _duration(305)
+    ('64 s', '5 min 05 s')
     """
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
