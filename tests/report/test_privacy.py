@@ -16,7 +16,7 @@ from capi.offline import caveats as doubts
 from capi.policies import Constant
 from capi.policy_spaces.thresholds import Thresholds
 from capi.report import report_record, write_report
-from capi.report.columns import column_record, day_scale, histogram, rare_renamed, scale_of, without_rare_words
+from capi.report.columns import column_record, day_scale, histogram, range_of_most, rare_renamed, scale_of, without_rare_words
 from capi.report.evaluation import evaluation_record
 from capi.report.wording import shown_caveat, shown_cells, shown_counts, shown_share
 from capi.runs import RunSettings, evaluate_run
@@ -369,6 +369,22 @@ def test_ends_of_episodes_of_few_rows_are_hidden(tmp_path):
     }
     data = report_record(fitted(tmp_path, frame, roles, max_depth=2))["data"]
     assert (data["n_terminated"], data["n_truncated"]) == (None, None)
+
+
+def test_the_range_of_rewards_includes_both_rare_outcomes_and_no_value_beyond_them():
+    rewards = np.zeros(2000)
+    rewards[:60], rewards[60:400] = -15.0, 15.0  # 3 % died, 17 % survived
+    assert range_of_most(rewards) == {"low": -15.0, "high": 15.0}
+    assert range_of_most(np.full(50, 3.0)) == {"low": 3.0, "high": 3.0}
+
+
+def test_an_end_of_the_rewards_that_few_rows_share_is_rounded_inwards():
+    rewards = np.random.default_rng(0).normal(size=500)
+    ends = range_of_most(rewards)
+    assert np.sort(rewards)[4] <= ends["low"] < ends["high"] <= np.sort(rewards)[-5]
+    assert not np.isin([ends["low"], ends["high"]], rewards).any()
+    rewards[:4] = -100.0  # of four people
+    assert range_of_most(rewards)["low"] > -5
 
 
 def test_the_extremes_of_rewards_are_not_told(tmp_path):

@@ -280,6 +280,23 @@ def scale_of(x: Floats, share: float = 0.0) -> dict[str, Any]:
     }
 
 
+def range_of_most(x: Floats) -> dict[str, float]:
+    """Return the ends between which all values lie but the few most extreme ones, never outside the values themselves.
+
+    An end that at least `FEW` rows share is exact; otherwise it is rounded inwards, so that it is nobody's value.
+    """
+    if len(x) < TINY:
+        return {name: scale_of(x)[name] for name in ("low", "high")}
+    ordered = np.partition(x, [FEW - 1, len(x) - FEW])
+    low, high = float(ordered[FEW - 1]), float(ordered[len(x) - FEW])
+    step = nice(high / N_COARSE - low / N_COARSE)
+    if np.count_nonzero(x == low) < FEW:
+        low = _on_step(ceil(low / step), step)
+    if np.count_nonzero(x == high) < FEW:
+        high = _on_step(floor(high / step), step)
+    return {"low": min(low, high), "high": max(low, high)}
+
+
 def nice(step: float) -> float:
     """Return the next number of the form 1, 2 or 5 times a power of ten."""
     if not SMALLEST <= step <= LARGEST:

@@ -19,7 +19,7 @@ from capi.policy_spaces.constrained import ConstrainedPolicy
 from capi.policy_spaces.imitation import ReadByImitation
 from capi.policy_spaces.linear.linear import LinearPolicy
 from capi.policy_spaces.trees.greedy import TreePolicy
-from capi.report.columns import histogram, scale_of
+from capi.report.columns import histogram, range_of_most
 from capi.report.evaluation import evaluation_record, number_or_none
 from capi.report.importance import differences_record, leaf_rows, leaves_record, stakes_record
 from capi.report.maps import influences, map_record
@@ -136,7 +136,6 @@ def kind_of(sources: Sources) -> str:
 def _data(sources: Sources, ranked: list[tuple[int, float]]) -> dict[str, Any]:
     batch, tiny = sources.batch, sources.tiny
     described = batch._with({"schema": sources.schema}).describe()
-    most = scale_of(batch.rewards, share=0.05)
     ends = shown_counts([described.n_terminated, described.n_truncated])
     counts = [None] * batch.n_actions if tiny else shown_counts([a.rows for a in described.actions])
     order = [number for number, share in ranked if share > 0] or [number for number, _ in ranked]
@@ -149,7 +148,7 @@ def _data(sources: Sources, ranked: list[tuple[int, float]]) -> dict[str, Any]:
         "n_terminated": None if tiny else ends[0],
         "n_truncated": None if tiny else ends[1],
         "assumed": described.assumed,
-        "rewards": None if tiny else {"low": most["low"], "high": most["high"], "mean": described.rewards["mean"]},
+        "rewards": None if tiny else {**range_of_most(batch.rewards), "mean": described.rewards["mean"]},
         "missing": [] if tiny else [_missing(name, n, len(batch)) for name, n in described.missing.items()],
         "actions": [
             _action(a, label, rows, hidden=tiny)
