@@ -30,6 +30,7 @@ Severity = Literal["note", "warning", "severe"]
 
 LEAST_SHOWN = 5  # rows or episodes; reports do not show smaller counts
 LARGEST_COUNT = 1e15
+NEGLIGIBLE = 0.01  # share of the rows up to which a finding does not make an evaluation unreliable
 
 
 class CapiError(Exception):

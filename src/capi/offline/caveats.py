@@ -8,29 +8,31 @@ import numpy as np
 
 from capi.data.elapsed import UNNAMED, discount_unit
 from capi.data.sketch import share_known
-from capi.errors import LEAST_SHOWN, Caveat
+from capi.errors import LEAST_SHOWN, NEGLIGIBLE, Caveat, Severity
 from capi.offline.behaviour import Behaviour
 from capi.offline.evidence import Estimate
+from capi.offline.importance_weights import enough_overlap
 from capi.offline.log import Log
 from capi.offline.nuisances import Quantities
 from capi.types import Policy
 
-ENOUGH = 20  # effective episodes that a doubly robust estimate needs, or half of all episodes if that is fewer
 FEW_EPISODES, TOO_FEW_EPISODES = 30, 10  # with fewer, intervals are too short, and meaningless
 RARELY = 0.01  # share of an action among the decisions in similar states below which nothing is known about it
 MOST = 0.5  # share of the value beyond the log's end above which the estimate is unreliable
 MUCH = 0.1  # share of rarely taken decisions, or of the value beyond the log's end, above which there is a warning
 APART = 4.0  # standard errors between two estimates above which chance does not explain the difference
 DECIDES = 0.5  # share of the squared influence above which one episode dominates
-FEWEST_TAKEN = 20  # fewest decisions by which given probabilities are checked
+FEWEST_TAKEN, FEWEST_IN_GROUP = (
+    20,
+    50,
+)  # fewest decisions by which given probabilities are checked: in all rows, and in a group
 TINY = 1e-9  # smaller probabilities count as zero
 NOT_ONE = 0.1  # tolerated distance of the mean ratio from one
 
 
 def headline(parts: Iterable[Quantities], log: Log) -> str:
     """Return the method of the headline estimate: doubly robust if there is enough overlap, otherwise fitted Q, otherwise the first."""
-    enough = min(ENOUGH, len(log.episodes) / 2)
-    overlap = all(q.weights.effective_episodes >= enough for q in parts)
+    overlap = all(enough_overlap(q.weights.effective_episodes, len(log.episodes)) for q in parts)
     for method in ("doubly-robust", "fitted-q") if overlap else ("fitted-q", "doubly-robust"):
         if method in log.settings.methods:
             return method
@@ -44,7 +46,7 @@ def caveats_of(policies: list[Policy], q: Quantities, log: Log) -> list[Caveat]:
         *_about_actions(q, log),
         *_about_weights(q, log),
         *_about_behaviour(log.behaviour),
-        *_about_given(log),
+        *about_given_probabilities(log),
         *_about_discount(log),
         *_about_unit(policies, log),
         *_about_ratios(q, log),
@@ -62,7 +64,7 @@ def _about_learning(policies: list[Policy], log: Log) -> Iterator[Caveat]:
         yield Caveat(
             "seen-episodes",
             f"{_percent(seen)} {rest}",
-            "severe",
+            _severe_beyond(seen),
             count=_count(seen, len(log.episodes)),
             share=seen,
             text_without_counts=f"some {rest}",
@@ -80,7 +82,7 @@ def _about_actions(q: Quantities, log: Log) -> Iterator[Caveat]:
         yield Caveat(
             "unlogged-actions",
             f"the log never took {shares}: {rest}",
-            "severe",
+            _severe_beyond(sum(never.values())),
             count=_count(told, n_rows),
             share=told,
             text_without_counts=f"the log never took {names}: {rest}",
@@ -114,7 +116,7 @@ def _about_weights(q: Quantities, log: Log) -> Iterator[Caveat]:
             "severe",
             count=0,
         )
-    elif w.effective_episodes < min(ENOUGH, len(e) / 2):
+    elif not enough_overlap(w.effective_episodes, len(e)):
         rest = "Do not trust the weighted and doubly robust estimates."
         yield Caveat(
             "little-overlap",
@@ -211,7 +213,7 @@ def _about_behaviour(b: Behaviour) -> Iterator[Caveat]:
         )
 
 
-def _about_given(log: Log) -> Iterator[Caveat]:
+def about_given_probabilities(log: Log) -> Iterator[Caveat]:
     """Yield a caveat if the probabilities in the log do not match the logged actions in some group of states.
 
     Whatever the policy, the mean over the rows of a group of 1 / p where an action was taken, and 0 where it was not, should be 1.
@@ -220,12 +222,12 @@ def _about_given(log: Log) -> Iterator[Caveat]:
     if not b.given:
         return
     leaves, counts = log.by_leaf
-    for leaf in np.flatnonzero(counts.sum(axis=1)):
-        inside = leaves == leaf
+    groups = [np.ones(len(t), dtype=bool), *(leaves == leaf for leaf in np.flatnonzero(counts.sum(axis=1)))]
+    for inside in groups:
         for a in range(t.n_actions):
             rows = np.flatnonzero(inside if t.allowed is None else inside & t.allowed[:, a])
             inverse = np.where(t.actions[rows] == a, 1 / np.maximum(b.probability[rows], TINY), 0.0)
-            if np.count_nonzero(inverse) < FEWEST_TAKEN:
+            if np.count_nonzero(inverse) < (FEWEST_TAKEN if inside.all() else FEWEST_IN_GROUP):
                 continue
             off, error = float(inverse.mean()) - 1, float(inverse.std()) / np.sqrt(len(rows))
             if abs(off) > max(NOT_ONE, 5 * error):
@@ -310,6 +312,11 @@ def much_extrapolated(share: float) -> Caveat | None:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
+
+
+def _severe_beyond(share: float) -> Severity:
+    """Return how severe a finding is about a share of the policy's decisions or episodes."""
+    return "severe" if share > NEGLIGIBLE else "warning"
 
 
 def _count(share: float, of: int) -> float:

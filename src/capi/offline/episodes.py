@@ -88,6 +88,11 @@ class Episodes:
         return ~self.batch.terminated[self.last]
 
     @cached_property
+    def one_step(self) -> bool:
+        """Whether a single decision per episode counts, and its reward is all that follows."""
+        return self.discount == 0 or (int(self.lengths.max()) == 1 and not bool(self.truncated.any()))
+
+    @cached_property
     def weights(self) -> Floats:
         """Weight of each episode, with mean 1 (E,); all weights are positive after `counted`."""
         w = self.batch.weights

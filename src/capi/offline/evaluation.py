@@ -16,6 +16,7 @@ from capi.data.elapsed import discount_unit
 from capi.data.transitions import Transitions
 from capi.errors import EvidenceWarning, InvalidInputError
 from capi.learning.learner import Learner
+from capi.offline.best_action import SingleAction, best_single_action
 from capi.offline.caveats import (
     caveats_of,
     disagreement,
@@ -26,10 +27,12 @@ from capi.offline.caveats import (
     rarely_taken,
 )
 from capi.offline.estimators import Estimator
-from capi.offline.evidence import METHODS, Comparison, Estimate, Evidence, check_methods
+from capi.offline.evidence import METHODS, BestAction, Comparison, Estimate, Evidence, check_methods
 from capi.offline.log import RESAMPLES, Log, Settings, log_of
+from capi.offline.log_checks import log_caveats
 from capi.offline.nuisances import behaviour_value, estimators_of, fitted_start, quantities_of
 from capi.offline.resampling import resampled
+from capi.offline.sensitivity import Sensitivity, sensitivity_of
 from capi.policies import EpsilonGreedy, Mixture
 from capi.types import Policy, PolicyEvaluator
 
@@ -253,11 +256,24 @@ def _evidence(policies: Mapping[str, list[Policy]], log: Log, kind: str) -> Comp
         fitted = fitted_start(policies[name], log, kind) if "fitted-q" in log.settings.methods else None
         estimators[name] = estimators_of(q, fitted, log)
     behaviour: Estimator = behaviour_value(log)
+    single = best_single_action(next(iter(parts.values())), log)
     every = {("", "behaviour"): behaviour} | {
         (name, method): estimator for name, found in estimators.items() for method, estimator in found.items()
     }
+    if isinstance(single, SingleAction):
+        every["", "single"] = single.estimator
     estimates = _estimated(every, log)
-    warned = {name: caveats_of(policies[name], q, log) for name, q in parts.items()}
+    labels = log.batch.schema.action_labels
+    best = None
+    if isinstance(single, SingleAction):
+        best = BestAction(
+            labels[single.action],
+            tuple(labels[a] for a in single.of_folds),
+            len(single.candidates),
+            estimates["", "single"],
+        )
+    of_log = list(log_caveats(log))
+    warned = {name: [*caveats_of(policies[name], q, log), *of_log] for name, q in parts.items()}
     method = log.settings.method
     if method == "auto":
         method = headline(parts.values(), log)
@@ -268,6 +284,8 @@ def _evidence(policies: Mapping[str, list[Policy]], log: Log, kind: str) -> Comp
         apart = disagreement(mine, method) if kind == "table" else None  # a single fold is too small
         more = (much_extrapolated(extrapolated), apart, dominance(mine[method], estimates["", "behaviour"]))
         caveats = (*warned[name], *(caveat for caveat in more if caveat is not None))
+        confounded = sensitivity_of(q, log)
+        missing = {"best_action": single, "sensitivity": confounded}
         found[name] = Evidence(
             name=name,
             method=method,
@@ -285,6 +303,9 @@ def _evidence(policies: Mapping[str, list[Policy]], log: Log, kind: str) -> Comp
             source="arrays" if log.batch.origin is None else log.batch.origin.name,
             kind=kind,
             discount_per=discount_unit(log.batch),
+            best_action=best,
+            sensitivity=confounded if isinstance(confounded, Sensitivity) else None,
+            unavailable={what: reason for what, reason in missing.items() if isinstance(reason, str)},
         )
         for caveat in caveats:
             python_warnings.warn(f"{name}: {caveat}", EvidenceWarning, stacklevel=5 if kind == "table" else 4)

@@ -16,7 +16,9 @@ from capi._utils.renamed import renamed
 from capi._utils.validation import Floats, check_choice
 from capi.errors import Caveat, InvalidInputError
 from capi.offline.behaviour import Behaviour
-from capi.plotting.style import INK, PALE_INK, PALETTE, name_axes, new_figure
+from capi.offline.importance_weights import enough_overlap
+from capi.offline.presentation import LOGGED, drawn, finite, number, span, table
+from capi.offline.sensitivity import Sensitivity
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,7 +32,13 @@ METHODS = (
     "weighted-per-decision",
 )
 MOST_LOST = 0.1  # largest share of resamples without an estimate for which there is a bootstrap interval
-LOGGED = "the logged behaviour"
+NO_OVERLAP = {  # kinds of severe caveats that leave nothing to compare, and why
+    "unlogged-actions": "it takes actions that the log never took",
+    "rarely-taken": "too many of its decisions were rarely or never taken in similar states",
+    "weights-overflow": "its importance weights overflow",
+    "no-agreement": "too few logged episodes agree with it",
+    "little-overlap": "too few logged episodes agree with it",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +107,44 @@ class Estimate:
         return {name: value if math.isfinite(value) else None for name, value in numbers.items()}
 
 
+@dataclass(frozen=True, eq=False)
+class BestAction:
+    """The best single action: what the log says about taking one action always.
+
+    For each fold of episodes the action is chosen on all other folds and valued on the fold alone, so that choosing the best of several
+    does not flatter it.
+
+    Parameters
+    ----------
+    label : object
+        The best action by all episodes.
+    of_folds : tuple
+        The action that was chosen for each fold.
+    n_candidates : int
+        The number of actions with enough overlap to be valued.
+    estimate : Estimate
+    """
+
+    label: Any
+    of_folds: tuple[Any, ...]
+    n_candidates: int
+    estimate: Estimate
+
+    @property
+    def name(self) -> str:
+        """The words for it in a sentence."""
+        return f"the best single action ({self.label})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values that JSON can hold."""
+        return {
+            "action": str(self.label),
+            "of_folds": [str(label) for label in self.of_folds],
+            "n_candidates": self.n_candidates,
+            **self.estimate.to_dict(),
+        }
+
+
 @renamed(doubtful="unreliable", hardly_taken="rarely_taken_share", beyond="extrapolated_share")
 @dataclass(frozen=True, eq=False)
 class Evidence:
@@ -132,6 +178,12 @@ class Evidence:
         One policy on the whole log, or one policy per fold, learned without that fold.
     discount_per : str, optional
         The time that the discount refers to, if the batch has elapsed times; None if every step counts the same.
+    best_action : BestAction, optional
+        The best single action, valued on the same episodes.
+    sensitivity : Sensitivity, optional
+        How strong an unmeasured confounder would have to be to undo the comparison with the logged behaviour.
+    unavailable : mapping from "best_action" or "sensitivity" to str
+        Why one of them is missing.
     """
 
     name: str
@@ -150,11 +202,22 @@ class Evidence:
     source: str
     kind: str
     discount_per: str | None = None
+    best_action: BestAction | None = None
+    sensitivity: Sensitivity | None = None
+    unavailable: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def unreliable(self) -> bool:
         """Whether any warning is severe, so that the estimate should not be trusted."""
         return any(caveat.severity == "severe" for caveat in self.warnings)
+
+    @property
+    def not_comparable(self) -> str:
+        """Why the policy cannot be compared with anything, because it and the log do not overlap; empty if it can."""
+        severe = {caveat.kind for caveat in self.warnings if caveat.severity == "severe"}
+        if enough_overlap(self.effective_episodes, self.n_episodes):
+            severe -= {"no-agreement", "little-overlap"}  # agreement is lost only where it counts for little
+        return next((reason for kind, reason in NO_OVERLAP.items() if kind in severe), "")
 
     @property
     def estimate(self) -> float:
@@ -168,13 +231,42 @@ class Evidence:
 
     @property
     def difference(self) -> Estimate:
-        """The value of the policy minus that of the logged behaviour."""
+        """The value of the policy minus that of the logged behaviour; meaningless if the policy is `not_comparable`."""
         return self.estimates[self.method] - self.behaviour
 
     @property
     def verdict(self) -> str:
-        """One sentence that compares the policy with the logged behaviour."""
-        sentence = _verdict(f"{self.name} and {LOGGED}", self.name, LOGGED, self.difference)
+        """One sentence that compares the policy with the logged behaviour, or says why nothing can be said."""
+        return self._compared_with(LOGGED, self.difference)
+
+    @property
+    def best_action_difference(self) -> Estimate | None:
+        """The value of the policy minus that of the best single action, if there is one; meaningless if the policy is `not_comparable`."""
+        return None if self.best_action is None else self.estimates[self.method] - self.best_action.estimate
+
+    @property
+    def best_action_verdict(self) -> str:
+        """One sentence that compares the policy with the best single action, or says why nothing can be said."""
+        difference = self.best_action_difference
+        if self.best_action is None or difference is None:
+            reason = self.unavailable.get("best_action", "")
+            return f"There is no comparison with a best single action: {reason}." if reason else ""
+        return self._compared_with(self.best_action.name, difference)
+
+    @property
+    def sensitivity_text(self) -> str:
+        """What an unmeasured confounder could undo, or why that is unknown."""
+        if self.not_comparable:
+            return ""
+        if self.sensitivity is not None:
+            return str(self.sensitivity)
+        reason = self.unavailable.get("sensitivity", "")
+        return f"Sensitivity to an unmeasured confounder: {reason}." if reason else ""
+
+    def _compared_with(self, other: str, difference: Estimate) -> str:
+        if self.not_comparable:
+            return f"{self.name} cannot be compared with {other}, because {self.not_comparable}: see the warnings."
+        sentence = _verdict(f"{self.name} and {other}", self.name, other, difference)
         return f"{sentence} Do not rely on it: see the warnings." if self.unreliable else sentence
 
     def summary(self) -> pd.DataFrame:
@@ -184,14 +276,15 @@ class Evidence:
     def plot(self) -> Figure:
         """Return a figure of all estimates with their intervals, and of the logged behaviour."""
         title = f"{self.name}, by {self.method} on {self.n_episodes} episodes"
-        return _drawn([*self._lines()[:-1]], self.level, title, self.method)
+        lines = [line for line in self._lines() if not line["policy"].startswith("difference")]
+        return drawn(lines, self.level, title, self.method)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values that JSON can hold."""
         low, high = self.interval
         return {
             "format": "capi evaluation",
-            "version": 2,  # in version 1, warnings were plain strings
+            "version": 3,  # in version 1, warnings were plain strings; version 2 had no best action, and a difference always
             "source": self.source,
             "kind": self.kind,
             "n_rows": self.n_rows,
@@ -201,19 +294,22 @@ class Evidence:
             "level": self.level,
             "n_resamples": len(self.behaviour.draws),
             "method": self.method,
-            "estimate": _finite(self.estimate),
-            "interval": [_finite(low), _finite(high)],
+            "estimate": finite(self.estimate),
+            "interval": [finite(low), finite(high)],
             "estimates": [
                 {"policy": self.name, "method": method, **found.to_dict()} for method, found in self.estimates.items()
             ],
             "behaviour": self.behaviour.to_dict(),
-            "difference": self.difference.to_dict(),
+            "difference": None if self.not_comparable else self.difference.to_dict(),
+            "not_comparable": self.not_comparable or None,
+            "best_action": self._best_action_record(),
+            "sensitivity": self._sensitivity_record(),
             "effective_episodes": self.effective_episodes,
             "overlap": {"rarely_taken_share": self.rarely_taken_share},
             "extrapolated_share": self.extrapolated_share,
             "behaviour_model": {
                 "given": self.behaviour_model.given,
-                "calibration_error": _finite(self.behaviour_model.calibration_error),
+                "calibration_error": finite(self.behaviour_model.calibration_error),
                 "text": str(self.behaviour_model),
             },
             "warnings": [caveat.to_dict() for caveat in self.warnings],
@@ -221,18 +317,41 @@ class Evidence:
             "verdict": self.verdict,
         }
 
+    def _best_action_record(self) -> dict[str, Any]:
+        difference = self.best_action_difference
+        if self.best_action is None or difference is None:
+            return {"unavailable": self.unavailable.get("best_action", "")}
+        stated = None if self.not_comparable else difference.to_dict()
+        return {**self.best_action.to_dict(), "difference": stated, "verdict": self.best_action_verdict}
+
+    def _sensitivity_record(self) -> dict[str, Any]:
+        if self.not_comparable:
+            return {"unavailable": "the policy cannot be compared with the logged behaviour"}
+        if self.sensitivity is None:
+            return {"unavailable": self.unavailable.get("sensitivity", "")}
+        return self.sensitivity.to_dict()
+
     def __str__(self) -> str:
         per = "" if self.discount_per is None else f" per {self.discount_per}"
-        head = (
-            f"{self.name}: {_number(self.estimate)}, {100 * self.level:g} % interval {_range(self.interval)} ({self.method}; "
-            f"{self.n_episodes} episodes, {self.n_rows} decisions, discount {self.discount:g}{per})"
-        )
-        return "\n".join([head, *_table(self._lines()), *self._notes()])
+        sizes = f"{self.n_episodes} episodes, {self.n_rows} decisions, discount {self.discount:g}{per}"
+        value = f"{number(self.estimate)}, {100 * self.level:g} % interval {span(self.interval)}"
+        head = f"{self.name}: {value} ({self.method}; {sizes})"
+        if self.not_comparable:
+            head = f"{self.name}: no estimate to rely on ({sizes})"
+        return "\n".join([head, *table(self._lines()), *self._notes()])
 
     def _lines(self) -> list[dict[str, Any]]:
         lines = [{"policy": self.name, "method": method, **found.to_dict()} for method, found in self.estimates.items()]
         lines.append({"policy": LOGGED, "method": "mean return", **self.behaviour.to_dict()})
+        best = self.best_action
+        if best is not None:
+            lines.append({"policy": best.name, "method": "chosen on other episodes", **best.estimate.to_dict()})
+        if self.not_comparable:
+            return lines
         lines.append({"policy": "difference", "method": self.method, **self.difference.to_dict()})
+        if best is not None:
+            gain = self.estimates[self.method] - best.estimate
+            lines.append({"policy": "difference from the best single action", "method": self.method, **gain.to_dict()})
         return lines
 
     def _notes(self) -> list[str]:
@@ -240,8 +359,10 @@ class Evidence:
             f"effective episodes {self.effective_episodes:.1f} of {self.n_episodes}; {self.behaviour_model}",
             *(f"warning: {warning}" for warning in self.warnings),
             self.verdict,
+            self.best_action_verdict,
+            self.sensitivity_text,
         ]
-        return lines
+        return [line for line in lines if line]
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,6 +392,11 @@ class Comparison:
 
     def verdict(self, name: str, other: str) -> str:
         """Return one sentence that says whether one policy is better than another."""
+        for one in (name, other):
+            if self[one].not_comparable:
+                return (
+                    f"{name} and {other} cannot be compared: about {one}, {self[one].not_comparable}. See the warnings."
+                )
         sentence = _verdict(f"{name} and {other}", name, other, self.difference(name, other))
         unreliable = self[name].unreliable or self[other].unreliable
         return f"{sentence} Do not rely on it: see the warnings." if unreliable else sentence
@@ -282,7 +408,7 @@ class Comparison:
     def plot(self) -> Figure:
         """Return a figure of the policies with their intervals, and of the logged behaviour."""
         first = next(iter(self.evidence.values()))
-        return _drawn(self._policies(), first.level, f"{self.method}, {first.n_episodes} episodes")
+        return drawn(self._policies(), first.level, f"{self.method}, {first.n_episodes} episodes")
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values that JSON can hold."""
@@ -292,7 +418,7 @@ class Comparison:
         warnings = {f"{e.name}: {warning}" for e in self.evidence.values() for warning in e.warnings}
         pairs = itertools.combinations(self.evidence, 2)
         verdicts = [self.verdict(name, other) for name, other in pairs]
-        return "\n".join([*_table(self._lines()), *(f"warning: {w}" for w in sorted(warnings)), *verdicts])
+        return "\n".join([*table(self._lines()), *(f"warning: {w}" for w in sorted(warnings)), *verdicts])
 
     def _policies(self) -> list[dict[str, Any]]:
         lines = [
@@ -306,10 +432,12 @@ class Comparison:
         behaviour = [
             {"policy": f"{name} - {LOGGED}", "method": self.method, **e.difference.to_dict()}
             for name, e in self.evidence.items()
+            if not e.not_comparable
         ]
         pairs = [
             {"policy": f"{a} - {b}", "method": self.method, **self.difference(a, b).to_dict()}
             for a, b in itertools.combinations(self.evidence, 2)
+            if not (self[a].not_comparable or self[b].not_comparable)
         ]
         return [*behaviour, *pairs]
 
@@ -329,60 +457,11 @@ def check_methods(methods: Any) -> tuple[str, ...]:
 
 def _verdict(both: str, name: str, other: str, difference: Estimate) -> str:
     low, high = difference.bootstrap
-    level = f"{100 * difference.level:g} % interval {_range((low, high))}"
+    level = f"{100 * difference.level:g} % interval {span((low, high))}"
     if not math.isfinite(low):
         return f"The data cannot distinguish {both}: there is no estimate with an interval."
     if low > 0:
-        return f"{name} is better than {other}, by {_number(difference.value)} ({level})."
+        return f"{name} is better than {other}, by {number(difference.value)} ({level})."
     if high < 0:
-        return f"{name} is worse than {other}, by {_number(-difference.value)} ({level} of the difference)."
-    return f"There is no significant difference between {both}: {_number(difference.value)} ({level})."
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None or not math.isfinite(value) else f"{value:.4g}"
-
-
-def _range(interval: tuple[float, float]) -> str:
-    low, high = interval
-    return f"{_number(low)} to {_number(high)}" if math.isfinite(low) else "none"
-
-
-def _table(lines: list[dict[str, Any]]) -> list[str]:
-    names = [f"{line['policy']}, {line['method']}" for line in lines]
-    width = max(map(len, names)) + 2
-    head = f"  {'':<{width}}{'estimate':>10}{'s.e.':>10}{'bootstrap interval':>26}{'asymptotic':>26}"
-    rows = [head]
-    for name, line in zip(names, lines, strict=True):
-        spans = (
-            f"{_number(line['low']):>12} to {_number(line['high']):>10}",
-            f"{_number(line['low_asymptotic']):>12} to {_number(line['high_asymptotic']):>10}",
-        )
-        rows.append(
-            f"  {name:<{width}}{_number(line['estimate']):>10}{_number(line['standard_error']):>10}{spans[0]}{spans[1]}"
-        )
-    return rows
-
-
-def _drawn(lines: list[dict[str, Any]], level: float, title: str, headline: str | None = None) -> Figure:
-    """Return a figure of estimates and their intervals, one line each; those of other methods are pale if there is a ``headline``."""
-    figure, (axes,) = new_figure(6.5, 0.9 + 0.38 * len(lines))
-    for place, line in enumerate(reversed(lines)):
-        pale = headline is not None and line["method"] != headline
-        colour = INK if line["policy"] == LOGGED else PALE_INK if pale else PALETTE[0]
-        if line["estimate"] is None:
-            axes.text(0.5, place, "no estimate", transform=axes.get_yaxis_transform(), ha="center", va="center")
-            continue
-        if line["low"] is not None:
-            axes.plot([line["low"], line["high"]], [place, place], color=colour, linewidth=2, solid_capstyle="round")
-        axes.plot([line["estimate"]], [place], marker="o", color=colour)
-    axes.set_yticks(range(len(lines)), [f"{line['policy']}, {line['method']}" for line in reversed(lines)])
-    for label in axes.get_yticklabels():
-        label.set_parse_math(False)
-    axes.set_ylim(-0.6, len(lines) - 0.4)
-    name_axes(axes, x=f"value, with {100 * level:g} % interval", title=title)
-    return figure
+        return f"{name} is worse than {other}, by {number(-difference.value)} ({level} of the difference)."
+    return f"There is no significant difference between {both}: {number(difference.value)} ({level})."

@@ -110,6 +110,18 @@ class LeafSystem:
         ]
         return SettledValues(settled, n_jobs)
 
+    def under(self, policy: Policy, n_jobs: int) -> LeafSystem:
+        """Return the evaluation of another policy on the same trees; no tree is grown."""
+        e = self.episodes
+        following, initial = _decisions_of(policy, e)
+        return LeafSystem(
+            e,
+            self.forests,
+            self.taken,
+            _under(self.forests, e.batch.next_states, following, n_jobs),
+            _under(self.forests, e.batch.states[e.starts], initial, n_jobs),
+        )
+
     def value(self, counts: Floats) -> float:
         """Return the mean value of the first states for the episode counts ``counts`` (E,); no tree is grown."""
         theta = self._solved(counts, self.solution, CLOSE)[1]
@@ -224,9 +236,7 @@ class FittedStart:
 def leaf_system(policy: Policy, episodes: Episodes, regression: Regression, rng: np.random.Generator) -> LeafSystem:
     """Return fitted Q evaluation of ``policy`` on trees grown on its own targets; all ``episodes`` must have positive weight."""
     t, discount = episodes.batch, episodes.discount
-    following = policy.probabilities(t.next_states, t.next_masks()) * ~t.terminated[:, None]
-    allowed = None if t.allowed is None else t.allowed[episodes.starts]
-    initial = policy.probabilities(t.states[episodes.starts], allowed)
+    following, initial = _decisions_of(policy, episodes)
     groups = _groups(t)
     streams = rng.spawn(STRUCTURES)
     inputs = [encode(t.states[rows], regression.n_jobs) for rows in groups]
@@ -254,6 +264,14 @@ def leaf_system(policy: Policy, episodes: Episodes, regression: Regression, rng:
         )
         targets = t.rewards + discount * episodes.over_steps(system.next_values)
     return system
+
+
+def _decisions_of(policy: Policy, episodes: Episodes) -> tuple[Floats, Floats]:
+    """Return a policy's probabilities in the next states (n, A), zero after the end, and in the first states (E, A)."""
+    t = episodes.batch
+    following = policy.probabilities(t.next_states, t.next_masks()) * ~t.terminated[:, None]
+    allowed = None if t.allowed is None else t.allowed[episodes.starts]
+    return following, policy.probabilities(t.states[episodes.starts], allowed)
 
 
 def _groups(t: Transitions) -> list[Ints]:

@@ -17,6 +17,7 @@ from scipy import sparse
 from capi._utils.validation import Floats
 from capi.offline.episodes import Episodes
 
+ENOUGH = 20  # effective episodes that a doubly robust estimate needs, or half of all episodes if that is fewer
 LARGEST_LOG = 300.0  # of a weight: the squares of larger weights overflow float64
 
 
@@ -102,6 +103,11 @@ class Weights:
         sizes = np.finfo(np.float64)
         logs = np.where(lost, 0.0, np.log(np.clip(ratios, sizes.tiny, sizes.max)))
         return np.where(_running(lost.astype(np.int64), e) > 0, -np.inf, _running(logs, e))
+
+
+def enough_overlap(effective_episodes: float, n_episodes: int) -> bool:
+    """Return whether a policy and a log of ``n_episodes`` overlap enough for weighted estimates."""
+    return effective_episodes >= min(ENOUGH, n_episodes / 2)
 
 
 def _running(values: np.ndarray[tuple[int, ...], Any], episodes: Episodes) -> Any:

@@ -21,6 +21,7 @@ from capi.types import Policy
 
 NEEDS_MODEL = {"doubly-robust", "weighted-doubly-robust"}
 MANY_PRODUCTS = 3e9  # entries of the systems x resamples; above this, fitted Q is resampled through its derivative
+Values = Callable[[Floats], Floats]  # states (n, d) -> action values (n, A)
 SUMS_TO_ONE = 1e-5  # tolerance for a policy's probabilities, which may be in single precision
 
 
@@ -34,6 +35,8 @@ class Quantities:
     taken_values: Floats  # (n,)
     next_values: Floats  # (n,) zero where the process ended
     closing: Floats | None = None  # (E,) influence of each episode through the values that complete truncated episodes
+    first_values: Floats | None = None  # (E, A) of all actions in the first states; None without fitted values
+    systems: Sequence[LeafSystem | None] = ()  # of each fold
 
 
 def _decisions(policy: Policy, states: Floats, allowed: Bools | None) -> Floats:
@@ -48,27 +51,57 @@ def _decisions(policy: Policy, states: Floats, allowed: Bools | None) -> Floats:
     return p
 
 
+def has_models(log: Log) -> bool:
+    """Return whether the estimators need fitted values: those inside doubly robust ones, or those that complete truncated episodes."""
+    return bool(NEEDS_MODEL & set(log.settings.methods)) or bool(log.episodes.truncated.any())
+
+
 def quantities_of(policies: list[Policy], log: Log) -> Quantities:
     """Return the ingredients of the estimators; ``policies`` has one policy per fold, values are fitted without the fold."""
+
+    def values_of(k: int) -> tuple[Values, LeafSystem | None]:
+        return _values_of(policies[k], log.batch.subset(log.fold_of_row != k), log, log.rng(VALUES, k))
+
+    return _quantities(policies, values_of, log)
+
+
+def quantities_on_trees(policy: Policy, systems: Sequence[LeafSystem | None], log: Log) -> Quantities:
+    """Return the ingredients of another policy's estimators, with values fitted on the trees of ``systems``, one per fold; no tree is grown."""
+    n_jobs = log.settings.regression.n_jobs
+
+    def values_of(k: int) -> tuple[Values, LeafSystem | None]:
+        found = systems[k]
+        if found is None:
+            raise ValueError("a user's evaluator has no trees")
+        system = found.under(policy, n_jobs)
+        return system.q(n_jobs).values, system
+
+    return _quantities([policy] * log.n_folds, values_of, log)
+
+
+def _quantities(
+    policies: Sequence[Policy], values_of: Callable[[int], tuple[Values, LeafSystem | None]], log: Log
+) -> Quantities:
     t, e = log.batch, log.episodes
     probabilities = np.empty((len(t), t.n_actions))
     start, taken, following = np.zeros(len(e)), np.zeros(len(t)), np.zeros(len(t))
-    needed = bool(NEEDS_MODEL & set(log.settings.methods)) or bool(e.truncated.any())
+    needed = has_models(log)
+    first_values = np.zeros((len(e), t.n_actions)) if needed else None
     next_masks = t.next_masks() if needed else None
     systems: list[LeafSystem | None] = []
     of_next = np.zeros_like(probabilities)
     for k, policy in enumerate(policies):
         rows = np.flatnonzero(log.fold_of_row == k)
         probabilities[rows] = _decisions(policy, t.states[rows], _rows_of(t.allowed, rows))
-        if not needed:
+        if first_values is None:
             continue
-        rest = t.subset(log.fold_of_row != k)
-        values, system = _values_of(policy, rest, log, log.rng(VALUES, k))
+        values, system = values_of(k)
         systems.append(system)
         now = values(t.states[rows])
         taken[rows] = chosen_entries(now, t.actions[rows])
         first = np.flatnonzero(log.fold_of_episode == k)
         place = np.searchsorted(rows, e.starts[first])
+        first_values[first] = now[place]
         start[first] = _expected(probabilities[e.starts[first]], now[place])
         if e.discount > 0:
             on = rows[~t.terminated[rows]]
@@ -79,12 +112,12 @@ def quantities_of(policies: list[Policy], log: Log) -> Quantities:
         ratios = chosen_entries(probabilities, t.actions) / log.behaviour.probability
     weights = Weights(e, ratios)
     closing = None if weights.overflows else _closing(systems, of_next, weights.of_episodes, log)
-    return Quantities(weights, probabilities, start, taken, following, closing)
+    return Quantities(weights, probabilities, start, taken, following, closing, first_values, systems)
 
 
 def _values_of(
     policy: Policy, rest: Transitions, log: Log, rng: np.random.Generator
-) -> tuple[Callable[[Floats], Floats], LeafSystem | None]:
+) -> tuple[Values, LeafSystem | None]:
     """Return the action values of a policy, fitted on other episodes, as a function from states (n, d) to (n, A), and its linear system, if any."""
     s = log.settings
     if s.evaluator is None:

@@ -9,12 +9,14 @@ from typing import Any
 from capi.errors import Caveat, InvalidInputError
 from capi.report.wording import (
     FEW,
+    LONGEST_WORD,
     count_text,
     few_hidden,
     hidden_text,
     number_text,
     percent_text,
     sentence,
+    short,
     shown_caveat,
     stands_for_few,
 )
@@ -26,8 +28,9 @@ KINDS = {
 }
 LOGGED = {"policy": "the logged behaviour", "method": "mean return"}
 NUMBERS = ("estimate", "standard_error", "low", "high")
+BOUNDS = ("gamma", "low", "high", "low_interval", "high_interval")
 LISTS = ("estimates", "interval", "warnings")
-RECORDS = ("behaviour", "difference", "behaviour_model", "overlap")
+RECORDS = ("behaviour", "difference", "behaviour_model", "overlap", "best_action", "sensitivity")
 OLD_NAMES = {"doubtful": "unreliable", "beyond": "extrapolated_share", "share_hardly_taken": "rarely_taken_share"}
 MOST_COUNTED = 1e15
 
@@ -65,14 +68,66 @@ def evaluation_record(found: Mapping[str, Any]) -> dict[str, Any]:
         row = {**_row({**LOGGED, **behaviour}, ""), "kind": "behaviour"}
         if (row["policy"], row["method"]) not in {(r["policy"], r["method"]) for r in rows}:
             rows.append(row)
+    best = _best_action(found)
+    if best is not None:
+        rows.append({**best["row"], "kind": "behaviour"})
     model = found.get("behaviour_model")
     return {
         "rows": rows,
         "gain": _gain(found.get("difference")),
+        "best_action": best,
         "verdict": sentence(text_of(found.get("verdict"))),
+        "sensitivity": _sensitivity(found.get("sensitivity")),
         "warnings": [shown_caveat(caveat) for caveat in _caveats(found)],
         "facts": list(_facts(found)),
         "behaviour_text": sentence(text_of(model.get("text"))) if isinstance(model, Mapping) else "",
+    }
+
+
+def headline_record(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what stands at the top of the page: the policy, what was done, the best single action, and the verdicts."""
+    behaviour, best = found.get("behaviour"), _best_action(found)
+    return {
+        "estimate": number_or_none(found.get("estimate")),
+        "interval": [number_or_none(end) for end in found.get("interval") or (None, None)],
+        "logged": _row({**LOGGED, **behaviour}, "") if isinstance(behaviour, Mapping) else None,
+        "best_action": best,
+        "verdict": sentence(text_of(found.get("verdict"))),
+        "not_comparable": bool(text_of(found.get("not_comparable"))),
+        "unreliable": bool(found.get("unreliable", found.get("warnings"))),
+        "crossed": found.get("kind") == "cross",
+    }
+
+
+def _best_action(found: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the best single action and the policy's difference from it, or None if the evaluation has none."""
+    record = found.get("best_action")
+    if not isinstance(record, Mapping) or number_or_none(record.get("estimate")) is None:
+        return None
+    label = short(text_of(record.get("action")), LONGEST_WORD)
+    words = {"policy": f"the best single action ({label})", "method": "chosen on other episodes"}
+    return {
+        "label": label,
+        "row": _row({**record, **words}, ""),
+        "gain": _gain(record.get("difference")),
+        "verdict": sentence(text_of(record.get("verdict"))),
+    }
+
+
+def _sensitivity(record: Any) -> dict[str, Any] | None:
+    """Return the sensitivity to an unmeasured confounder: a sentence, and the range of the difference for several strengths."""
+    if not isinstance(record, Mapping):
+        return None
+    bounds = record.get("bounds")
+    rows = [
+        {name: number_or_none(row.get(name)) for name in BOUNDS}
+        for row in (bounds if isinstance(bounds, list) else ())
+        if isinstance(row, Mapping)
+    ]
+    return {
+        "text": sentence(text_of(record.get("text"))),
+        "rows": rows,
+        "unavailable": sentence(text_of(record.get("unavailable"))),
     }
 
 

@@ -20,7 +20,7 @@ from capi.policy_spaces.imitation import ReadByImitation
 from capi.policy_spaces.linear.linear import LinearPolicy
 from capi.policy_spaces.trees.greedy import TreePolicy
 from capi.report.columns import histogram, range_of_most
-from capi.report.evaluation import evaluation_record, number_or_none
+from capi.report.evaluation import evaluation_record, headline_record, number_or_none
 from capi.report.importance import differences_record, leaf_rows, leaves_record, stakes_record
 from capi.report.maps import influences, map_record
 from capi.report.panel import panel_record
@@ -108,12 +108,9 @@ def _head(sources: Sources) -> dict[str, Any]:
         "n_columns": len(sources.schema.columns),
         "actions": label_texts(sources.schema.action_labels),
         "kind": kind_of(sources),
-        "estimate": number_or_none(found.get("estimate")),
-        "interval": [number_or_none(end) for end in found.get("interval") or (None, None)],
+        **headline_record(found),
         "level": _level(found),
         "discount": float(settings.discount),
-        "unreliable": bool(found.get("unreliable", found.get("warnings"))),
-        "crossed": found.get("kind") == "cross",
     }
 
 

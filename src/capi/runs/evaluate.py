@@ -13,8 +13,9 @@ from capi.data.readers.arrow import csv_table, parquet_table
 from capi.data.readers.encode import unknown_shares
 from capi.data.schema import Schema
 from capi.data.table_files import format_of
-from capi.errors import Caveat, EvidenceWarning, InvalidInputError
+from capi.errors import NEGLIGIBLE, Caveat, EvidenceWarning, InvalidInputError
 from capi.files.atomic import write_text
+from capi.files.exports.program import program_of
 from capi.offline import Evidence, cross_evaluate, evaluate
 from capi.runs.fit import EVALUATION, POLICY, digest, load_run
 
@@ -56,7 +57,7 @@ def evaluate_run(
         elif table is not None:
             schema = getattr(result.policy, "schema", None)
             found = evaluate(result.policy, mine.read(table, schema), **{"discount": mine.discount, **settings})
-            found = replace(found, warnings=(*_unknown(Path(table), schema), *found.warnings))
+            found = replace(found, warnings=(*_unknown(Path(table), schema, result.policy), *found.warnings))
         elif mine.hold_out:
             found = evaluate(result.policy, mine.held_out(), **{"discount": mine.discount, **settings})
             found = replace(found, kind="held-out")
@@ -72,19 +73,23 @@ def evaluate_run(
     return found
 
 
-def _unknown(table: Path, schema: Schema | None) -> list[Caveat]:
-    """Return caveats about categories that the policy does not know and treats as missing."""
+def _unknown(table: Path, schema: Schema | None, policy: Any) -> list[Caveat]:
+    """Return caveats about categories that the policy does not know and treats as missing.
+
+    They are severe if the policy uses the column, and if they are more than a few.
+    """
     categories = [column for column in schema.columns if column.values] if schema is not None else []
     if not categories:
         return []
     names = [column.name for column in categories]
     found = csv_table(table, names, ",") if format_of(table) == "csv" else parquet_table(table, names)
     rest = "of the values are unknown to the policy, which treats them as missing. Check the spelling, or learn from such cases."
+    used = _used_columns(policy)
     return [
         Caveat(
             "unknown-categories",
             f"column {name}: {100 * share:.2g} % {rest}",
-            "severe",
+            "severe" if share > NEGLIGIBLE and (used is None or name in used) else "warning",
             column=name,
             count=round(share * found.n_rows),
             share=share,
@@ -92,3 +97,9 @@ def _unknown(table: Path, schema: Schema | None) -> list[Caveat]:
         )
         for name, share in unknown_shares(categories, found).items()
     ]
+
+
+def _used_columns(policy: Any) -> set[str] | None:
+    """Return the names of the columns that a policy's decisions depend on, or None if they cannot be read from it."""
+    program = None if getattr(policy, "masked", False) else program_of(policy)
+    return None if program is None else {program.features[j].column.name for j in program.used}
