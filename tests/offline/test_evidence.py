@@ -70,7 +70,15 @@ def made(value, behaviour=0.0, unreliable=False, spread=1.0):
 def test_the_summary_has_a_row_for_each_number(evidence):
     table = evidence.summary()
     policies = [("second", method) for method in METHODS]
-    assert list(table.index) == [*policies, ("the logged behaviour", "mean return"), ("difference", evidence.method)]
+    best = "the best single action (1)"
+    assert list(table.index) == [
+        *policies,
+        ("the logged behaviour", "mean return"),
+        (best, "chosen on other episodes"),
+        ("difference", evidence.method),
+        ("difference from the best single action", evidence.method),
+    ]
+    assert table.loc[(best, "chosen on other episodes"), "estimate"] == evidence.best_action.estimate.value
     for method, number in evidence.estimates.items():
         row = table.loc[("second", method)]
         assert row["estimate"] == number.value
@@ -163,7 +171,8 @@ def test_the_text_has_the_numbers_and_the_warnings(evidence, found, without):
     assert text.startswith(f"second: {evidence.estimate:.4g}, 95 % interval {evidence.interval[0]:.4g} to")
     assert all(f"second, {method}" in text for method in METHODS)
     assert "effective episodes" in text
-    assert text.endswith(evidence.verdict)
+    assert evidence.verdict in text
+    assert text.endswith(evidence.sensitivity_text)
     both = str(found)
     assert "second - first" in both
     assert found.verdict("second", "first") in both
@@ -175,11 +184,12 @@ def test_pictures_show_the_numbers(evidence, found, without):
     figure = evidence.plot()
     (axes,) = figure.axes
     labels = [label.get_text() for label in axes.get_yticklabels()]
-    assert labels == ["the logged behaviour, mean return", *(f"second, {method}" for method in reversed(METHODS))]
+    best = "the best single action (1), chosen on other episodes"
+    assert labels == [best, "the logged behaviour, mean return", *(f"second, {method}" for method in reversed(METHODS))]
     points = [tuple(line.get_xdata()) for line in axes.lines if len(line.get_xdata()) == 1]
-    assert points[1:] == [(evidence.estimates[method].value,) for method in reversed(METHODS)]
+    assert points[2:] == [(evidence.estimates[method].value,) for method in reversed(METHODS)]
     spans = [tuple(line.get_xdata()) for line in axes.lines if len(line.get_xdata()) == 2]
-    assert spans[0] == evidence.behaviour.bootstrap
+    assert spans[1] == evidence.behaviour.bootstrap
     assert evidence.method in axes.get_title(loc="left")
     (axes,) = found.plot().axes
     assert len(axes.get_yticklabels()) == 3

@@ -35,7 +35,7 @@ def test_the_lowest_weighted_mean_is_that_of_a_linear_programme(seed):
     assert np.average(values, weights=counts * weights) == pytest.approx(expected, rel=1e-7, abs=1e-9)
 
 
-def trial(n=400, effect=1.0, seed=0):
+def trial(n=80, effect=1.0, seed=0):
     rng = np.random.default_rng(seed)
     arms = rng.integers(2, size=n)
     rewards = effect * arms + rng.normal(size=n)
@@ -84,7 +84,7 @@ def test_bounds_widen_with_gamma_and_larger_effects_withstand_more():
 
 
 def test_what_is_not_significant_cannot_be_undone():
-    found = hushed(Constant(1, 2), trial(effect=0.0), discount=0.0)
+    found = hushed(Constant(1, 2), trial(n=400, effect=0.0), discount=0.0)
     assert found.sensitivity.largest_significant is None
     assert "no significant difference" in found.sensitivity_text
     assert found.to_dict()["sensitivity"]["largest_gamma_significant"] is None

@@ -16,7 +16,15 @@ from capi.offline import caveats as doubts
 from capi.policies import Constant
 from capi.policy_spaces.thresholds import Thresholds
 from capi.report import report_record, write_report
-from capi.report.columns import column_record, day_scale, histogram, range_of_most, rare_renamed, scale_of, without_rare_words
+from capi.report.columns import (
+    column_record,
+    day_scale,
+    histogram,
+    range_of_most,
+    rare_renamed,
+    scale_of,
+    without_rare_words,
+)
 from capi.report.evaluation import evaluation_record
 from capi.report.wording import shown_caveat, shown_cells, shown_counts, shown_share
 from capi.runs import RunSettings, evaluate_run

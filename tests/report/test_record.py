@@ -160,6 +160,45 @@ def test_the_evaluation_is_told(small, tmp_path):
     assert "held.csv" in text
 
 
+BEST = {
+    "action": "none <b>", "estimate": 1.125, "standard_error": 0.1, "low": 0.9, "high": 1.3, "verdict": "It is worse than none.",
+    "difference": {"estimate": -0.375, "standard_error": 0.1, "low": -0.5, "high": -0.25},
+}  # fmt: skip
+
+
+def test_verdict_and_what_was_done_and_the_best_single_action_stand_in_the_headline(small, tmp_path):
+    run = changed(small, tmp_path)
+    bounds = [{"gamma": 1.5, "low": -0.75, "high": 0.625, "low_interval": -0.875, "high_interval": 0.8125}]
+    sensitive = {"text": "it takes a factor of 1.5", "bounds": bounds}
+    (run / "evaluation.json").write_text(json.dumps({**EVALUATION, "best_action": BEST, "sensitivity": sensitive}))
+    text = write_report(run).read_text()
+    head, rest = text.split("</header>")
+    assert "It may be better. It is worse than none." in head
+    assert '<span class="figure lesser">1</span>' in head
+    assert '<span class="figure lesser">1.125</span>' in head
+    assert "<b>none &lt;b&gt;</b>" in head
+    assert "It takes a factor of 1.5." in rest
+    assert "0.8125" in rest
+    assert "Compared with the best single action" in rest
+    assert report_record(run)["evaluation"]["rows"][-1]["policy"] == "the best single action (none <b>)"
+
+
+def test_a_policy_that_cannot_be_compared_has_no_number_in_the_headline(small, tmp_path):
+    run = changed(small, tmp_path)
+    gone = {
+        "difference": None, "not_comparable": "no overlap", "verdict": "it cannot be compared: see the warnings.",
+        "best_action": {**BEST, "difference": None, "verdict": "it cannot be compared with none."},
+        "sensitivity": {"unavailable": "there is nothing to undo"},
+    }  # fmt: skip
+    (run / "evaluation.json").write_text(json.dumps({**EVALUATION, **gone}))
+    text = write_report(run).read_text()
+    head, rest = text.split("</header>")
+    assert "It cannot be compared: see the warnings." in head
+    assert '<span class="figure">' not in head
+    assert "Compared with" not in rest
+    assert "There is nothing to undo." in rest
+
+
 def test_warnings_are_records_and_strings_of_earlier_versions_are_read(small, tmp_path):
     run = changed(small, tmp_path)
     caveat = Caveat("beyond-log", "about 60 % <i>", "severe", share=0.6)

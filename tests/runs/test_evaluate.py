@@ -175,6 +175,29 @@ def test_categories_that_the_policy_has_never_seen_are_reported(tmp_path):
         assert found.unreliable
 
 
+@pytest.mark.parametrize(
+    ("n_unknown", "column", "severity"), [(1, "sex", "warning"), (30, "sex", "severe"), (30, "city", "warning")]
+)
+def test_unknown_categories_are_severe_only_if_they_are_many_and_in_a_column_that_is_used(
+    tmp_path, n_unknown, column, severity
+):
+    rng = np.random.default_rng(0)
+    sex, drug = rng.choice(["f", "m"], 200), rng.choice(["a", "b"], 200)
+    frame = pd.DataFrame({"sex": sex, "city": "x", "drug": drug, "gain": ((sex == "f") == (drug == "a")) * 1.0})
+    frame.loc[:99, "city"] = "y"
+    frame.to_csv(tmp_path / "one.csv", index=False)
+    roles = {"state": ["sex", "city"], "action": "drug", "reward": "gain"}
+    settings = RunSettings(
+        str(tmp_path / "one.csv"), roles, discount=0.0, n_iterations=1, space="trees", space_options={"max_depth": 1},
+        evaluator_options={"n_trees": 3},
+    )  # fmt: skip
+    fit_run(settings, tmp_path / "run")
+    frame.loc[50 : 49 + n_unknown, column] = "unknown"
+    frame.to_csv(tmp_path / "two.csv", index=False)
+    found = evaluate_run(tmp_path / "run", tmp_path / "two.csv", **QUICK).warnings[0]
+    assert (found.kind, found.column, found.severity) == ("unknown-categories", column, severity)
+
+
 def test_a_new_policy_has_no_old_evaluation_and_settings_are_not_lost(table, tmp_path):
     fit_run(settings_for(table, hold_out=0.4), tmp_path / "run")
     evaluate_run(tmp_path / "run", **QUICK)

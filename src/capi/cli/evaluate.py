@@ -43,7 +43,7 @@ def evaluate(
     random_state: Annotated[int, typer.Option(help="Random seed; the same seed gives the same numbers.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Estimate the value of a policy from logged data, with intervals, a comparison with the log, and caveats.
+    """Estimate the value of a policy from logged data, with intervals, comparisons with the log and with the best single action, and caveats.
 
     The estimates are saved in the run folder and shown in the report.
     """

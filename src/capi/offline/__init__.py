@@ -11,18 +11,22 @@ if TYPE_CHECKING:
     from capi.offline.evaluation import cross_evaluate as cross_evaluate
     from capi.offline.evaluation import evaluate as evaluate
     from capi.offline.evidence import METHODS as METHODS
+    from capi.offline.evidence import BestAction as BestAction
     from capi.offline.evidence import Comparison as Comparison
     from capi.offline.evidence import Estimate as Estimate
     from capi.offline.evidence import Evidence as Evidence
     from capi.offline.score import fitted_value as fitted_value
+    from capi.offline.sensitivity import Sensitivity as Sensitivity
 else:
     __all__, __getattr__, __dir__ = lazy_exports(
         __name__,
         {
             "METHODS": "evidence",
+            "BestAction": "evidence",
             "Comparison": "evidence",
             "Estimate": "evidence",
             "Evidence": "evidence",
+            "Sensitivity": "sensitivity",
             "compare": "evaluation",
             "cross_evaluate": "evaluation",
             "evaluate": "evaluation",

@@ -55,6 +55,9 @@ def evaluate(
 ) -> Evidence:
     """Estimate the value of a policy from logged episodes, with intervals and caveats.
 
+    The policy is compared with what was done and with the best single action; with one decision per episode the result says how strong an
+    unmeasured confounder would have to be to undo the comparison with what was done.
+
     Parameters
     ----------
     policy : Policy
