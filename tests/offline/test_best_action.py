@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from offline.helpers import Table, hushed
 
 from capi import Transitions
 from capi.offline.best_action import best_single_action
 from capi.offline.log import Settings, log_of
 from capi.offline.nuisances import quantities_of
 from capi.policies import Constant, EpsilonGreedy
+from offline.helpers import Table, hushed
 
 
 def arms(n=300, gains=(0.0, 1.0, 0.5), noise=0.1, seed=0, **columns):

@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from offline.helpers import Table, hushed
 from scipy.optimize import linprog
 
 from capi import Transitions
 from capi.offline.sensitivity import LARGEST, lowest_weights
 from capi.policies import Constant
+from offline.helpers import Table, hushed
 
 
 def by_linear_programme(values, low, high, counts):

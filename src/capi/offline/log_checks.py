@@ -219,10 +219,13 @@ def _likelihood(targets: Floats, states: Floats, actions: Floats | None = None) 
 
 def _standardised(table: Floats) -> Floats:
     """Return columns (n, m) with mean 0 and spread 1, as far as they vary; missing values become 0, and outliers are drawn in."""
-    with np.errstate(all="ignore"):
-        known = np.where(np.isfinite(table), table, np.nan)
-        low, high = np.nanquantile(known, [0.01, 0.99], axis=0) if len(table) else (0.0, 0.0)
-        inside = np.clip(known, low, high)
-        spread = np.nanstd(inside, axis=0)
-        z = (inside - np.nanmean(inside, axis=0)) / np.where(spread > 0, spread, 1.0)
-    return np.nan_to_num(z, nan=0.0, posinf=0.0, neginf=0.0)
+    out = np.zeros(table.shape)
+    for z, column in zip(out.T, table.T, strict=True):
+        known = np.isfinite(column)
+        if not known.any():
+            continue
+        inside = np.clip(column[known], *np.quantile(column[known], [0.01, 0.99]))
+        spread = float(inside.std())
+        if 0 < spread < np.inf:
+            z[known] = (inside - inside.mean()) / spread
+    return out
