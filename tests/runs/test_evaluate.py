@@ -153,6 +153,7 @@ def test_categories_that_the_policy_has_never_seen_are_reported(tmp_path):
     frame = pd.DataFrame(
         {"sex": rng.choice(["f", "m"], 60), "drug": rng.choice(["a", "b"], 60), "gain": rng.random(60)}
     )
+    frame["gain"] += 2.0 * ((frame["sex"] == "f") == (frame["drug"] == "a"))  # so that the policy uses the column
     frame.to_csv(tmp_path / "one.csv", index=False)
     settings = RunSettings(
         str(tmp_path / "one.csv"), {"state": ["sex"], "action": "drug", "reward": "gain"}, discount=0.0, n_iterations=1,

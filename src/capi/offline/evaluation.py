@@ -266,15 +266,7 @@ def _evidence(policies: Mapping[str, list[Policy]], log: Log, kind: str) -> Comp
     if isinstance(single, SingleAction):
         every["", "single"] = single.estimator
     estimates = _estimated(every, log)
-    labels = log.batch.schema.action_labels
-    best = None
-    if isinstance(single, SingleAction):
-        best = BestAction(
-            labels[single.action],
-            tuple(labels[a] for a in single.of_folds),
-            len(single.candidates),
-            estimates["", "single"],
-        )
+    best = _best_action(single, estimates["", "single"], log) if isinstance(single, SingleAction) else None
     of_log = list(log_caveats(log))
     warned = {name: [*caveats_of(policies[name], q, log), *of_log] for name, q in parts.items()}
     method = log.settings.method
@@ -313,6 +305,12 @@ def _evidence(policies: Mapping[str, list[Policy]], log: Log, kind: str) -> Comp
         for caveat in caveats:
             python_warnings.warn(f"{name}: {caveat}", EvidenceWarning, stacklevel=5 if kind == "table" else 4)
     return Comparison(found)
+
+
+def _best_action(single: SingleAction, estimate: Estimate, log: Log) -> BestAction:
+    labels = log.batch.schema.action_labels
+    of_folds = tuple(labels[a] for a in single.of_folds)
+    return BestAction(labels[single.action], of_folds, len(single.candidates), estimate)
 
 
 def check_is_evaluable(name: str, policy: Policy, batch: Transitions) -> None:

@@ -16,7 +16,7 @@ discount of each row's step.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -114,12 +114,10 @@ class LeafSystem:
         """Return the evaluation of another policy on the same trees; no tree is grown."""
         e = self.episodes
         following, initial = _decisions_of(policy, e)
-        return LeafSystem(
-            e,
-            self.forests,
-            self.taken,
-            _under(self.forests, e.batch.next_states, following, n_jobs),
-            _under(self.forests, e.batch.states[e.starts], initial, n_jobs),
+        return replace(
+            self,
+            following=_under(self.forests, e.batch.next_states, following, n_jobs),
+            initial=_under(self.forests, e.batch.states[e.starts], initial, n_jobs),
         )
 
     def value(self, counts: Floats) -> float:

@@ -44,6 +44,7 @@ class Region:
     """Rows in which an action is absent."""
 
     action: int
+    n_rows: int
     share: float  # of the rows that allow the action
     elsewhere: float  # share of the action in all other rows
     where: str
@@ -56,12 +57,16 @@ def _absent(log: Log) -> Iterator[Caveat]:
         return
     worst = max(regions, key=lambda region: region.share * region.elsewhere)
     more = f" (and {len(regions) - 1} more such action{'s' if len(regions) > 2 else ''})" if len(regions) > 1 else ""
+    action = f"{t.schema.action_labels[worst.action]!r}"
+    rest = "nothing is known about it there. If it is impossible there, say so (allowed)."
     yield Caveat(
         "absent-action",
-        f"{t.schema.action_labels[worst.action]!r} was never or almost never taken {worst.where} ({100 * worst.share:.0f} % of the rows), but in "
-        f"{100 * worst.elsewhere:.0f} % of the others{more}: nothing is known about it there. If it is impossible there, say so (allowed).",
+        f"{action} was never or almost never taken {worst.where} ({100 * worst.share:.0f} % of the rows), but in "
+        f"{100 * worst.elsewhere:.0f} % of the others{more}: {rest}",
         "warning",
+        count=worst.n_rows,
         share=worst.share,
+        text_without_counts=f"{action} was never or almost never taken in some states: {rest}",
     )
 
 
@@ -71,7 +76,8 @@ def absent_region(batch: Transitions, action: int, leaves: Ints) -> Region | Non
     Regions are intervals of one feature, and the groups ``leaves`` (n,) of similar states.
     """
     rows = np.arange(len(batch)) if batch.allowed is None else np.flatnonzero(batch.allowed[:, action])
-    rows = rows[:: 1 + len(rows) // MOST_ROWS]
+    every = 1 + len(rows) // MOST_ROWS
+    rows = rows[::every]
     taken = batch.actions[rows] == action
     n, n_taken = len(rows), int(taken.sum())
     if not n_taken:  # `unlogged-actions` and `never-taken` say it
@@ -89,7 +95,7 @@ def absent_region(batch: Transitions, action: int, leaves: Ints) -> Region | Non
     elsewhere = (n_taken - inner) / max(n - size, 1)
     if size < max(REGION * n, REGION_ROWS) or size * elsewhere < EXPECTED:
         return None
-    return Region(action, size / n, elsewhere, where)
+    return Region(action, size * every, size / n, elsewhere, where)
 
 
 def _widest_gap(feature: Floats, taken: Bools, name: str) -> tuple[int, str]:
@@ -101,9 +107,11 @@ def _widest_gap(feature: Floats, taken: Bools, name: str) -> tuple[int, str]:
     starts = np.append(0, np.searchsorted(ordered, at, side="right"))
     ends = np.append(np.searchsorted(ordered, at, side="left"), len(ordered))
     widest = int(np.argmax(ends - starts))
-    low = f"{name} > {at[widest - 1]:.3g}" if widest else ""
-    high = f"{name} < {at[widest]:.3g}" if widest < len(at) else ""
-    return int(ends[widest] - starts[widest]), "where " + " and ".join(filter(None, (low, high)))
+    inside = ordered[starts[widest] : ends[widest]]
+    if not len(inside):
+        return 0, ""
+    low, high = np.quantile(inside, [0.1, 0.9])  # not the ends, which are single rows
+    return len(inside), f"where {name} is mostly between {low:.3g} and {high:.3g}"
 
 
 def _repeated(log: Log) -> Iterator[Caveat]:
