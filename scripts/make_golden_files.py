@@ -30,7 +30,7 @@ def main() -> None:
             continue
         states = all_states[:: max(1, len(all_states) // N_STATES)]
         allowed = masks(policy, states)
-        save_policy(policy, place, settings={"name": name})
+        save_policy(policy, place, settings={"name": name}, with_states=True)
         known = {
             "states": [[None if np.isnan(x) else float(x) for x in state] for state in states],
             "allowed": None if allowed is None else allowed.astype(int).tolist(),

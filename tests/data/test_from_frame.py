@@ -34,7 +34,7 @@ def patients(**changes):
 
 
 def read(frame, **changes):
-    return Transitions.from_frame(frame, **{**ROLES, **changes})
+    return Transitions.from_frame(frame, **{**ROLES, "min_category_rows": 1, **changes})
 
 
 def test_rows_are_sorted_by_episode_and_time_and_columns_are_encoded():
@@ -85,6 +85,7 @@ ODD = {
     "reward": "gain",
     "terminated": "end",
     "propensity": "prob",
+    "min_category_rows": 1,
 }
 
 
@@ -132,11 +133,11 @@ def test_every_reader_understands_the_same(kind, tmp_path):
     nan = np.nan
     assert batch.schema.feature_names == ("x", "n", "smoker", "seen", "sex=f", "sex=m")
     expected = [
-        [1.5, 1, 1, 0, 0, 1],
+        [1.5, 1, 1, 59, 0, 1],
         [nan, 2, 0, nan, nan, nan],
-        [-3, 3, 1, 1, 1, 0],
-        [0.1, 4, 1, 366, 1, 0],
-        [1e300, 5, 0, 5, 0, 1],
+        [-3, 3, 1, 60, 1, 0],
+        [0.1, 4, 1, 425, 1, 0],
+        [1e300, 5, 0, 64, 0, 1],
     ]
     np.testing.assert_array_equal(batch.states, expected)
     assert batch.schema.action_labels == (1, 2)
@@ -223,7 +224,7 @@ def test_rows_without_episodes_but_with_next_states_are_transitions():
 
 def test_categories_of_the_next_state_count_too():
     frame = flagged([1, 2], s=["a", "b"], t=["b", "c"], end=[0, 0])
-    roles = {**FLAGGED, "state": ["s"], "next_state": ["t"], "terminated": "end"}
+    roles = {**FLAGGED, "state": ["s"], "next_state": ["t"], "terminated": "end", "min_category_rows": 1}
     batch = Transitions.from_frame(frame, **roles)
     assert batch.schema.feature_names == ("s=a", "s=b", "s=c")
     np.testing.assert_array_equal(batch.next_states, [[0, 1, 0], [0, 0, 1]])
@@ -284,19 +285,67 @@ def test_a_second_table_takes_the_encodings_of_the_first():
 def test_more_than_twenty_categories_have_codes_in_their_order():
     wards = [f"w{i:02}" for i in range(25)]
     frame = flagged(range(25), ward=wards[::-1])
-    batch = Transitions.from_frame(frame, **{**FLAGGED, "state": "ward"})
+    batch = Transitions.from_frame(frame, **{**FLAGGED, "state": "ward"}, min_category_rows=1)
     assert batch.schema.columns[0].kind == "codes"
     np.testing.assert_array_equal(batch.states[:, 0], np.arange(25)[::-1])
     sizes = pd.Categorical(["S", "L", "M"], categories=["S", "M", "L", "XL"], ordered=True)
-    ordered = Transitions.from_frame(flagged(range(3), size=sizes), **{**FLAGGED, "state": "size"})
+    ordered = Transitions.from_frame(flagged(range(3), size=sizes), **{**FLAGGED, "state": "size"}, min_category_rows=1)
     assert ordered.schema.columns[0].values == ("S", "M", "L")
+
+
+def with_wards(**counts):
+    """Return a table with so many rows of each ward, in order."""
+    wards = [ward for ward, count in counts.items() for _ in range(count)]
+    return flagged(range(len(wards)), ward=wards)
+
+
+WARDS = {**FLAGGED, "state": "ward"}
+
+
+def test_categories_with_fewer_than_five_rows_become_one():
+    batch = Transitions.from_frame(with_wards(east=5, north=4, west=6, south=1), **WARDS)
+    column = batch.schema.columns[0]
+    assert (column.values, column.rest, column.listed) == (("east", "west", "other"), True, ("east", "west"))
+    np.testing.assert_array_equal(batch.states.sum(axis=0), [5, 6, 5])
+    assert Schema.from_dict(json.loads(json.dumps(batch.schema.to_dict()))) == batch.schema
+    unseen = batch.schema.encode({"ward": ["east", "south", "elsewhere", None]})
+    np.testing.assert_array_equal(unseen, [[1, 0, 0], [0, 0, 1], [0, 0, 1], [np.nan] * 3])
+    assert batch.schema.decode(unseen)["ward"].tolist() == ["east", "other", "other", None]
+    plain = Transitions.from_frame(with_wards(east=5, west=5), **WARDS)
+    assert not plain.schema.columns[0].rest
+    assert np.isnan(plain.schema.encode({"ward": ["north"]})).all(), "without rare ones, unseen ones are missing"
+
+
+def test_rare_categories_of_every_type_and_order():
+    sizes = pd.Categorical(["L"] * 6 + ["S"] * 5 + ["M"], categories=["S", "M", "L"], ordered=True)
+    found = Transitions.from_frame(flagged(range(12), ward=sizes), **WARDS)
+    assert found.schema.columns[0].values == ("S", "L", "other")
+    numbers = pd.Categorical([3] * 6 + [1] * 5 + [2])
+    found = Transitions.from_frame(flagged(range(12), ward=numbers), **WARDS)
+    assert found.schema.columns[0].values == (1, 3, "other")
+    np.testing.assert_array_equal(found.states[[0, 6, 11]], [[0, 1, 0], [1, 0, 0], [0, 0, 1]])
+    many = Transitions.from_frame(with_wards(**{f"w{i}": 5 for i in range(30)}, rare=1), **WARDS).schema.columns[0]
+    assert (many.kind, len(many.values), many.values[-1]) == ("codes", 31, "other")
+
+
+def test_a_category_called_other_is_not_the_rest():
+    batch = Transitions.from_frame(with_wards(other=5, north=2), **WARDS)
+    assert batch.schema.columns[0].values == ("other", "other values")
+    np.testing.assert_array_equal(batch.states.sum(axis=0), [5, 2])
+
+
+def test_rare_names_are_kept_on_request():
+    frame = with_wards(east=5, north=1)
+    assert Transitions.from_frame(frame, **WARDS, min_category_rows=1).schema.columns[0].values == ("east", "north")
+    with pytest.raises(InvalidInputError, match="min_category_rows must be"):
+        Transitions.from_frame(frame, **WARDS, min_category_rows=0)
 
 
 def test_points_in_time_keep_their_microseconds():
     times = pd.to_datetime(["2021-03-04 13:45:10.123456", "1999-12-31 23:59:59.999999", None])
     for column in (times, times.tz_localize("UTC")):
         batch = Transitions.from_frame(flagged(range(3), seen=column), **{**FLAGGED, "state": "seen"})
-        assert batch.schema.columns[0].origin == "1999-12-31T00:00:00"
+        assert batch.schema.columns[0].origin == "1999-01-01T00:00:00"
         decoded = batch.schema.decode(batch.states)["seen"]
         np.testing.assert_array_equal(decoded, times.to_numpy(dtype="datetime64[us]"))
 
@@ -481,7 +530,7 @@ def tables(draw):
 @given(tables())
 def test_encoding_is_reversible_whatever_the_table_holds(drawn):
     state, table = drawn
-    batch = Transitions.from_frame(table, episode="who", state=state, action="what", reward="gain")
+    batch = Transitions.from_frame(table, episode="who", state=state, action="what", reward="gain", min_category_rows=1)
     schema = Schema.from_dict(json.loads(json.dumps(batch.schema.to_dict())))
     assert schema == batch.schema
     assert hash(schema) == hash(batch.schema)

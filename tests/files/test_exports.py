@@ -340,6 +340,37 @@ def _text(moment):
     return None if moment is None else str(moment)
 
 
+RARE = Schema.of_columns(
+    (
+        Column("sex", "one-hot", ("female", "male", "other"), rest=True),
+        Column("ward", "codes", (*(f"w{i}" for i in range(25)), "other"), rest=True),
+        Column("name", "one-hot", ("other",), rest=True),
+    ),
+    ("wait", "treat"),
+)
+
+
+@pytest.mark.parametrize("space", [Trees(), Forests(5), Linear()], ids=lambda space: type(space).__name__)
+def test_code_puts_values_that_are_not_listed_into_the_rest(space):
+    rng = np.random.default_rng(0)
+    missing = [] if isinstance(space, Linear) else [None]
+    table = {
+        "sex": rng.choice(np.array(["female", "male", "x", "y", *missing], dtype=object), 300).tolist(),
+        "ward": rng.choice(np.array(["w0", "w7", "w24", "elsewhere", *missing], dtype=object), 300).tolist(),
+        "name": rng.choice(np.array(["ann", "bob", *missing], dtype=object), 300).tolist(),
+    }
+    states = RARE.encode(table)
+    policy = described(space.improve(states, rng.normal(size=(300, 2))), RARE, TRAINING)
+    expected = labels_of(policy, policy.act(states))
+    assert len(set(expected)) == 2
+    rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
+    decide = decide_of(export_policy(policy, "python"))
+    assert [decide(row) for row in rows] == expected
+    code = export_policy(policy, "sql")
+    for engine in (by_sqlite, by_duckdb):
+        assert engine(code, list(table), rows, ["VARCHAR"] * 3) == expected
+
+
 def test_unknown_categories_are_missing():
     policy = next(encoded_policies())
     strange = {"age": 50.0, "sex": "x", "smokes": None, "ward": "elsewhere", "admitted": None, "seen": None}

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from capi import CAPI, Transitions, load_policy
-from capi.data.sketch import KEPT
 from capi.errors import EvidenceWarning
 from capi.evaluators import FittedQ
 from capi.learning import Learner
@@ -47,24 +46,40 @@ def test_the_share_of_known_episodes_is_told(batch, policy, rows, share):
         assert found.verdict.endswith("Do not rely on it: see the warnings.")
 
 
-def test_known_episodes_are_known_again_from_a_file_and_in_any_order(batch, policy, tmp_path):
-    policy.save(tmp_path / "policy.json")
-    mine = batch.subset(np.random.default_rng(0).permutation(200)[:100])
-    expected = hushed(policy, mine, discount=0.0).warnings
-    found = hushed(load_policy(tmp_path / "policy.json"), mine, discount=0.0)
-    assert found.warnings == expected
-    assert warned_of(found, "among those that the policy was learned from")
+def kinds(found):
+    return {caveat.kind for caveat in found.warnings}
 
 
-def test_the_share_of_many_episodes_is_about_right():
-    many = bandit(12 * KEPT)
+def test_a_policy_from_a_file_says_that_it_cannot_be_checked(batch, policy, tmp_path):
+    policy.save(tmp_path / "policy.capi")
+    found = told(load_policy(tmp_path / "policy.capi"), batch, discount=0.0)
+    assert warned_of(found, "^it cannot be checked whether the policy was learned from these episodes")
+    assert next(c.severity for c in found.warnings if c.kind == "unchecked-episodes") == "warning"
+    assert not kinds(found) & {"seen-episodes"}
+    assert "unchecked-episodes" not in kinds(hushed(policy, batch, discount=0.0))
+    assert "unchecked-episodes" not in kinds(hushed(Constant(0, 2), batch, discount=0.0)), "nobody learned it"
+
+
+def test_known_episodes_are_known_again_from_a_file_that_was_asked_to_record_them(tmp_path):
+    whole = walks(120)
+    mine = whole.subset(whole.episodes < 60)
+    policy = learner(0.9).fit(mine).policy_
+    policy.save(tmp_path / "policy.capi", with_episodes=True)
+    loaded = load_policy(tmp_path / "policy.capi")
+    share = [c.share for c in hushed(loaded, whole).warnings if c.kind == "seen-episodes"]
+    assert share == [pytest.approx(0.5, abs=0.03)], "of those with two or more rows"
+    assert not kinds(hushed(loaded, whole.subset(whole.episodes >= 60))) & {"seen-episodes", "unchecked-episodes"}
+    loaded.save(tmp_path / "again.capi")
+    assert "unchecked-episodes" in kinds(hushed(load_policy(tmp_path / "again.capi"), whole)), "nobody asked again"
+
+
+def test_the_share_of_many_episodes_is_right():
+    many = bandit(6000)
     n = len(many)
     policy = learner().fit(many.subset(np.arange(n) < n // 2)).policy_
-    assert len(policy.training.episodes) == KEPT
     mine = many.subset((np.arange(n) >= n // 4) & (np.arange(n) < 3 * n // 4))
     found = hushed(policy, mine, discount=0.0, methods="weighted")
-    told_share = float(next(c.text for c in found.warnings if c.kind == "seen-episodes").split(" %")[0])
-    assert told_share == pytest.approx(50, abs=8)
+    assert next(c.share for c in found.warnings if c.kind == "seen-episodes") == 0.5
     unseen = many.subset(np.arange(n) >= n // 2)
     assert not warned_of(hushed(policy, unseen, discount=0.0, methods="weighted"), "learned from")
 

@@ -65,5 +65,5 @@ def with_policy(run, folder, policy, batch):
     """Return a copy of a run that has another policy."""
     shutil.copytree(run, folder)
     training = Training(0.5, 3, len(batch), {"capi": "0.1.0"})
-    save_policy(described(policy, batch.schema, training), folder / "policy.capi")
+    save_policy(described(policy, batch.schema, training), folder / "policy.capi", with_states=True)
     return folder

@@ -129,6 +129,7 @@ def test_columns_of_extreme_numbers(run, tmp_path, column):
     frame = table().assign(age=column)
     frame.to_parquet(run.parent / "visits.parquet")
     (run / "values.zip").unlink()
+    (run / "secret.json").unlink()
     batch = RunSettings.from_toml(run / "settings.toml").batch()
     middle = 0.5 * np.min(column) + 0.5 * np.max(column)
     if middle in (np.min(column), np.max(column)):

@@ -148,6 +148,35 @@ def test_histories_can_be_drawn(run):
     assert len(run.plot_history().axes) == 3
 
 
+def kinds(found):
+    return {caveat.kind for caveat in found.warnings}
+
+
+def test_learning_episodes_are_recognised_with_and_without_their_table(table, tmp_path):
+    """As long as the run's table is there it is compared, then the run's secret, and then nothing can be said."""
+    folder, here = tmp_path / "run", tmp_path / "table.csv"
+    frame = pd.read_csv(table)
+    frame.to_csv(here, index=False)
+    settings = settings_for(str(here), hold_out=0.4)
+    fit_run(settings, folder)
+    learned, held_out = settings.batch(), settings.held_out()
+    share = learned.n_episodes / (learned.n_episodes + held_out.n_episodes)
+    frame.to_csv(tmp_path / "same.csv", index=False)
+    frame.assign(more=1).to_csv(tmp_path / "more.csv", index=False)
+    for other in ("same.csv", "more.csv"):
+        found = evaluate_run(folder, tmp_path / other, **QUICK)
+        assert [c.share for c in found.warnings if c.kind == "seen-episodes"] == [pytest.approx(share)]
+    assert not kinds(evaluate_run(folder, **QUICK)) & {"seen-episodes", "unchecked-episodes"}
+    here.unlink()
+    found = evaluate_run(folder, tmp_path / "more.csv", **QUICK)
+    assert [c.share for c in found.warnings if c.kind == "seen-episodes"] == [pytest.approx(share, abs=0.1)]
+    (folder / "secret.json").write_text("{}")
+    with pytest.raises(InvalidInputError, match=r"secret\.json cannot be read"):
+        evaluate_run(folder, tmp_path / "more.csv", **QUICK)
+    (folder / "secret.json").unlink()
+    assert "unchecked-episodes" in kinds(evaluate_run(folder, tmp_path / "more.csv", **QUICK))
+
+
 def test_categories_that_the_policy_has_never_seen_are_reported(tmp_path):
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(

@@ -246,7 +246,7 @@ def test_hostile_names_survive_their_file(tmp_path):
 )
 def test_an_interrupted_run_resumes_to_the_same_bytes(table, tmp_path, monkeypatch, space, evaluator):
     monkeypatch.setattr(fit, "SHARE", np.inf)  # a checkpoint each iteration
-    settings = settings_for(table, space, evaluator)
+    settings = settings_for(table, space, evaluator, with_states=space == "neighbors")
     whole = fit_run(settings, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
         fit_run(settings, tmp_path / "cut", shown=interrupted(2))
@@ -258,6 +258,23 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(table, tmp_path, monkeypat
         assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
     assert not (tmp_path / "cut" / "checkpoint.zip").exists()
     assert len(whole.history) == 6
+    secrets = [(tmp_path / name / "secret.json").read_bytes() for name in ("cut", "whole")]
+    assert secrets[0] != secrets[1], "each run has a key of its own"
+
+
+def test_a_space_that_holds_rows_of_the_table_must_be_asked_for(table, tmp_path):
+    with pytest.raises(InvalidInputError, match=r"everyone who gets it would get these rows\. Pass --with-states"):
+        fit_run(settings_for(table, "neighbors"), tmp_path / "run")
+    assert not (tmp_path / "run" / "settings.toml").exists()
+    asked = settings_for(table, "neighbors", with_states=True)
+    assert "with_states = true\n" in asked.to_toml()
+    assert fit_run(asked, tmp_path / "run").rules() == load_run(tmp_path / "run").rules()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_only_the_owner_reads_the_secret(table, tmp_path):
+    fit_run(settings_for(table), tmp_path / "run")
+    assert (tmp_path / "run" / "secret.json").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_finished_run_is_opened_and_not_run_again(table, tmp_path):

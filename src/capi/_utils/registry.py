@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Generic, ParamSpec, TypeVar
 
 from capi.errors import CapiError
@@ -56,7 +55,7 @@ class Slot(Generic[P, R]):
         return self._function(*args, **kwargs)
 
 
-save_policy: Slot[[Any, str | Path], None] = Slot("capi.files.policy_file")  # (policy, path)
+save_policy: Slot[..., None] = Slot("capi.files.policy_file")  # (policy, path, **options)
 score_policy: Slot[[Any, Any, float], float] = Slot("capi.offline.score")  # (policy, batch, discount)
 learner_html: Slot[[Any], str] = Slot("capi.plotting.notebooks")
 batch_html: Slot[[Any], str] = Slot("capi.plotting.notebooks")

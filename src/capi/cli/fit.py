@@ -79,6 +79,19 @@ def fit(
             "(small trees can oscillate between iterations)."
         ),
     ] = "last",
+    with_states: Annotated[
+        bool,
+        typer.Option(
+            "--with-states",
+            help="Allow rows of the table in the policy file; --space neighbors needs them. Everyone who gets the file gets these rows.",
+        ),
+    ] = False,
+    min_category_rows: Annotated[
+        int,
+        typer.Option(
+            help="Categories with fewer rows become one, because the policy file holds their names; 1 keeps all names."
+        ),
+    ] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Learn a policy from a table of logged decisions, and save it with everything needed to repeat the run.
@@ -120,6 +133,8 @@ def fit(
             hold_out,
             keep,
             discount_per,
+            with_states,
+            min_category_rows,
         )
 
     try:

@@ -38,7 +38,7 @@ def export(
 ) -> None:
     """Export a policy for people or for other programs."""
     existing(run)
-    states = runs.load_run(run).settings.batch().states if imitate and Path(run).is_dir() else None
+    states = runs.load_run(run).batch().states if imitate and Path(run).is_dir() else None
     text = files.export_policy(runs.policy_of(run), to, imitate=imitate, states=states)  # type: ignore[arg-type]  # which refuses unknown formats
     if out is not None:
         runs.write_result(out, text)

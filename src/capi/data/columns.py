@@ -39,6 +39,9 @@ class Column:
     kind : "number", "boolean", "date", "one-hot" or "codes"
     values : tuple
         The categories of a one-hot or coded column, in order: strings, numbers or booleans.
+    rest : bool
+        Whether the last of the values, such as "other", stands for all values that are not listed: those too rare to be listed when
+        the encoding was learned, and those that did not occur.
     origin : str, optional
         The ISO date from which a date column counts its days. With a time of day (``"2021-03-04T00:00:00"``) the column holds
         points in time, otherwise whole days. Times with a zone are converted to UTC.
@@ -58,6 +61,7 @@ class Column:
     kind: Kind = "number"
     values: tuple[Any, ...] = ()
     origin: str | None = None
+    rest: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str):
@@ -69,6 +73,10 @@ class Column:
                 f"column {self.name!r} of kind {self.kind!r} has the values {self.values!r}; "
                 "one-hot and coded columns must have values, and others must not."
             )
+        if not isinstance(self.rest, bool) or (self.rest and not self.values):
+            raise InvalidInputError(
+                f"rest of column {self.name!r} must be True or False, and True only with values; got {self.rest!r}."
+            )
         if (self.origin is not None) != (self.kind == "date"):
             raise InvalidInputError(
                 f"column {self.name!r} of kind {self.kind!r} has the origin {self.origin!r}; "
@@ -76,6 +84,11 @@ class Column:
             )
         if self.kind == "date":
             self._origin()
+
+    @property
+    def listed(self) -> tuple[Any, ...]:
+        """The values that stand for themselves."""
+        return self.values[:-1] if self.rest else self.values
 
     @property
     def feature_names(self) -> tuple[str, ...]:
@@ -131,6 +144,8 @@ class Column:
         plain: dict[str, Any] = {"name": self.name, "kind": self.kind}
         if self.values:
             plain["values"] = list(self.values)
+        if self.rest:
+            plain["rest"] = True
         return plain if self.origin is None else {**plain, "origin": self.origin}
 
     @classmethod
@@ -141,14 +156,17 @@ class Column:
             "kind",
             "values",
             "origin",
+            "rest",
         }:
-            raise InvalidInputError(f"a column must be a record of name, kind, values and origin; got {record!r}.")
+            raise InvalidInputError(
+                f"a column must be a record of name, kind, values, origin and rest; got {record!r}."
+            )
         values = record.get("values", ())
         if not isinstance(values, list | tuple) or not all(isinstance(v, str | int | float | bool) for v in values):
             raise InvalidInputError(
                 f"values of column {record['name']!r} must be a list of strings or numbers; got {values!r}."
             )
-        return cls(record["name"], record["kind"], tuple(values), record.get("origin"))
+        return cls(record["name"], record["kind"], tuple(values), record.get("origin"), record.get("rest", False))
 
     @property
     def origin_microseconds(self) -> int:

@@ -39,10 +39,10 @@ from capi.data._optional_columns import (
     run_starts,
 )
 from capi.data.elapsed import discount_unit
+from capi.data.learned_episodes import Digests, episode_digests
 from capi.data.origin import Origin
 from capi.data.readers.constructors import Readers
 from capi.data.schema import Schema
-from capi.data.sketch import Hashes, episode_hashes
 from capi.data.summary.description import Description, describe
 from capi.errors import InvalidInputError
 
@@ -249,9 +249,9 @@ class Transitions(Readers):
         """First row of each episode (E,)."""
         return np.arange(len(self)) if self.episodes is None else run_starts(self.episodes)
 
-    def episode_hashes(self) -> Hashes:
-        """Return a hash of the content of each episode (E,), by which it can be recognised."""
-        return episode_hashes(self.states, self.rewards, self.episode_starts)
+    def episode_digests(self) -> Digests:
+        """Return a digest of the content of each episode (E,), by which it can be recognised: anyone can try rows, so keep it private."""
+        return episode_digests(self.states, self.actions, self.rewards, self.episode_starts)
 
     def next_masks(self) -> Bools | None:
         """Return the actions that the next states allow (n, A); after the end nothing is decided, so all are allowed."""

@@ -23,6 +23,7 @@ class Scaling:
 
     origin: Floats  # (d,)
     unit: Floats  # (d,)
+    extremes: bool = False  # whether they are the smallest and the largest values of a batch
 
     def __call__(self, states: ArrayLike) -> Floats:
         """Return the states (n, d) in the learned units; no value may be missing."""
@@ -71,4 +72,4 @@ def learned_scaling(states: Floats, scale: Scale) -> Scaling:
     varies = unit > 0
     if isinstance(scale, str):
         varies &= x.min(axis=0) < x.max(axis=0)  # rounding can put the deviation of equal numbers slightly above zero
-    return Scaling(origin, np.where(varies, unit, 1.0))
+    return Scaling(origin, np.where(varies, unit, 1.0), extremes=isinstance(scale, str) and scale == "range")

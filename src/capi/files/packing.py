@@ -6,7 +6,7 @@ kind requests what it needs from its `Contents` and states the allowed values, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +29,13 @@ class Packed:
     settings: dict[str, Any] = field(default_factory=dict)
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
     parts: dict[str, Packed] = field(default_factory=dict)
+    holds_states: bool = False  # whether its arrays hold states, or values of a few states, of the learning data
+
+    def with_parts(self) -> Iterator[Packed]:
+        """Yield this object and all objects that it contains."""
+        yield self
+        for part in self.parts.values():
+            yield from part.with_parts()
 
     def flat(self, prefix: str = "") -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """Return everything except the arrays as JSON, and the arrays of all parts by their full names."""
@@ -69,6 +76,7 @@ class Kind:
     pack: Callable[[Any], Packed]
     unpack: Callable[[Contents], Any]
     decides: bool = True  # whether it is a policy; otherwise it is a part of one
+    withhold: Callable[[Packed], None] | None = None  # takes out what files that travel do not give
 
 
 class Contents:

@@ -16,21 +16,30 @@ from capi._utils.versions import __version__, versions
 from capi.errors import InvalidInputError
 from capi.files.archive import MOST_BYTES, read_archive, write_archive
 from capi.files.atomic import written_whole
-from capi.files.codecs import from_arrays, to_arrays
+from capi.files.codecs import from_arrays, to_arrays, withhold
+from capi.files.metadata import episodes_to_json, sealed_episodes
 from capi.files.packing import Packed, json_value
 from capi.types import Policy
 
 FORMAT = "capi policy"
-VERSION = 1
+VERSION = 2  # version 1 held hashes of learning episodes, which are dropped when it is opened
 KEYS = {"format", "version", "libraries", "settings", "policy"}
 
 
 @registry.save_policy.fill
-def save_policy(policy: Policy, path: str | Path, *, settings: Mapping[str, Any] | None = None) -> None:
+def save_policy(
+    policy: Policy,
+    path: str | Path,
+    *,
+    settings: Mapping[str, Any] | None = None,
+    with_states: bool = False,
+    with_episodes: bool = False,
+) -> None:
     """Write a policy to a file; the file is written completely or not at all.
 
-    The same policy gives the same bytes. Functions and objects of other libraries are refused, because files hold no code. Of the data
-    that a policy was learned from, the file holds only what the policy needs to decide: the sample of `Neighbors` and `LocalAverages`.
+    The same policy gives the same bytes. Functions and objects of other libraries are refused, because files hold no code. Files travel,
+    so a file holds nothing by which a row or an id of the learning data can be tested, unless you ask for it; ``docs/files.md`` lists
+    what it holds.
 
     Parameters
     ----------
@@ -40,6 +49,14 @@ def save_policy(policy: Policy, path: str | Path, *, settings: Mapping[str, Any]
         The file to write, by convention ``NAME.capi``. An existing file is replaced.
     settings : mapping, optional
         Additional information for readers, as JSON values; `read_header` returns it.
+    with_states : bool
+        Whether the file may hold values of single rows of the learning data. Policies that decide by them (`Neighbors`, `LocalAverages`,
+        `KernelPolicies`, features in units of a column's range, fitted values with leaves of fewer than five rows) cannot be saved
+        otherwise: everyone who gets the file gets these values.
+    with_episodes : bool
+        Whether the file records the learning episodes, so that `capi.offline.evaluate` recognises them. They are recorded by digests that
+        are slow to search, but whoever has the file can test whether an episode was learned from. Episodes of a single row are never
+        recorded. A random key makes the bytes differ from file to file.
 
     Examples
     --------
@@ -53,7 +70,14 @@ def save_policy(policy: Policy, path: str | Path, *, settings: Mapping[str, Any]
     target = Path(path)
     if not str(path) or not target.name:
         raise InvalidInputError(f"path must name a file, such as policy.capi; got {str(path)!r}.")
-    shown, arrays = to_arrays(policy).flat()
+    packed = to_arrays(policy)
+    if not with_states:
+        _check_no_states(packed, policy)
+    withhold(packed)
+    if with_episodes:
+        sealed = sealed_episodes(getattr(policy, "training", None))
+        packed.settings["training"]["episodes"] = episodes_to_json(sealed)
+    shown, arrays = packed.flat()
     notes = json_value({} if settings is None else dict(settings), "settings")
     header = {"format": FORMAT, "version": VERSION, "libraries": versions(), "settings": notes, "policy": shown}
     with written_whole(target) as place:
@@ -85,6 +109,16 @@ def read_header(path: str | Path, *, max_bytes: int = MOST_BYTES) -> dict[str, A
     """Return the header of a policy file: format, libraries, settings, and the policy without its arrays."""
     header: dict[str, Any] = _named(path, lambda file: _checked(read_archive(file, max_bytes)[0]))
     return header
+
+
+def _check_no_states(packed: Packed, policy: Policy) -> None:
+    part = next((part for part in packed.with_parts() if part.holds_states), None)
+    if part is not None:
+        raise InvalidInputError(
+            f"{type(policy).__name__} cannot be saved without values of single rows of the learning data (kind {part.kind!r}): states, the "
+            "smallest and largest values of columns, or averages of fewer than five rows. Everyone who gets the file gets them. "
+            "Save it with with_states=True if that is intended, or learn another kind of policy, such as a tree."
+        )
 
 
 def _named(path: str | Path, read: Any) -> Any:

@@ -26,9 +26,9 @@ from capi._utils.validation import Bools, Floats, as_allowed, as_states
 from capi._utils.versions import versions
 from capi.data.columns import is_table
 from capi.data.elapsed import discount_unit
+from capi.data.learned_episodes import LearnedEpisodes
 from capi.data.readers.roles import RoleNames
 from capi.data.schema import Schema
-from capi.data.sketch import sketch
 from capi.data.transitions import Transitions
 from capi.errors import CapiError, InvalidInputError, not_fitted
 from capi.learning.iteration import (
@@ -344,7 +344,7 @@ def training_of(transitions: Any, discount: float, n_iterations: int) -> Trainin
     """Return the training record of a policy that was learned from ``transitions`` in ``n_iterations`` rounds."""
     if not isinstance(transitions, Transitions):
         return Training(discount, n_iterations, None, versions())
-    episodes, unit = sketch(transitions.episode_hashes()), discount_unit(transitions)
+    episodes, unit = LearnedEpisodes.of(transitions), discount_unit(transitions)
     return Training(discount, n_iterations, len(transitions), versions(), episodes, unit)
 
 

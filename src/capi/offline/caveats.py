@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from capi.data.elapsed import UNNAMED, discount_unit
-from capi.data.sketch import share_known
 from capi.errors import LEAST_SHOWN, NEGLIGIBLE, Caveat, Severity
 from capi.offline.behaviour import Behaviour
 from capi.offline.evidence import Estimate
@@ -55,7 +54,7 @@ def caveats_of(policies: list[Policy], q: Quantities, log: Log) -> list[Caveat]:
 
 
 def _about_learning(policies: list[Policy], log: Log) -> Iterator[Caveat]:
-    seen = _seen(policies, log)
+    seen, unchecked = _seen(policies, log)
     if seen > 0:
         rest = (
             "of these episodes are among those that the policy was learned from, so its estimated value is too optimistic. "
@@ -68,6 +67,13 @@ def _about_learning(policies: list[Policy], log: Log) -> Iterator[Caveat]:
             count=_count(seen, len(log.episodes)),
             share=seen,
             text_without_counts=f"some {rest}",
+        )
+    if unchecked:
+        yield Caveat(
+            "unchecked-episodes",
+            "it cannot be checked whether the policy was learned from these episodes, because its file does not record them. If it was, its "
+            "estimated value is too optimistic. Make sure that it was not, or evaluate the run folder: capi evaluate RUN TABLE.",
+            "warning",
         )
 
 
@@ -178,18 +184,19 @@ def _about_size(log: Log) -> Iterator[Caveat]:
         )
 
 
-def _seen(policies: list[Policy], log: Log) -> float:
-    """Return the share of the episodes that were among the training episodes of their fold's policy."""
+def _seen(policies: list[Policy], log: Log) -> tuple[float, bool]:
+    """Return the share of the episodes that their fold's policy was learned from, and whether there are some that cannot be checked."""
     trained = [getattr(policy, "training", None) for policy in policies]
-    if not any(training is not None and training.episodes for training in trained):
-        return 0.0
-    hashes, share = log.batch.episode_hashes(), 0.0
     same = all(policy is policies[0] for policy in policies)
+    total, unchecked = 0.0, False
     for k, training in enumerate(trained[:1] if same else trained):
-        mine = hashes if same else hashes[log.fold_of_episode == k]
-        if training is not None and training.episodes:
-            share += share_known(mine, training.episodes) * len(mine) / len(hashes)
-    return share
+        if training is None or training.n_rows is None:  # not learned from a batch
+            continue
+        mine = log.batch if same else log.batch.subset(log.fold_of_row == k)
+        share = None if training.episodes is None else training.episodes.share_in(mine)
+        unchecked |= share is None
+        total += (share or 0.0) * mine.n_episodes / len(log.episodes)
+    return total, unchecked
 
 
 def _about_behaviour(b: Behaviour) -> Iterator[Caveat]:

@@ -25,7 +25,7 @@ def draw_tree(tree: dict[str, Any], condition: Any, decision: Any) -> Figure:
         """Draw a node and its subtree, whose leaves start at ``first``; return its position and where its leaves end."""
         if "action" in node:
             place, end = first + 0.5, first + 1.0
-            text = f"{decision(node)}\n{states_of(node)}\nregret {node['regret']:.3g}"
+            text = "\n".join([decision(node), *support_of(node, 3)])
         else:
             left, middle = draw(node["then"], first, level + 1)
             right, end = draw(node["else"], middle, level + 1)
@@ -56,9 +56,11 @@ def draw_tree(tree: dict[str, Any], condition: Any, decision: Any) -> Figure:
     return figure
 
 
-def states_of(leaf: dict[str, Any]) -> str:
-    """Return the number of states a leaf was grown on, as text."""
-    return f"{leaf['states']} state{'' if leaf['states'] == 1 else 's'}"
+def support_of(leaf: dict[str, Any], digits: int = 4) -> list[str]:
+    """Return the number of states that a leaf was grown on, and their regret, as text."""
+    if leaf["states"] is None:
+        return ["support not given"]
+    return [f"{leaf['states']} state{'' if leaf['states'] == 1 else 's'}", f"regret {leaf['regret']:.{digits}g}"]
 
 
 def _size(node: dict[str, Any]) -> tuple[int, int]:

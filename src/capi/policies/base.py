@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from capi._utils import registry
 from capi._utils.validation import Bools, Floats, as_integers, as_states, check_actions, check_shape
+from capi.data.learned_episodes import Learned
 from capi.data.schema import Schema
 from capi.errors import InvalidInputError
 from capi.plotting.regions import draw_decisions, features_to_draw
@@ -29,7 +30,7 @@ class Training:
     n_iterations: int
     n_rows: int | None  # of the batch; None when the evaluator held a model
     versions: dict[str, str]
-    episodes: tuple[str, ...] = ()  # a sketch of the training episodes, see `capi.data.sketch`
+    episodes: Learned | None = field(default=None, compare=False, repr=False)  # None: not known any more
     discount_per: str | None = None  # the time that the discount refers to; None: a step
 
 
@@ -40,9 +41,9 @@ class Described:
     schema: Schema | None = field(default=None, repr=False)
     training: Training | None = field(default=None, repr=False)
 
-    def save(self: Any, path: str | Path) -> None:
+    def save(self: Any, path: str | Path, *, with_states: bool = False, with_episodes: bool = False) -> None:
         """Write the policy to a file that `capi.load_policy` opens, anywhere and safely; see `capi.save_policy`."""
-        registry.save_policy(self, path)
+        registry.save_policy(self, path, with_states=with_states, with_episodes=with_episodes)
 
     def _repr_html_(self) -> str:
         return registry.policy_html(self)

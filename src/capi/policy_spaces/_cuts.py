@@ -1,19 +1,21 @@
-"""Cut points rounded for readability."""
+"""Cut points, rounded so that they can be read and do not give away the values on either side."""
 
 from __future__ import annotations
 
+INSIDE = 0.4  # largest distance from the middle of the interval, as a share of its width
+
 
 def readable_cut(below: float, above: float) -> float:
-    """Return a cut with below <= cut < above: the number with the fewest digits close to the middle.
+    """Return a cut with below < cut < above: the number with the fewest digits, well inside the interval.
 
     Examples
     --------
-    >>> readable_cut(36.6, 36.7), readable_cut(11.0, 12.0)
-    (36.65, 11.5)
+    >>> readable_cut(36.6, 36.7), readable_cut(11.0, 12.0), readable_cut(63.4127, 64.9)
+    (36.65, 11.5, 64.0)
     """
     middle = below + (above - below) / 2
     for digits in range(1, 17):
         rounded = float(f"{middle:.{digits}g}")
-        if abs(rounded - middle) <= (above - below) / 20 and below <= rounded < above:
+        if abs(rounded - middle) <= INSIDE * (above - below) and below < rounded < above:
             return rounded
     return below  # no number lies between them, or their distance overflows

@@ -66,7 +66,10 @@ def without_rare_words(column: Column, features: Floats) -> Column:
     if not column.values:
         return column
     counts = category_counts(column, features[~np.isnan(features[:, 0])])
-    return replace(column, values=rare_renamed(column.values, counts < FEW, "rare value"))
+    rare = counts < FEW
+    if column.rest:
+        rare[-1] = False  # its name tells nothing
+    return replace(column, values=rare_renamed(column.values, rare, "rare value"))
 
 
 def rare_renamed(words: tuple[Any, ...], rare: NDArray[np.bool_], what: str) -> tuple[Any, ...]:

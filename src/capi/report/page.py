@@ -19,6 +19,7 @@ from capi.report.svg import colour_of
 from capi.report.wording import count_text, hidden_text, number_text, percent_text, short
 from capi.runs import RunSettings
 from capi.runs.fit import CHECKPOINT, EVALUATION, HISTORY, LOCK, POLICY, SETTINGS, VALUES
+from capi.runs.secret import SECRET
 
 NAME = "report.html"
 LONGEST_NAME = 200  # bytes: a longer temporary name is used while the file is written
@@ -89,7 +90,7 @@ def _apart(target: Path, run: Path) -> Path:
     """Return ``target``; refuse it if it is a folder or one of the files that the report is built from."""
     if target.is_dir():
         raise InvalidInputError(f"out must be a file; {target} is a folder. Choose another name.")
-    kept = [run / name for name in (SETTINGS, POLICY, HISTORY, VALUES, EVALUATION, CHECKPOINT, LOCK)]
+    kept = [run / name for name in (SETTINGS, POLICY, HISTORY, VALUES, EVALUATION, CHECKPOINT, SECRET, LOCK)]
     if (run / SETTINGS).is_file():
         kept.append(Path(RunSettings.from_toml(run / SETTINGS).table))
     for path in kept:

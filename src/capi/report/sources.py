@@ -12,7 +12,6 @@ import numpy as np
 
 from capi._utils.validation import Bools, Floats, Ints
 from capi.data.schema import Schema
-from capi.data.sketch import sketch
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.files.archive import read_archive
@@ -24,6 +23,7 @@ from capi.report.columns import rare_renamed, without_rare_words
 from capi.report.evaluation import checked_evaluation
 from capi.report.wording import FEW, TINY, label_texts
 from capi.runs.fit import EVALUATION, POLICY, VALUES, RunResult, digest, load_run
+from capi.runs.secret import read_secret
 
 MOST_BYTES = 2**36  # files of capi fit, as large as their tables
 DRAWN_DEPTH = 4  # of a tree that is drawn; deeper ones are replaced by an imitating tree
@@ -153,7 +153,7 @@ def read_sources(run: str | Path) -> Sources:
             f"the table must hold the masks of allowed actions that the policy of {folder} was learned with; it does not. "
             "State what is allowed as rules (Constrained) and fit again."
         )
-    values = _values(folder, batch, result.settings.table, policy)
+    values = _values(folder, batch, result.settings.table)
     decisions = policy.act(batch.states, batch.allowed)
     evaluation = _evaluation(folder)
     foreign = evaluation is not None and evaluation.get("policy") not in (None, digest(folder / POLICY))
@@ -167,13 +167,19 @@ def _batch(result: RunResult) -> Transitions:
             f"the table of the run, {table}, does not exist. Restore it, or correct its path under [data] in "
             f"{result.folder / 'settings.toml'}."
         )
-    return result.settings.batch()
+    is_old = read_secret(result.folder) is None  # and may have been encoded differently
+    return result.batch() if is_old else result.settings.batch()
 
 
 def _check_fit(policy: Any, batch: Transitions, table: str) -> None:
     """Refuse a table other than the one that the policy was learned from."""
     schema, training = getattr(policy, "schema", None), getattr(policy, "training", None)
     found = policy.n_actions, getattr(policy, "n_features", batch.n_features)
+    if training is not None and training.n_rows not in (None, len(batch)):
+        raise InvalidInputError(
+            f"{table} must be the table that the run was learned from: it has {len(batch)} decisions, the run had "
+            f"{training.n_rows}. Restore the original table, or fit again."
+        )
     if schema is not None:
         for what, then, now in (
             ("columns", schema.feature_names, batch.schema.feature_names),
@@ -189,11 +195,6 @@ def _check_fit(policy: Any, batch: Transitions, table: str) -> None:
             f"{table} must be the table that the run was learned from: the policy has {found[0]} actions and {found[1]} features, "
             f"the table {batch.n_actions} and {batch.n_features}. Restore the original table, or fit again."
         )
-    if training is not None and training.n_rows not in (None, len(batch)):
-        raise InvalidInputError(
-            f"{table} must be the table that the run was learned from: it has {len(batch)} decisions, the run had "
-            f"{training.n_rows}. Restore the original table, or fit again."
-        )
 
 
 def _listed(names: Any) -> str:
@@ -201,29 +202,24 @@ def _listed(names: Any) -> str:
     return shown + (", ..." if len(names) > 10 else "")
 
 
-def _check_same(table: str, batch: Transitions, policy: Any, then: Any) -> None:
+def _check_same(table: str, then: Any) -> None:
     """Refuse a table whose content has changed; ``then`` is its digest at the time of learning, if the run has it."""
-    episodes = getattr(getattr(policy, "training", None), "episodes", ())
-    if isinstance(then, str):
-        same = then == digest(table)
-    else:
-        same = not episodes or tuple(episodes) == sketch(batch.episode_hashes())
-    if not same:
+    if isinstance(then, str) and then != digest(table):
         raise InvalidInputError(f"{table} has changed since the policy was learned. Restore it, or fit again.")
 
 
-def _values(folder: Path, batch: Transitions, table: str, policy: Any) -> Floats | None:
+def _values(folder: Path, batch: Transitions, table: str) -> Floats | None:
     """Return the estimated action values in the states of the table (n, A), or None if the run kept none; refuse another table."""
-    path = folder / VALUES
+    path, secret = folder / VALUES, read_secret(folder)
+    _check_same(table, None if secret is None else secret.table)
     if not path.exists():
-        _check_same(table, batch, policy, None)
         return None
     try:
         header, arrays = read_archive(path, MOST_BYTES)
     except InvalidInputError as error:
         raise InvalidInputError(f"{path} cannot be read: {error} Delete it to get a report without it.") from error
     values = arrays.get("values")
-    _check_same(table, batch, policy, header.get("table"))
+    _check_same(table, header.get("table"))
     if header.get("format") != "capi values" or values is None or values.dtype.kind not in "fiu":
         raise InvalidInputError(
             f"{path} must hold action values, as written by capi fit. Delete it to get a report without them."

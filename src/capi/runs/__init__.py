@@ -4,6 +4,7 @@ settings.toml      everything that the run depends on; `capi fit --settings` rep
 history.csv        loss, changed decisions and estimated value of each iteration
 policy.capi        the policy, once the run is finished
 values.zip         the action values that the policy was chosen from, at each decision of the table
+secret.json        the learning episodes under a random key, by which `capi evaluate` recognises them; not for others
 evaluation.json    the estimated value of the policy, from the last `capi evaluate`
 table.sha256       until the run is finished: the digest of the table when the run began
 checkpoint.zip     until the run is finished: the last saved iteration, from which the run resumes to the same bytes

@@ -9,15 +9,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from capi.data.learned_episodes import KnownShare, Learned, LearnedEpisodes
 from capi.data.readers.arrow import csv_table, parquet_table
 from capi.data.readers.encode import unknown_shares
 from capi.data.schema import Schema
 from capi.data.table_files import format_of
+from capi.data.transitions import Transitions
 from capi.errors import NEGLIGIBLE, Caveat, EvidenceWarning, InvalidInputError
+from capi.files.archive import read_archive
 from capi.files.atomic import write_text
 from capi.files.exports.program import program_of
 from capi.offline import Evidence, cross_evaluate, evaluate
-from capi.runs.fit import EVALUATION, POLICY, digest, load_run
+from capi.policies import described
+from capi.runs.checkpoint import MOST_BYTES
+from capi.runs.fit import EVALUATION, POLICY, VALUES, RunResult, digest, load_run
+from capi.runs.secret import read_secret
+from capi.types import Policy
 
 
 def evaluate_run(
@@ -45,6 +52,7 @@ def evaluate_run(
     """
     result = load_run(run)
     mine = result.settings
+    schema = getattr(result.policy, "schema", None)  # of the file, which may be older than today's encodings
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EvidenceWarning)
         if folds is not None:
@@ -55,11 +63,13 @@ def evaluate_run(
             batch = mine.read(mine.table)
             found = cross_evaluate(mine.learner(), batch, n_folds=folds, shown=shown, **settings)
         elif table is not None:
-            schema = getattr(result.policy, "schema", None)
-            found = evaluate(result.policy, mine.read(table, schema), **{"discount": mine.discount, **settings})
+            batch = mine.read(table, schema)
+            policy = _informed(result, _learned(result, table, batch))
+            found = evaluate(policy, batch, **{"discount": mine.discount, **settings})
             found = replace(found, warnings=(*_unknown(Path(table), schema, result.policy), *found.warnings))
         elif mine.hold_out:
-            found = evaluate(result.policy, mine.held_out(), **{"discount": mine.discount, **settings})
+            policy = _informed(result, _learned(result, None, None))
+            found = evaluate(policy, mine.held_out(schema), **{"discount": mine.discount, **settings})
             found = replace(found, kind="held-out")
         else:
             raise InvalidInputError(
@@ -71,6 +81,39 @@ def evaluate_run(
     text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
     write_text(result.folder / EVALUATION, text + "\n")
     return found
+
+
+def _informed(result: RunResult, episodes: Learned | None) -> Policy:
+    """Return the run's policy with what is known about its learning episodes."""
+    policy: Any = result.policy
+    if episodes is None or getattr(policy, "training", None) is None:
+        return result.policy
+    return described(policy, policy.schema, replace(policy.training, episodes=episodes))
+
+
+def _learned(result: RunResult, table: str | Path | None, batch: Transitions | None) -> Learned | None:
+    """Return the learning episodes of a run, to be recognised in ``batch``, which was read from ``table``; None for the held-out episodes.
+
+    They are read again if their table is unchanged; otherwise the run's secret has those of two or more rows.
+    """
+    mine, secret = result.settings, read_secret(result.folder)
+    then = _values_table(result.folder) if secret is None else secret.table
+    sealed = None if secret is None else secret.episodes
+    if not Path(mine.table).exists() or digest(mine.table) != then:
+        return sealed
+    if table is None or batch is None:
+        return KnownShare(0.0)
+    if digest(table) == then:
+        return KnownShare(mine.n_learned(batch) / batch.n_episodes)
+    return LearnedEpisodes.of(mine.batch(batch.schema))
+
+
+def _values_table(folder: Path) -> Any:
+    """Return the digest of the table of a run without a secret, from an earlier version, or None."""
+    try:
+        return read_archive(folder / VALUES, MOST_BYTES)[0].get("table")
+    except InvalidInputError:
+        return None
 
 
 def _unknown(table: Path, schema: Schema | None, policy: Any) -> list[Caveat]:

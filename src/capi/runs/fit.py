@@ -27,6 +27,7 @@ from capi.policies import described
 from capi.policy_spaces.constrained import ConstrainedPolicy
 from capi.policy_spaces.imitation import ReadByImitation
 from capi.runs.checkpoint import Checkpoints, Kept, read_checkpoint
+from capi.runs.secret import SECRET, write_secret
 from capi.runs.settings import CANDIDATES, RunSettings, score_of
 from capi.types import Policy
 
@@ -65,6 +66,10 @@ class RunResult:
     policy: Policy
     history: list[dict[str, float]]
 
+    def batch(self) -> Transitions:
+        """Return the decisions that the run learned from, encoded as its policy reads them."""
+        return self.settings.batch(getattr(self.policy, "schema", None))
+
     def plot_history(self) -> Figure:
         """Return a figure of loss, changed decisions and estimated value by iteration."""
         return draw_history(self.history)
@@ -74,7 +79,7 @@ class RunResult:
         policy: Any = self.policy
         printed = policy.policy if isinstance(policy, ConstrainedPolicy) else policy
         if isinstance(printed, ReadByImitation):
-            batch = self.settings.batch()
+            batch = self.batch()
             return str(policy.rules(batch.states, batch.allowed))
         return str(policy.rules()) if hasattr(policy, "rules") else str(policy)
 
@@ -131,6 +136,7 @@ def _locked_run(settings: RunSettings | None, folder: Path, resume: bool, shown:
         raise InvalidInputError(f"{folder} already has a run. Resume it with --resume, or choose another folder.")
     if (folder / POLICY).is_file():
         return load_run(folder)
+    settings.check_can_be_saved()
     batch = settings.batch()  # before anything is written: an unreadable table must not leave a run behind
     batch.schema.to_dict()  # nor must names or labels that cannot be saved
     table = digest(settings.table)
@@ -242,15 +248,17 @@ def _run(
     if after is None:
         raise InvalidInputError("the run has no iterations.")
     kept = _kept(after, batch, 0.0) if kept is None else kept
-    policy = described(kept.policy, batch.schema, training_of(batch, settings.discount, kept.k + 1))
-    with written_together(folder, [HISTORY, VALUES]) as places:
+    policy: Any = described(kept.policy, batch.schema, training_of(batch, settings.discount, kept.k + 1))
+    with written_together(folder, [HISTORY, VALUES, SECRET]) as places:
         encode_text(places[HISTORY], _csv(history))
+        write_secret(places[SECRET], batch, table)
         write_archive(places[VALUES], {"format": VALUES_FORMAT, "table": table}, {"values": kept.values})
     (folder / EVALUATION).unlink(missing_ok=True)  # of an earlier policy
-    save_policy(policy, folder / POLICY)
+    save_policy(policy, folder / POLICY, with_states=settings.with_states)
     checkpoints.remove()
     (folder / TABLE).unlink(missing_ok=True)
-    return RunResult(folder, settings, policy, history)
+    saved: Any = load_policy(folder / POLICY)  # without the counts of small leaves, which the file does not give
+    return RunResult(folder, settings, described(saved, batch.schema, policy.training), history)
 
 
 def _origin(settings: str, table: str) -> str:

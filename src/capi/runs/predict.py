@@ -71,7 +71,7 @@ def _read(path: Path, schema: Schema) -> tuple[Any, Floats]:
     """Return the table unchanged, to be written again, and the states of its rows encoded by ``schema``."""
     names = [column.name for column in schema.columns]
     if format_of(path, "the table") == "csv":
-        texts = [c.name for c in schema.columns if c.values and all(isinstance(value, str) for value in c.values)]
+        texts = [c.name for c in schema.columns if c.values and all(isinstance(value, str) for value in c.listed)]
         file = CsvFile.opened(path)
         states = encode(schema.columns, file.table(names, texts))
         return file.as_text(), states

@@ -20,7 +20,7 @@ from capi.data.elapsed import TimeUnit, check_discount_per
 from capi.data.schema import Schema
 from capi.data.table_files import format_of
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInputError
+from capi.errors import LEAST_SHOWN, InvalidInputError
 from capi.learning.capi import CAPI
 from capi.learning.iteration import Iteration
 from capi.runs.table import check_roles, read_decisions
@@ -37,7 +37,17 @@ SPACES = {
 }
 NOT_IN_FILES = {"regressor", "kernel", "features", "metric_params", "monotone"}
 CANDIDATES = 10  # keep="best" chooses among this many last iterations
-LEARNING = ("discount", "n_iterations", "random_state", "hold_out", "keep", "discount_per")
+LEARNING = (
+    "discount",
+    "n_iterations",
+    "random_state",
+    "hold_out",
+    "keep",
+    "discount_per",
+    "with_states",
+    "min_category_rows",
+)
+HOLD_STATES = {"neighbors"}  # spaces whose policies decide by states of the table
 
 
 class Parts(NamedTuple):
@@ -100,6 +110,10 @@ class RunSettings:
     discount_per : float or str, optional
         Discount by elapsed time: the time that the discount refers to, in the units of the time column or, for dates, such as
         "7 days". Learning and evaluation both use it. By default each row is one step.
+    with_states : bool
+        Whether the policy file may hold states of the table; the space "neighbors" needs it. Everyone who gets the file gets them.
+    min_category_rows : int
+        Categories with fewer rows become one, "other"; 1 keeps all names, and the policy file holds them.
     """
 
     table: str
@@ -114,6 +128,8 @@ class RunSettings:
     hold_out: float = 0.0
     keep: str = "last"
     discount_per: float | str | None = None
+    with_states: bool = False
+    min_category_rows: int = LEAST_SHOWN
 
     _constraints = {  # noqa: RUF012  frozen settings
         "discount": lambda value, _: as_discount(value),
@@ -121,6 +137,8 @@ class RunSettings:
         "random_state": at_least(0),
         "hold_out": _share,
         "keep": one_of("last", "best"),
+        "with_states": one_of(True, False),
+        "min_category_rows": at_least(1),
         "evaluator": one_of(*EVALUATORS),
         "space": one_of(*SPACES),
     }
@@ -149,6 +167,21 @@ class RunSettings:
         kinds = self._kinds
         return Parts(_made(kinds.evaluator, self.evaluator_options), _made(kinds.space, self.space_options))
 
+    def check_can_be_saved(self) -> None:
+        """Refuse a space whose policies hold values of single rows of the table, unless that is intended."""
+        if self.with_states:
+            return
+        if self.space in HOLD_STATES:
+            what = f"policies of the space {self.space!r} decide by rows of the table"
+        elif getattr(self.parts.space, "scale", None) == "range":
+            what = 'with the scale "range" policies hold the smallest and the largest value of each column'
+        else:
+            return
+        raise InvalidInputError(
+            f"{what}, so the policy file would hold them, and everyone who gets it would get these rows. "
+            "Pass --with-states (with_states=True) if that is intended, or choose another space, such as optimal-trees."
+        )
+
     def learner(self) -> CAPI:
         """Return a learner with these settings."""
         kind = KeepsBest if self.keep == "best" else CAPI
@@ -159,20 +192,31 @@ class RunSettings:
             random_state=self.random_state,
         )
 
-    def batch(self) -> Transitions:
+    def batch(self, schema: Schema | None = None) -> Transitions:
         """Return the decisions to learn from: the whole table without the held-out episodes."""
-        whole = self.read(self.table)
+        whole = self.read(self.table, schema)
         return self._split(whole)[0] if self.hold_out else whole
 
-    def held_out(self) -> Transitions:
+    def held_out(self, schema: Schema | None = None) -> Transitions:
         """Return the decisions of the held-out episodes."""
         if not self.hold_out:
             raise InvalidInputError("the run learned from its whole table; no episodes were held out.")
-        return self._split(self.read(self.table))[1]
+        return self._split(self.read(self.table, schema))[1]
+
+    def n_learned(self, whole: Transitions) -> int:
+        """Return the number of episodes to learn from, of those of the whole table."""
+        return self._split(whole)[0].n_episodes if self.hold_out else whole.n_episodes
 
     def read(self, table: str | Path, schema: Schema | None = None) -> Transitions:
         """Read another table with the same column roles; ``schema`` holds the encodings and actions of an earlier table."""
-        return read_decisions(table, self.roles, self.discount, schema, discount_per=self.discount_per)
+        return read_decisions(
+            table,
+            self.roles,
+            self.discount,
+            schema,
+            discount_per=self.discount_per,
+            min_category_rows=self.min_category_rows,
+        )
 
     def _split(self, whole: Transitions) -> tuple[Transitions, Transitions]:
         return whole.split(1 - self.hold_out, random_state=self.random_state)

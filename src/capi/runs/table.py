@@ -10,7 +10,7 @@ from capi._utils.validation import check_choice
 from capi.data.schema import Schema
 from capi.data.table_files import format_of
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInputError
+from capi.errors import LEAST_SHOWN, InvalidInputError
 
 ROLES = ("episode", "time", "state", "action", "reward", "terminated", "truncated", "propensity", "weight")
 
@@ -31,6 +31,7 @@ def read_decisions(
     schema: Schema | None = None,
     *,
     discount_per: float | str | None = None,
+    min_category_rows: int = LEAST_SHOWN,
 ) -> Transitions:
     """Return the decisions of a CSV or Parquet file.
 
@@ -44,7 +45,16 @@ def read_decisions(
         Encodings and actions of an earlier table, to reuse.
     discount_per : float or str, optional
         The time that the discount refers to, to discount by elapsed time; as in `Transitions.from_frame`.
+    min_category_rows : int
+        Categories with fewer rows become one.
     """
     reader = Transitions.from_csv if format_of(table) == "csv" else Transitions.from_parquet
     names: dict[str, Any] = {role: list(name) if role == "state" else name for role, name in roles.items()}
-    return reader(table, **names, discount=discount, discount_per=discount_per, schema=schema)
+    return reader(
+        table,
+        **names,
+        discount=discount,
+        discount_per=discount_per,
+        schema=schema,
+        min_category_rows=min_category_rows,
+    )

@@ -14,7 +14,7 @@ from capi.data.readers.arrow import csv_table, parquet_table, table_of
 from capi.data.readers.minari import arrays_of
 from capi.data.readers.read import Read, read
 from capi.data.readers.roles import RoleNames, Roles
-from capi.errors import InvalidInputError
+from capi.errors import LEAST_SHOWN, InvalidInputError
 
 if TYPE_CHECKING:
     from capi.data.schema import Schema
@@ -55,13 +55,14 @@ class Readers:
         discount_per: float | str | None = None,
         action_labels: Sequence[Any] | None = None,
         schema: Schema | None = None,
+        min_category_rows: int = LEAST_SHOWN,
     ) -> Self:
         """Return the decisions of a table, one per row.
 
         Rows are sorted by episode and time. The next state is the state of the following row, unless ``next_state`` names columns
-        for it. Columns are encoded, and ``schema`` records how: booleans become 0 and 1, dates become days since the first date,
-        strings and categories become one 0/1 feature per value or, with more than 20 values, codes in their order. Missing
-        values become NaN.
+        for it. Columns are encoded, and ``schema`` records how: booleans become 0 and 1, dates become days since the start of the
+        first year, strings and categories become one 0/1 feature per value or, with more than 20 values, codes in their order.
+        Categories with few rows become one, "other", to which values that did not occur belong, too. Missing values become NaN.
 
         Parameters
         ----------
@@ -103,6 +104,9 @@ class Readers:
             All actions, in the order of their codes; by default those found, sorted.
         schema : Schema, optional
             Encodings and actions of an earlier batch, so that both have the same features: ``schema=train.schema``.
+        min_category_rows : int
+            Categories with fewer rows become one, because names are saved with policies, and a rare name can identify a person. 1 keeps
+            all names.
 
         Examples
         --------
@@ -113,7 +117,8 @@ class Readers:
         ...     "drug": ["none", "beta", "none"], "score": [1.0, 0.5, 0.0],
         ... })
         >>> batch = Transitions.from_frame(
-        ...     table, episode="patient", time="day", state=["sex", "pulse"], action="drug", reward="score"
+        ...     table, episode="patient", time="day", state=["sex", "pulse"], action="drug", reward="score",
+        ...     min_category_rows=1,
         ... )
         >>> batch.schema.feature_names, batch.schema.action_labels
         (('sex=f', 'sex=m', 'pulse'), ('beta', 'none'))
@@ -140,6 +145,7 @@ class Readers:
             discount_per=discount_per,
             action_labels=action_labels,
             schema=schema,
+            min_category_rows=min_category_rows,
         )
         return cls._of(read(table_of(frame), roles))
 

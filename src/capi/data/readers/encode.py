@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,13 +13,19 @@ from capi._utils.late import pyarrow_compute as pc
 from capi._utils.validation import Floats
 from capi.data.columns import DAY, MOST_VALUES, Column, Kind
 from capi.data.readers.arrow import Table, not_arrow
+from capi.errors import LEAST_SHOWN
 
 ROWS_AT_ONCE = 16_384  # their states stay in the cache while the columns are written one by one
 MOST_CATEGORIES = 100_000  # more are probably names, not categories
+OTHER = "other"  # the name of all categories with too few rows
 
 
-def learn(name: str, table: Table, others: Sequence[str] = ()) -> Column:
-    """Return how to encode a column; ``others`` are columns of the same kind, such as the next state's."""
+def learn(name: str, table: Table, others: Sequence[str] = (), min_rows: int = LEAST_SHOWN) -> Column:
+    """Return how to encode a column.
+
+    ``others`` are columns of the same kind, such as the next state's. Categories with fewer than ``min_rows`` rows become one, because
+    encodings are saved with policies, and a rare name can identify a person.
+    """
     kinds: set[str] = set()
     arrays = []
     for each in (name, *others):
@@ -42,7 +49,7 @@ def learn(name: str, table: Table, others: Sequence[str] = ()) -> Column:
         if len(values) > MOST_CATEGORIES:
             rule = f"must have at most {MOST_CATEGORIES} distinct values to be a state column; it has {len(values)}"
             raise table.rejection(name, rule, advice=" It looks like a name or an id: leave it out.")
-        return _categorical(name, values)
+        return _categorical(name, values, _rare(arrays, min_rows))
     return Column(name, "boolean" if kind == "boolean" else "number")
 
 
@@ -67,12 +74,15 @@ def encode(columns: Sequence[Column], table: Table, names: Sequence[str] | None 
 
 
 def unknown_shares(columns: Sequence[Column], table: Table) -> dict[str, float]:
-    """Return, for each categorical column with unknown values, the share of a table's rows that have one."""
+    """Return, for each categorical column with unknown values, the share of a table's rows that have one.
+
+    Columns in which one category stands for all others know every value.
+    """
     shares = {}
     for column in columns:
-        if column.values:
+        if column.values and not column.rest:
             array = table.column(column.name)
-            known = _positions(array, column.values)
+            known = _positions(array, column)
             lost = known.null_count - nan_as_null(array).null_count
             if lost > 0:
                 shares[column.name] = lost / table.n_rows
@@ -94,9 +104,29 @@ def nan_as_null(array: Any) -> Any:
     return pc.if_else(pc.is_nan(array), pa.scalar(None, array.type), array)
 
 
-def _categorical(name: str, values: Sequence[Any]) -> Column:
+def _categorical(name: str, values: Sequence[Any], rare: set[Any]) -> Column:
+    if not values:
+        return Column(name)
+    listed = [value for value in values if value not in rare]
+    other = OTHER
+    while other in listed:
+        other = f"{other} values"
+    values = [*listed, other] if rare else listed
     kind: Kind = "one-hot" if len(values) <= MOST_VALUES else "codes"
-    return Column(name, kind, tuple(values)) if values else Column(name)
+    return Column(name, kind, tuple(values), rest=bool(rare))
+
+
+def _rare(arrays: Sequence[Any], min_rows: int) -> set[Any]:
+    """Return the values with fewer than ``min_rows`` rows."""
+    if min_rows <= 1:
+        return set()
+    rows: Counter[Any] = Counter()
+    for array in arrays:
+        plain = nan_as_null(array)
+        plain = plain.unify_dictionaries() if pa.types.is_dictionary(plain.type) else plain
+        counts = pc.value_counts(plain)
+        rows.update(dict(zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True)))
+    return {value for value, count in rows.items() if value is not None and count < min_rows}
 
 
 def _kind(kind: Any, name: str, table: Table) -> str:
@@ -137,7 +167,8 @@ def _categories(arrays: Sequence[Any]) -> list[Any]:
 def _origin(arrays: Sequence[Any], name: str, table: Table) -> str:
     points = [_microseconds(array, name, table) for array in arrays]
     known = np.concatenate([np.asarray(pc.drop_null(array)) for array in points])
-    first = np.datetime64(int(known.min()) if len(known) else 0, "us").astype("datetime64[D]")
+    year = np.datetime64(int(known.min()) if len(known) else 0, "us").astype("datetime64[Y]")  # no one's own date
+    first = year.astype("datetime64[D]")
     return str(first if (known % DAY == 0).all() else first.astype("datetime64[s]"))
 
 
@@ -159,7 +190,7 @@ def _features(column: Column, name: str, table: Table) -> Any:
     if pa.types.is_null(array.type):
         return array.cast(pa.float64())
     if column.values:
-        return _positions(array, column.values)
+        return _positions(array, column)
     if column.kind == "date":
         since = pc.subtract(_microseconds(array, name, table), column.origin_microseconds)
         whole = pc.floor(pc.divide(since.cast(pa.float64(), safe=False), float(DAY)))
@@ -195,12 +226,20 @@ def _is_number(text: Any) -> bool:
         return False
 
 
-def _positions(array: Any, values: Sequence[Any]) -> Any:
-    """Return the position of each entry in ``values``, null if it is not among them."""
-    known = pa.array(values)
+def _positions(array: Any, column: Column) -> Any:
+    """Return the position of each entry in the values of ``column``, null if it is not among them."""
     if pa.types.is_dictionary(array.type):
-        chunks = [pc.take(_positions(chunk.dictionary, values), chunk.indices) for chunk in array.chunks]
+        chunks = [pc.take(_positions(chunk.dictionary, column), chunk.indices) for chunk in array.chunks]
         return pa.chunked_array(chunks, pa.int32())
+    if not column.rest:
+        return _places(array, column.values)
+    is_known = pc.is_valid(nan_as_null(array))
+    last = pc.if_else(is_known, pa.scalar(len(column.listed), pa.int32()), pa.scalar(None, pa.int32()))
+    return pc.coalesce(_places(array, column.listed), last) if column.listed else last
+
+
+def _places(array: Any, values: Sequence[Any]) -> Any:
+    known = pa.array(values)
     if array.type != known.type:
         try:
             array = array.cast(known.type)

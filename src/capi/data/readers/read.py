@@ -66,7 +66,9 @@ def _columns(table: Table, roles: Roles) -> tuple[Column, ...]:
     if roles.schema is not None:
         return roles.schema.columns
     others = [()] * len(roles.state) if roles.next_state is None else [(name,) for name in roles.next_state]
-    return tuple(learn(name, table, other) for name, other in zip(roles.state, others, strict=True))
+    return tuple(
+        learn(name, table, other, roles.min_category_rows) for name, other in zip(roles.state, others, strict=True)
+    )
 
 
 def _states(columns: tuple[Column, ...], table: Table, roles: Roles, episodes: Episodes) -> tuple[Floats, Floats]:

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from capi._utils.validation import as_discount, as_names, sequence_of_names
+from capi._utils.validation import as_discount, as_int, as_names, sequence_of_names
 from capi.data.elapsed import check_discount_per
-from capi.errors import InvalidInputError
+from capi.errors import LEAST_SHOWN, InvalidInputError
 
 if TYPE_CHECKING:
     from capi.data.schema import Schema
@@ -32,6 +32,7 @@ class RoleNames(TypedDict, total=False):
     discount_per: float | str | None
     action_labels: Sequence[Any] | None
     schema: Schema | None
+    min_category_rows: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -53,6 +54,7 @@ class Roles:
     discount_per: float | str | None = None
     action_labels: Any = None
     schema: Schema | None = field(default=None, repr=False)
+    min_category_rows: int = LEAST_SHOWN
 
     def __post_init__(self) -> None:
         for name in ("state", "next_state"):
@@ -78,6 +80,7 @@ class Roles:
             raise InvalidInputError(
                 "terminated must be given with next_state unless episode is given: otherwise each row would count as terminated."
             )
+        as_int(self.min_category_rows, "min_category_rows", minimum=1)
         self._check_schema()
 
     @property

@@ -63,6 +63,14 @@ def _of_column(batch: Transitions, column: Column, features: Floats, first: Bool
     if not len(known):
         yield Caveat("missing-column", f"column {column.name} is missing in every row", "warning", column=column.name)
         return
+    if column.rest and not column.listed and len(features) >= LEAST_IDS:
+        yield Caveat(
+            "like-an-id",
+            f"column {column.name} has only values with fewer than {LEAST_SHOWN} rows, which became one: it is like a name or an id. Leave it out",
+            "warning",
+            column=column.name,
+        )
+        return
     some_missing = len(known) < len(features)
     example = features[known[0]]
     if _everywhere(features, lambda rows: np.isnan(features[rows]) | (features[rows] == example)):

@@ -74,6 +74,14 @@ def to_arrays(thing: Any) -> Packed:
     return packed
 
 
+def withhold(packed: Packed) -> None:
+    """Take out of a packed policy what files that travel do not give, and checkpoints do."""
+    for part in packed.with_parts():
+        take_out = _kind(part.kind).withhold
+        if take_out is not None:
+            take_out(part)
+
+
 def from_arrays(packed: Packed, decides: bool = True) -> Any:
     """Return the object that `to_arrays` packed: a policy, or action values if it need not decide. Everything is checked."""
     if packed.kind not in _HOME:

@@ -37,7 +37,8 @@ def _pack(kind: str, policy: NearbyPolicy, sample: Sample) -> Packed:
         "masked": bool(policy.masked),
         "scale": scale_json(policy.origin.settings.scale),
     }
-    packed = Packed(kind, settings, {"states": policy.origin.counted_states(), "losses": policy.losses.table})
+    arrays = {"states": policy.origin.counted_states(), "losses": policy.losses.table}
+    packed = Packed(kind, settings, arrays, holds_states=True)
     pack_scaling(packed, sample.scaling)
     return packed
 

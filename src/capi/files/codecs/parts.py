@@ -35,6 +35,7 @@ def no_code(what: Any) -> InvalidInputError:
 def pack_scaling(packed: Packed, scaling: Scaling) -> None:
     """Add the units of states."""
     packed.arrays |= {"origin": scaling.origin, "unit": scaling.unit}
+    packed.holds_states |= scaling.extremes
 
 
 def unpack_scaling(contents: Contents, n_features: int) -> Scaling:
@@ -87,6 +88,7 @@ def pack_dictionary(packed: Packed, dictionary: KernelDictionary) -> None:
         "saturated": bool(dictionary.saturated_),
     }
     packed.arrays |= {"centres": dictionary.centres_, "factor": dictionary.factor_, "rows": dictionary.rows_}
+    packed.holds_states = True
     pack_scaling(packed, dictionary.scaling_)
 
 
@@ -133,12 +135,15 @@ def _pack_transformer(packed: Packed, transformer: Any) -> None:
     if isinstance(transformer, OneHot):
         packed.settings["n_values"] = None if transformer.n_values is None else int(transformer.n_values)
         packed.arrays["values"] = transformer.values_
+        packed.holds_states = transformer.n_values is None
         return
     packed.settings["scale"] = scale_json(transformer.scale)
     pack_scaling(packed, transformer.scaling_)
+    packed.holds_states |= isinstance(transformer.scale, str) and transformer.scale == "range"  # of loaded ones, too
     if name in RADIAL:
         packed.settings |= kernel_json(transformer.kernel_)
         packed.arrays["centres"] = transformer.centres_
+        packed.holds_states |= isinstance(transformer, RadialCentres)  # a cluster can be a single state
     names = sorted(set(transformer.get_params()) - {"scale"})
     packed.settings["params"] = {key: json_value(getattr(transformer, key), key) for key in names}
 

@@ -31,7 +31,8 @@ def _unpack_tabular(contents: Contents) -> TabularQ:
 
 def _pack_span(q: KernelSpanValues) -> Packed:
     arrays = {"centres": q.centres, "coefficients": q.weights}
-    packed = Packed("kernel span values", {**kernel_json(q.kernel), "n_features": q.centres.shape[1]}, arrays)
+    settings = {**kernel_json(q.kernel), "n_features": q.centres.shape[1]}
+    packed = Packed("kernel span values", settings, arrays, holds_states=True)
     packed.settings["n_actions"] = q.weights.shape[1]
     pack_scaling(packed, q.scaling)
     return packed
@@ -53,6 +54,7 @@ def _pack_kernel(q: KernelValues) -> Packed:
         pack_dictionary(packed, basis.dictionary)
     elif isinstance(basis, ExactBasis):
         packed.settings |= {"basis": "exact", **kernel_json(basis.kernel)}
+        packed.holds_states = True
         packed.arrays |= {f"centres{a}": centres for a, centres in enumerate(basis.centres)}
         pack_scaling(packed, basis.scaling)
     else:

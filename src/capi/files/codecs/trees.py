@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from capi._utils.validation import Ints
+from capi.errors import LEAST_SHOWN
 from capi.evaluators.fitted_q import FittedValues, _ForestModel
 from capi.files.codecs.parts import no_code
 from capi.files.packing import Contents, Kind, Packed, json_number
@@ -24,6 +25,7 @@ from capi.trees._kernels.records import NODE
 from capi.trees.forest import Forest, Tree
 
 MOST_TREES = 2**20
+TINY_SUM = 2.0**-512  # in place of a sum that is left out: no share in the importance of features
 STOPS = (None, "time_limit", "node_limit", "work_limit", "interrupt")
 
 
@@ -44,6 +46,29 @@ def pack_forest(trees: Sequence[Tree]) -> Packed:
             "counts": np.concatenate([tree.counts for tree in trees]),
         },
     )
+
+
+def without_small_leaves(packed: Packed) -> None:
+    """Take the counts and sums of leaves with fewer than five rows out of packed trees; of the sums, the order of the actions remains.
+
+    If a single leaf of a tree is that small, its count is the difference of known numbers, so the next smallest leaf goes with it.
+    """
+    arrays = packed.arrays
+    sums, weights, counts = (arrays[name].copy() for name in ("sums", "weights", "counts"))
+    first = 0
+    for size in arrays["sizes"].tolist():
+        of_tree = counts[first : first + (size + 1) // 2]
+        small = of_tree < LEAST_SHOWN
+        if small.sum() == 1 and len(small) > 1:
+            small[np.where(small, np.inf, of_tree).argmin()] = True
+        leaves = first + np.flatnonzero(small)
+        order = np.argsort(sums[leaves], axis=1, kind="stable")
+        sums[leaves] = TINY_SUM * np.argsort(order, axis=1)
+        weights[leaves], counts[leaves] = 1.0, 0
+        first += len(small)
+    packed.arrays = {**arrays, "sums": sums, "weights": weights, "counts": counts}
+    if "leaf_regrets" in arrays:
+        packed.arrays["leaf_regrets"] = np.where(counts > 0, arrays["leaf_regrets"], 0.0)
 
 
 def unpack_forest(contents: Contents, n_features: int, n_outputs: int) -> list[Tree]:
@@ -179,6 +204,7 @@ def _pack_fitted(q: FittedValues) -> Packed:
     settings = {"n_actions": int(q.n_actions), "n_features": int(q.n_features), "separate": bool(q.separate)}
     packed = pack_forest([tree for model in models for tree in model.forest.trees])
     packed.kind, packed.settings = "fitted values", settings
+    packed.holds_states = bool((packed.arrays["counts"] < LEAST_SHOWN).any())  # their means are values of single rows
     packed.arrays["trees_of_models"] = np.array([len(model.forest.trees) for model in models], dtype=np.int64)
     return packed
 
@@ -196,8 +222,8 @@ def _unpack_fitted(contents: Contents) -> FittedValues:
 
 
 KINDS = {
-    "tree": Kind(_pack_tree, _unpack_tree),
-    "optimal tree": Kind(_pack_optimal_tree, _unpack_optimal_tree),
-    "forest": Kind(_pack_forest_policy, _unpack_forest_policy),
+    "tree": Kind(_pack_tree, _unpack_tree, withhold=without_small_leaves),
+    "optimal tree": Kind(_pack_optimal_tree, _unpack_optimal_tree, withhold=without_small_leaves),
+    "forest": Kind(_pack_forest_policy, _unpack_forest_policy, withhold=without_small_leaves),
     "fitted values": Kind(_pack_fitted, _unpack_fitted, decides=False),
 }

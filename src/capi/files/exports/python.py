@@ -35,11 +35,11 @@ def _number(value):
 """,
     "_place": """
 def _place(value, places):
-    return places.get(value) if value == value else None
+    return None if value is None or value != value else places.get(value, places.get(...))
 """,
     "_is": """
 def _is(value, places, place):
-    found = places.get(value) if value == value else None
+    found = None if value is None or value != value else places.get(value, places.get(...))
     return None if found is None else float(found == place)
 """,
     "_days": """
@@ -126,7 +126,9 @@ def _feature(program: Program, j: int) -> str:
         return f"_days({value}, {datetime.fromisoformat(str(column.origin)).isoformat()!a})"
     if not column.values:
         return f"_number({value})"
-    places = "{" + ", ".join(f"{literal(v)}: {i}" for i, v in enumerate(column.values)) + "}"
+    items = [f"{literal(v)}: {i}" for i, v in enumerate(column.listed)]
+    items += [f"...: {len(items)}"] if column.rest else []  # all others
+    places = "{" + ", ".join(items) + "}"
     if column.kind == "codes":
         return f"_place({value}, {places})"
     return f"_is({value}, {places}, {position})"

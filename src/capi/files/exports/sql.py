@@ -222,8 +222,15 @@ class _Code:
         if column.kind == "boolean":
             return f"CASE WHEN {code} THEN 1 WHEN NOT {code} THEN 0 END"
         if column.kind == "codes":
-            whens = " ".join(f"WHEN {value(v)} THEN {i}" for i, v in enumerate(column.values))
-            return f"CASE {code} {whens} END"
+            whens = " ".join(f"WHEN {value(v)} THEN {i}" for i, v in enumerate(column.listed))
+            known = f"CASE {code} {whens} END"
+            return _or_rest(code, known if whens else "NULL", len(column.listed)) if column.rest else known
+        if column.kind == "one-hot" and column.rest:
+            listed = ", ".join(
+                value(v) for v in (column.listed if position == len(column.listed) else [column.values[position]])
+            )
+            inside, outside = (0, 1) if position == len(column.listed) else (1, 0)
+            return _or_rest(code, f"CASE WHEN {code} IN ({listed}) THEN {inside} END" if listed else "NULL", outside)
         if column.kind == "one-hot":
             others = [value(v) for i, v in enumerate(column.values) if i != position]
             no = f" WHEN {code} IN ({', '.join(others)}) THEN 0" if others else ""
@@ -242,6 +249,11 @@ class _Code:
             return f"{code} {sign} {value(_moment(column, sign, bound))}"
         code = self._feature(j)
         return f"{code if column.kind == 'number' else f'({code})'} {sign} {number(bound)}"
+
+
+def _or_rest(code: str, known: str, rest: int) -> str:
+    """Return ``known``, or ``rest`` for a value that is not among the listed ones."""
+    return f"coalesce({known}, CASE WHEN {code} IS NOT NULL THEN {rest} END)"
 
 
 def _moment(column: Column, sign: str, bound: float) -> str:

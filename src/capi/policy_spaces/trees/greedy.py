@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from capi._utils.parameters import Constraints, at_least, check_parameters, checked_by, optional
 from capi._utils.validation import Bools, Floats, Ints, as_states
-from capi.plotting.tree import draw_tree, states_of
+from capi.plotting.tree import draw_tree, support_of
 from capi.policies import Deterministic, check_masks_given, first_allowed, first_in_mask
 from capi.policy_spaces._cuts import readable_cut
 from capi.policy_spaces._monotone import check_monotone, monotone_actions
@@ -77,6 +77,7 @@ class TreePolicy(Deterministic):
         Inner nodes have ``feature``, ``at_most`` (None: "is known"), ``missing`` ("then" or "else"), ``then`` and
         ``else``. Leaves have ``action``, ``states`` (the number of states in the sample), ``regret`` (their total) and, if
         the policy was learned with masks, ``otherwise``: the actions to try in order where ``action`` is not allowed.
+        Files do not give the states and the regret of leaves with fewer than five states; these are None then.
         """
         return self._described(0)
 
@@ -120,10 +121,11 @@ class TreePolicy(Deterministic):
             leaf = -1 - int(node["left"])
             labels = self.schema.action_labels if self.schema else tuple(range(self.n_actions))
             first, *others = (labels[a] for a in self.ranking[leaf])
+            count = int(self.tree.counts[leaf])  # zero if the file that the tree comes from does not give it
             plain = {
                 "action": first,
-                "states": int(self.tree.counts[leaf]),
-                "regret": float(self.leaf_regrets[leaf]),
+                "states": count or None,
+                "regret": float(self.leaf_regrets[leaf]) if count else None,
             }
             return {**plain, "otherwise": others} if self.masked else plain
         j, left = int(node["feature"]), int(node["left"])
@@ -146,7 +148,7 @@ class TreePolicy(Deterministic):
 
     def _lines(self, node: dict[str, Any], indent: str) -> Iterator[str]:
         if "action" in node:
-            yield f"{indent}{_decision(node)}  ({states_of(node)}, regret {node['regret']:.4g})"
+            yield f"{indent}{_decision(node)}  ({', '.join(support_of(node))})"
             return
         yield f"{indent}if {self._condition(node)}:"
         yield from self._lines(node["then"], indent + "  ")
@@ -155,7 +157,7 @@ class TreePolicy(Deterministic):
 
     def _add_dot(self, node: dict[str, Any], lines: list[str], name: str) -> None:
         if "action" in node:
-            text = f"{_decision(node)}\n{states_of(node)}, regret {node['regret']:.4g}"
+            text = f"{_decision(node)}\n{', '.join(support_of(node))}"
             lines.append(f"  {name} [label={_quoted(text)}, style=rounded];")
             return
         lines.append(f"  {name} [label={_quoted(self._condition(node))}];")
