@@ -1,5 +1,6 @@
 """LSTD, Bellman residuals and Lasso-TD: against their formulas, against each other, and against exact values."""
 
+import itertools
 import pickle
 import tracemalloc
 
@@ -15,7 +16,7 @@ import naive
 from capi import CAPI, FiniteMDP, Transitions
 from capi.baselines import LSPI
 from capi.errors import DivergenceError, InvalidInputError, PathEndedWarning
-from capi.evaluators import GTD2, LSTDQ, TD, BellmanResidual, FittedQ, KernelFittedQ, LassoTD, _means
+from capi.evaluators import GTD2, LSTDQ, TD, BellmanResidual, FittedQ, KernelFittedQ, LassoTD, _means, lasso_td
 from capi.features import RKHS, Fourier, OneHot, Polynomial, RadialCentres, RadialGrid, Tiles
 from capi.features.kernels import Gaussian, LinearKernel
 from capi.policies import Constant, EpsilonGreedy, Tabular, Uniform
@@ -378,12 +379,74 @@ def test_irrelevant_features_are_left_out():
     assert set(np.flatnonzero(q.weights[0])) == {0, 1}
 
 
+def positive_definite(rng, m):
+    """A positive definite, non-symmetric matrix: a P-matrix, for which a unique solution exists at every penalty."""
+    root, skew = rng.normal(size=(2, m, m))
+    return root @ root.T / m + 0.1 * np.eye(m) + skew - skew.T
+
+
+def lasso_problem(A, b):
+    return lasso_td._Problem(A, b, A)
+
+
+def solution_by_enumeration(A, b, penalty):
+    """Slow twin: the weights of the one pattern of signs that satisfies the conditions of optimality."""
+    for signs in itertools.product([-1.0, 0.0, 1.0], repeat=len(b)):
+        s = np.array(signs)
+        on, w = s != 0, np.zeros(len(b))
+        w[on] = np.linalg.solve(A[np.ix_(on, on)], (b - penalty * s)[on])
+        if (w * s >= 0).all() and (np.abs(b - A @ w) <= penalty + 1e-9).all():
+            return w
+    raise AssertionError("no solution")
+
+
+REWARDS = {
+    "generic": lambda rng, m: rng.normal(size=m),
+    "equal correlations": lambda rng, m: rng.integers(-1, 2, size=m).astype(float),
+}
+
+
+@pytest.mark.parametrize("rewards", REWARDS.values(), ids=REWARDS.keys())
+@pytest.mark.parametrize(("m", "n_problems"), [(5, 100), (12, 40), (30, 12)])
+def test_the_path_of_a_positive_definite_problem_reaches_every_penalty(m, n_problems, rewards):
+    """A weight that has just left may rejoin at its other bound, and weights may reach their bounds at the same time."""
+    for seed in range(n_problems):
+        rng = np.random.default_rng(seed)
+        problem = lasso_problem(positive_definite(rng, m), rewards(rng, m))
+        penalties, weights, turned_back = problem.path(1e-3)
+        assert penalties[-1] == 1e-3
+        assert not turned_back
+        for penalty, w in zip(penalties, weights, strict=True):
+            c = problem.b - problem.A @ w
+            assert np.abs(c).max() <= penalty + 1e-7
+            np.testing.assert_allclose(c[w != 0], penalty * np.sign(w[w != 0]), atol=1e-7)
+
+
+@pytest.mark.parametrize("rewards", REWARDS.values(), ids=REWARDS.keys())
+def test_the_path_finds_the_solutions_of_an_enumeration(rewards):
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        A, b = positive_definite(rng, 4), rewards(rng, 4)
+        penalties, weights, _ = lasso_problem(A, b).path(0.0)
+        path = lasso_td.LassoPath(np.array(penalties), np.array(weights)[:, None])
+        for penalty in (0.9, 0.3, 0.05, 0.0):
+            if penalty < penalties[0]:
+                np.testing.assert_allclose(path.at(penalty)[0], solution_by_enumeration(A, b, penalty), atol=1e-7)
+
+
+def test_a_path_that_is_cut_short_does_not_blame_the_data(monkeypatch):
+    batch, policy = random_batch(2, n_episodes=60), Uniform(3)
+    monkeypatch.setattr(lasso_td._Problem, "is_solved_by", lambda self, w, penalty: penalty > 0.1)
+    with pytest.warns(PathEndedWarning, match="path stopped at penalty .* although a solution may exist"):
+        LassoTD(quadratic, 1e-3).evaluate(policy, batch, discount=0.6)
+
+
 def test_without_a_solution_it_raises_an_error_or_warns():
     """A feature that doubles along each transition: w = 1 + 2 * 0.9 w has no stable solution, and A is negative."""
     batch = Transitions([[1.0]], [0], [1.0], [[2.0]], [False])
     with pytest.raises(DivergenceError, match="no fixed point"):
         LassoTD(lambda x: x, penalty=0.1, solver="fixed-point").evaluate(Constant(0, 1), batch, discount=0.9)
-    with pytest.warns(PathEndedWarning, match=r"turned back at penalty 1, above the requested 0\.1"):
+    with pytest.warns(PathEndedWarning, match=r"turned back at penalty 1, above the requested 0\.1: .* not a P-matrix"):
         q = LassoTD(lambda x: x, penalty=0.1).evaluate(Constant(0, 1), batch, discount=0.9)
     assert not q.weights.any()
     assert LassoTD(lambda x: x, penalty=0.1).path(Constant(0, 1), batch, discount=0.9).penalties.tolist() == [1.0]

@@ -5,8 +5,8 @@ the means :math:`A = \tfrac1n \Phi^\top(\Phi - \gamma \Phi')`, :math:`b = \tfrac
 
 .. math:: |c_j| \le \beta \text{ for all } j, \qquad c_j = \beta \operatorname{sign}(w_j) \text{ where } w_j \ne 0 .
 
-LARS-TD follows the solutions from the largest penalty, where all weights are zero, down to the requested one. Solutions along
-the path are unique if A is a P-matrix, as it is on-policy; otherwise the path may turn back.
+LARS-TD follows the solutions from the largest penalty, where all weights are zero, down to the requested one. If A is a P-matrix, as
+it is on-policy, solutions are unique and the path reaches every penalty; otherwise it may turn back.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from capi.features.tables import Features, check_features, kept_settings
 from capi.types import Policy, QFunction
 
 RIDGE = 1e-9  # default, relative to the mean square of the features
+TIE = 1e-12  # correlations that are this close to the penalty, relative to the largest one, are equal to it
 TOLERANCE = 1e-8  # of the optimality conditions, relative to the largest correlation
 MOST_PROJECTIONS = 300
 LARGEST = 1e9  # targets larger than this many times the correlations with the rewards are diverging
@@ -112,10 +113,10 @@ class LassoTD:
         found, fitted, origin = means(self.features, t, policy, previous, discount=discount, dense=True)
         problem = _Problem.of(found, discount, self.ridge)
         if self.solver == "path":
-            penalties, knots = problem.path(self.penalty)
+            penalties, knots, turned_back = problem.path(self.penalty)
             weights, reached = knots[-1], penalties[-1]
             if reached > self.penalty:
-                warnings.warn(_path_ended(self.penalty, reached), PathEndedWarning, stacklevel=2)
+                warnings.warn(_path_ended(self.penalty, reached, turned_back), PathEndedWarning, stacklevel=2)
         else:
             weights = problem.fixed_point(self.penalty)
         return LinearValues(weights.reshape(t.n_actions, -1), fitted, kept_settings(self.features), origin)
@@ -124,8 +125,18 @@ class LassoTD:
         """Return the solutions for all penalties down to ``penalty``, or to the point where the path turns back (LARS-TD)."""
         t, discount = needs_batch(transitions, policy, "LassoTD"), as_discount(discount)
         found = means(self.features, t, policy, discount=discount, dense=True)[0]
-        penalties, weights = _Problem.of(found, discount, self.ridge).path(self.penalty)
+        penalties, weights, _ = _Problem.of(found, discount, self.ridge).path(self.penalty)
         return LassoPath(np.array(penalties), np.array(weights).reshape(len(weights), t.n_actions, -1))
+
+
+@dataclass(frozen=True, eq=False)
+class _Direction:
+    """What changes while the penalty falls by one, until the set of active weights changes."""
+
+    active: Bools  # (m,)
+    move: Floats  # (m,), of the weights
+    fall: Floats  # (m,), of the correlations
+    closed: Bools  # (m,), weights at a bound that they cannot join: its other side, -c, stays open to them
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,50 +159,66 @@ class _Problem:
         at_bound = np.abs(c - penalty * np.sign(w))[w != 0]
         return bool(np.isfinite(c).all() and (np.abs(c) <= penalty + slack).all() and (at_bound <= slack).all())
 
-    def path(self, target: float) -> tuple[list[float], list[Floats]]:
-        """Return the knots of LARS-TD down to the penalty ``target``: penalties, and weights (m,)."""
+    def path(self, target: float) -> tuple[list[float], list[Floats], bool]:
+        """Return the knots of LARS-TD down to the penalty ``target``: penalties, weights (m,), and whether the path turned back."""
         m = len(self.b)
         w, c = np.zeros(m), self.b.copy()
         penalty = float(np.abs(c).max(initial=0.0))
         penalties, weights = [max(penalty, target)], [w.copy()]
         active = np.zeros(m, dtype=bool)
-        left = -1  # the weight that has just become zero
+        left = active.copy()  # the weight that has just become zero
         if penalty > target:
             active[np.abs(c).argmax()] = True
         for _ in range(STEPS_A_WEIGHT * m):
             if penalty <= target:
                 break
-            move = np.zeros(m)
-            move[active] = solved(self.A[np.ix_(active, active)], np.sign(c[active]))
-            if (move * c < 0)[
-                active & (w == 0)
-            ].any():  # a weight that has just joined must grow in the direction of its sign
-                break
-            fall = self.A[:, active] @ move[active]
-            step, changes = self._step(w, c, penalty, target, active, move, fall, left)
-            w, penalty = w + step * move, target if changes < 0 else penalty - step
+            direction = self._direction(w, c, penalty, active, left)
+            if direction is None:
+                return penalties, weights, True
+            active = direction.active
+            step, changes = self._step(w, c, penalty, target, direction)
+            w, penalty = w + step * direction.move, target if changes < 0 else penalty - step
             c = self.b - self.A @ w  # recomputed, so that rounding errors do not accumulate
-            left = -1
+            left[:] = False
             if changes >= 0:
                 active[changes] = not active[changes]
                 if not active[changes]:
-                    w[changes], left = 0.0, changes
+                    w[changes], left[changes] = 0.0, True
             if not self.is_solved_by(w, penalty):
                 break
             penalties.append(penalty)
             weights.append(w.copy())
-        return penalties, weights
+        return penalties, weights, False
+
+    def _direction(self, w: Floats, c: Floats, penalty: float, active: Bools, left: Bools) -> _Direction | None:
+        """Return how the weights move as the penalty falls, or None if they cannot: then the path turns back.
+
+        A weight of zero whose correlation is at a bound either grows in the direction of its sign, and its correlation stays at
+        the bound, or it stays zero, and its correlation falls at least as fast as the penalty. Which ones do is a linear
+        complementarity problem, with a unique solution if A is a P-matrix; least-index pivoting (Murty 1974) finds it.
+        """
+        tie = min(TIE * np.abs(self.b).max(), penalty / 2)
+        signs, tied = np.sign(c), (w == 0) & (active | left | (np.abs(c) >= penalty - tie))
+        active = active.copy()
+        for _ in range(STEPS_A_WEIGHT * (1 + int(tied.sum()))):
+            move = np.zeros(len(w))
+            if active.any():
+                move[active] = solved(self.A[np.ix_(active, active)], signs[active])
+            fall = self.A[:, active] @ move[active]
+            wrong = tied & np.where(active, move * signs < 0, fall * signs < 1 - TIE)
+            if not wrong.any():
+                return _Direction(active, move, fall, tied & ~active)
+            first = wrong.argmax()
+            active[first] = not active[first]
+        return None
 
     @staticmethod
-    def _step(
-        w: Floats, c: Floats, penalty: float, target: float, active: Bools, move: Floats, fall: Floats, left: int
-    ) -> tuple[float, int]:
+    def _step(w: Floats, c: Floats, penalty: float, target: float, direction: _Direction) -> tuple[float, int]:
         """Return how far the penalty can fall until the set of active weights changes, and which weight changes (-1: none)."""
-        joins = ~active
-        joins[max(left, 0)] &= left < 0
+        active, move, fall, closed = direction.active, direction.move, direction.fall, direction.closed
         with np.errstate(divide="ignore", invalid="ignore"):
-            up = np.where(joins & (fall < 1), (penalty - c) / (1 - fall), np.inf)
-            down = np.where(joins & (fall > -1), (penalty + c) / (1 + fall), np.inf)
+            up = np.where(~active & ~(closed & (c > 0)) & (fall < 1), (penalty - c) / (1 - fall), np.inf)
+            down = np.where(~active & ~(closed & (c < 0)) & (fall > -1), (penalty + c) / (1 + fall), np.inf)
             zero = np.where(active & (w * move < 0), -w / move, np.inf)
         until = np.maximum(np.minimum(np.minimum(up, down), zero), 0.0)
         first = int(until.argmin())
@@ -222,8 +249,17 @@ class _Problem:
         return settled
 
 
-def _path_ended(penalty: float, reached: float) -> str:
+def _path_ended(penalty: float, reached: float, turned_back: bool) -> str:
+    if turned_back:
+        how = "turned back"
+        why = (
+            "A = Phi^T (Phi - discount Phi') / n is not a P-matrix, as may happen off-policy: solutions for smaller "
+            "penalties need not exist or be unique"
+        )
+    else:
+        how = "stopped"
+        why = "rounding errors or the limit on its steps ended it, although a solution may exist"
     return (
-        f"LARS-TD's path turned back at penalty {reached:.4g}, above the requested {penalty:g}: off-policy the solution need not "
-        f"be unique. Returning the solution for {reached:.4g}. Increase penalty or ridge."
+        f"LARS-TD's path {how} at penalty {reached:.4g}, above the requested {penalty:g}: {why}. "
+        f"Returning the solution for {reached:.4g}. Increase penalty or ridge."
     )
