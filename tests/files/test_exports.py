@@ -489,7 +489,8 @@ def test_sql_is_what_sqlite_accepts_or_it_is_refused():
     base = sqlite3.connect(":memory:")
     base.execute("create table t (x0, x1, x2)")
     base.executemany("insert into t values (?, ?, ?)", states.tolist())
-    for policy in (Forests(max_depth=12).improve(states, values), Trees(max_depth=20).improve(states, values)):
+    deep = Trees(max_depth=20, min_samples_leaf=1)
+    for policy in (Forests(max_depth=12).improve(states, values), deep.improve(states, values)):
         found = [row[0] for row in base.execute(f"select {export_policy(policy, 'sql')} from t")]
         assert found == policy.act(states).tolist()
     with pytest.raises(InvalidInputError, match="that SQLite accepts"):

@@ -622,7 +622,7 @@ def test_arrays_keep_the_order_of_their_memory(tmp_path):
 
 def test_large_trees_of_one_feature_act_after_loading(tmp_path):
     states, values = sample(seed=4)
-    policy = Trees().improve(states[:, :1], values)
+    policy = Trees(max_depth=None, min_samples_leaf=1).improve(states[:, :1], values)
     policy.save(tmp_path / "policy.capi")
     asked = questions(1, missing=True, n=1000)
     np.testing.assert_array_equal(load_policy(tmp_path / "policy.capi").act(asked), policy.act(asked))

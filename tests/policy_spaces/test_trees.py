@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,15 +7,21 @@ import pytest
 from capi import CAPI, Transitions
 from capi.data.schema import Schema
 from capi.errors import InvalidInputError
+from capi.files import export_policy
 from capi.loss import gap_weighted_loss
 from capi.policies import Training, described
 from capi.policy_spaces import Forests, OptimalTrees, Thresholds, Trees
 from capi.policy_spaces._problem import ImprovementProblem
-from capi.policy_spaces.trees.greedy import seconds_for_optimal
+from capi.policy_spaces.trees._outline import Outline, regret_reductions
+from capi.policy_spaces.trees.greedy import TreePolicy, leaf_size, seconds_for_optimal
 from capi.testing import check_policy_space
+from capi.trees._kernels.records import NODE
+from capi.trees.forest import Tree
 
+GROWN_OUT = Trees(max_depth=None, min_samples_leaf=1)
 SPACES = [
     Trees(),
+    GROWN_OUT,
     Trees(max_depth=2),
     Trees(max_leaf_nodes=3),
     Trees(max_features=1),
@@ -40,7 +47,7 @@ def test_keeps_the_contract(space):
     check_policy_space(space, n_actions=5, n_features=7, seed=3)
 
 
-@pytest.mark.parametrize("space", [Trees(), Forests()], ids=repr)
+@pytest.mark.parametrize("space", [GROWN_OUT, Forests()], ids=repr)
 def test_grown_out_nothing_is_lost(space):
     states, values = problem()
     assert gap_weighted_loss(values, space.improve(states, values).act(states)) == 0
@@ -187,7 +194,7 @@ def test_threads_do_not_matter():
     np.testing.assert_array_equal(one, two)
 
 
-@pytest.mark.parametrize("space", [Trees(), Forests(n_trees=3)], ids=repr)
+@pytest.mark.parametrize("space", [GROWN_OUT, Forests(n_trees=3)], ids=repr)
 def test_weights_are_copies(space):
     rng = np.random.default_rng(0)
     states, values = rng.normal(size=(40, 2)), rng.integers(0, 4, size=(40, 3)).astype(float)
@@ -379,3 +386,80 @@ def test_neighbouring_numbers_and_numbers_far_apart_are_told_apart(space):
     for low, high in [*pairs, (-1e308, 1.5e308), (0.0, 5e-324)]:
         states = np.array([[low], [high]])
         np.testing.assert_array_equal(space.improve(states, values).act(states), [0, 1], err_msg=f"{low!r} {high!r}")
+
+
+# --- sizes that people can read
+
+
+@pytest.mark.parametrize("space", [Trees(), OptimalTrees()], ids=["Trees", "OptimalTrees"])
+def test_default_trees_have_eight_leaves_of_five_states_at_most(space):
+    """Two states with a huge gap would get leaves of their own."""
+    rng = np.random.default_rng(0)
+    states, values = rng.normal(size=(600, 2)).round(1), rng.normal(size=(600, 2))
+    states[:2], values[:2] = [[9.0, 9.0], [-9.0, 9.0]], [[500.0, 0.0], [0.0, 500.0]]
+    policy = space.improve(states, values)
+    assert policy.n_leaves <= 8
+    assert policy.tree.counts.min() >= 5
+    assert replace(space, min_samples_leaf=1).improve(states, values).tree.counts.min() == 1
+    explicit = replace(space, min_samples_leaf=5).improve(states, values)
+    np.testing.assert_array_equal(policy.tree.nodes, explicit.tree.nodes)
+
+
+def test_leaves_of_small_samples_may_be_small():
+    assert [leaf_size(None, n) for n in (1, 199, 200, 499, 500, 10**6)] == [1, 1, 2, 4, 5, 5]
+    assert leaf_size(40, 10) == 40
+
+
+def large_tree():
+    schema = Schema(("age", "dose", "noise"), ("wait", "treat", "stop"))
+    states, values = problem(n=1000)
+    return described(GROWN_OUT.improve(states, values), schema, Training(0.9, 1, 1000, {}))
+
+
+def test_rules_of_a_large_tree_are_a_summary():
+    policy = large_tree()
+    assert policy.n_leaves > 64
+    head, shares, first, *lines, last = policy.rules().splitlines()
+    assert re.fullmatch(
+        rf"A decision tree with {policy.n_leaves} leaves and \d+ levels of splits, too large to read\.", head
+    )
+    assert re.match(r"Shares in the reduction of regret: (age|dose) \d+ %, ", shares)
+    assert first == "Its first 3 levels:"
+    assert last == "The whole tree: policy.rules(full=True), or capi export RUN --to text."
+    below = [line for line in lines if " state" in line]
+    assert len(below) == 8
+    assert sum(int(re.search(r"([\d,]+) states?", line)[1].replace(",", "")) for line in below) == 1000
+    leaves = [re.search(r"\.\.\. (\d+) leaves, (wait|treat|stop) in \d+ % of", line) for line in below]
+    assert sum(int(found[1]) if found else 1 for found in leaves) == policy.n_leaves
+
+
+def test_the_whole_of_a_large_tree_can_be_had():
+    policy = large_tree()
+    whole = policy.rules(full=True)
+    assert len(re.findall(r"\(\d+ states?, regret ", whole)) == policy.n_leaves
+    assert export_policy(policy, "text") == whole
+    small = Trees(max_depth=6).improve(*problem())
+    assert small.n_leaves <= 64
+    assert small.rules() == small.rules(full=True)
+
+
+def chain(n_levels):
+    """A tree whose inner nodes have a leaf on the left and the next inner node on the right."""
+    nodes = np.zeros(2 * n_levels + 1, dtype=NODE)
+    nodes["left"][0] = 1
+    for level in range(n_levels):
+        nodes["left"][2 * level + 1] = -1 - level
+        nodes["left"][2 * level + 2] = 2 * level + 3 if level < n_levels - 1 else -1 - n_levels
+    counts = np.ones(n_levels + 1, dtype=np.int64)
+    sums = np.eye(2)[np.arange(n_levels + 1) % 2]
+    return Tree(nodes, np.zeros(len(nodes)), sums, counts.astype(float), counts, np.zeros(0, dtype=np.int32))
+
+
+def test_very_deep_trees_are_summarised_too():
+    deep = chain(5000)
+    policy = TreePolicy(deep, 2, 1, np.zeros(1, dtype=bool), np.zeros(5001))
+    assert "with 5,001 leaves and 5,000 levels of splits" in policy.rules()
+    outline = Outline.of(deep, policy.ranking[:, 0], 2)
+    assert outline.states[0].tolist() == [2500, 2501]
+    assert regret_reductions(deep, 1).tolist() == [2500]
+    assert policy.importances().tolist() == [1]

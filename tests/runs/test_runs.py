@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -77,6 +78,7 @@ def test_a_run_started_with_the_old_layout_of_its_settings_resumes(table, tmp_pa
     """Older versions wrote lists on one line; checkpoints hold a fingerprint of that text."""
     monkeypatch.setattr(fit, "SHARE", np.inf)
     settings, old = settings_for(table), OLD_LAYOUT.format(table=json.dumps(table))
+    settings = replace(settings, space_options={"max_depth": 2, "min_samples_leaf": 1})  # all options were written
     whole, run = fit_run(settings, tmp_path / "whole"), tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
         fit_run(settings, run, shown=interrupted(2))
@@ -90,6 +92,25 @@ def test_a_run_started_with_the_old_layout_of_its_settings_resumes(table, tmp_pa
     fit_run(None, run, resume=True)
     assert (run / "policy.capi").read_bytes() == (whole.folder / "policy.capi").read_bytes()
     assert (run / "settings.toml").read_text(encoding="utf-8") == old  # the file is not rewritten
+
+
+def test_trees_without_a_depth_in_an_older_settings_file_have_no_limit(table, tmp_path):
+    """Trees had no limit by default, and None was not written."""
+    old = OLD_LAYOUT.format(table=json.dumps(table)).replace("max_depth = 2\n", "")
+    (tmp_path / "s.toml").write_text(old, encoding="utf-8")
+    found = RunSettings.from_toml(tmp_path / "s.toml")
+    assert found.parts.space == Trees(max_depth=None, min_samples_leaf=1)
+    assert 'max_depth = "none"\n' in found.to_toml()
+    (tmp_path / "s.toml").write_text(found.to_toml(), encoding="utf-8")
+    assert RunSettings.from_toml(tmp_path / "s.toml").parts == found.parts
+
+
+def test_trees_of_runs_are_small_by_default(table, tmp_path):
+    new = RunSettings(table, ROLES, space="trees")
+    assert new.parts.space == Trees(max_depth=3)
+    assert "max_depth = 3\n" in new.to_toml()
+    (tmp_path / "s.toml").write_text(new.to_toml(), encoding="utf-8")
+    assert RunSettings.from_toml(tmp_path / "s.toml").parts == new.parts
 
 
 def test_old_names_in_a_settings_file_are_translated(table, tmp_path):

@@ -63,7 +63,12 @@ def fit(
     space: Annotated[
         str, typer.Option(help="Policy space: optimal-trees, trees, forests, thresholds, linear or neighbors.")
     ] = "optimal-trees",
-    max_depth: Annotated[int | None, typer.Option(help="Maximum tree depth.", show_default="3")] = None,
+    max_depth: Annotated[
+        int | None, typer.Option(help="Maximum tree depth.", show_default="3, forests: no limit")
+    ] = None,
+    min_samples_leaf: Annotated[
+        int | None, typer.Option(help="Least number of states in a leaf.", show_default="at most 5, forests: 1")
+    ] = None,
     exact: Annotated[
         bool,
         typer.Option(
@@ -117,7 +122,8 @@ def fit(
             return runs.RunSettings.from_toml(settings)
         if resume or table is None:
             return None
-        options = {} if max_depth is None else {"max_depth": max_depth}
+        sizes = {"max_depth": max_depth, "min_samples_leaf": min_samples_leaf}
+        options = {name: size for name, size in sizes.items() if size is not None}
         if space == "optimal-trees" and not exact:
             options["work_limit"] = WORK_LIMIT
         return runs.RunSettings(

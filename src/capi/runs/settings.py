@@ -36,6 +36,8 @@ SPACES = {
     "neighbors": "Neighbors",
 }
 NOT_IN_FILES = {"regressor", "kernel", "features", "metric_params", "monotone"}
+NO_LIMIT = "none"  # in settings files
+WRITTEN_BEFORE = {"min_samples_split", "min_samples_leaf"}  # options of trees in all files from before they had a depth
 CANDIDATES = 10  # keep="best" chooses among this many last iterations
 LEARNING = (
     "discount",
@@ -263,7 +265,16 @@ def _part(name: str, found: Mapping[str, Any], home: Any, kinds: Mapping[str, st
     made = (
         getattr(home, kinds[kind]) if isinstance(kind, str) and kind in kinds else None
     )  # unknown kinds are refused later
-    return {name: kind, f"{name}_options": translated(made, options)}
+    return {name: kind, f"{name}_options": _with_old_defaults(kind, translated(made, options))}
+
+
+def _with_old_defaults(kind: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a settings file, with the depth of trees before they had a limit by default.
+
+    Such files list every option that is not None, and thus both sizes of nodes but no depth.
+    """
+    unlimited = kind == "trees" and "max_depth" not in options and set(options) >= WRITTEN_BEFORE
+    return {**options, "max_depth": NO_LIMIT} if unlimited else options
 
 
 def _check_options(kind: Any, options: Mapping[str, Any], part: str) -> None:
@@ -291,11 +302,17 @@ def _known(kind: Any) -> set[str]:
 
 
 def _given(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options with tuples in place of a file's lists."""
-    return {name: tuple(map(tuple, value)) if isinstance(value, list) else value for name, value in options.items()}
+    """Return options with tuples in place of a file's lists, and None for `NO_LIMIT`, because TOML has no None."""
+
+    def given(value: Any) -> Any:
+        return None if value == NO_LIMIT else tuple(map(tuple, value)) if isinstance(value, list) else value
+
+    return {name: given(value) for name, value in options.items()}
 
 
 def _options(part: Any) -> dict[str, Any]:
-    """Return the options of an evaluator or space that a file can hold, without None, which is the default."""
-    values = {f.name: getattr(part, f.name) for f in fields(part) if f.name not in NOT_IN_FILES}
+    """Return the options of an evaluator or space that a file can hold; None is left out where it is the default."""
+    kept = [f for f in fields(part) if f.name not in NOT_IN_FILES]
+    values = {f.name: getattr(part, f.name) for f in kept}
+    values |= {f.name: NO_LIMIT for f in kept if values[f.name] is None and f.default is not None}
     return {name: value for name, value in values.items() if isinstance(value, bool | int | float | str | tuple)}

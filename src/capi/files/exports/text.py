@@ -87,8 +87,8 @@ def _text(policy: Any) -> str:
     if isinstance(policy, Constant):
         return f"always {_label(policy)}"
     if not isinstance(policy, ForestPolicy):
-        return str(policy.rules())
-    trees = [tree.rules() for tree in _trees(policy)]
+        return str(policy.rules(full=True) if isinstance(policy, TreePolicy) else policy.rules())
+    trees = [tree.rules(full=True) for tree in _trees(policy)]
     head = f"The action with the most votes of {len(trees)} trees; the first one wins ties:"
     return "\n".join([head, *(f"tree {i + 1}:\n{text}" for i, text in enumerate(trees))])
 

@@ -17,6 +17,7 @@ from capi.policies import Deterministic, check_masks_given, first_allowed, first
 from capi.policy_spaces._cuts import readable_cut
 from capi.policy_spaces._monotone import check_monotone, monotone_actions
 from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver
+from capi.policy_spaces.trees._outline import Outline, regret_reductions
 from capi.trees.forest import Forest, Growth, Tree, grow
 from capi.trees.ranks import encode
 from capi.trees.regressor import n_candidates
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 AFFORDABLE = 10.0  # seconds
+LEAF_SIZE, ROWS_PER_STATE = 5, 100  # by default a leaf has five states, or one per hundred rows of a small sample
+MOST_LEAVES, SHOWN_LEVELS, MOST_NAMED = (
+    64,
+    3,
+    5,
+)  # larger trees are summarised by their first levels and their main columns
 DEEPEST, MOST_CUTS = 4, 255  # of optimal trees: maximum depth, and cut points per feature
 
 
@@ -81,8 +88,18 @@ class TreePolicy(Deterministic):
         """
         return self._described(0)
 
-    def rules(self) -> str:
-        """Return the tree as text, with the names and labels of the table and the support and regret of each leaf."""
+    def rules(self, *, full: bool = False) -> str:
+        """Return the tree as text, with the names and labels of the table and the support and regret of each leaf.
+
+        A tree with more than 64 leaves is summarised: its size, the columns that matter most and its first levels.
+
+        Parameters
+        ----------
+        full : bool
+            Return the whole tree, however large it is.
+        """
+        if self.n_leaves > MOST_LEAVES and not full:
+            return "\n".join([*self._summary(), *self.remarks()])
         return "\n".join([*self._lines(self.to_dict(), ""), *self.remarks()])
 
     def remarks(self) -> list[str]:
@@ -110,8 +127,7 @@ class TreePolicy(Deterministic):
 
     def importances(self) -> Floats:
         """Return the share of each feature in the reduction of regret (d,); zeros if there is none."""
-        reduction = np.zeros(self.n_features)
-        self._add_reductions(0, reduction)
+        reduction = regret_reductions(self.tree, self.n_features)
         total = reduction.sum()
         return reduction / total if total > 0 else reduction
 
@@ -128,13 +144,17 @@ class TreePolicy(Deterministic):
                 "regret": float(self.leaf_regrets[leaf]) if count else None,
             }
             return {**plain, "otherwise": others} if self.masked else plain
-        j, left = int(node["feature"]), int(node["left"])
+        left = int(node["left"])
+        return {**self._split(number), "then": self._described(left), "else": self._described(left + 1)}
+
+    def _split(self, number: int) -> dict[str, Any]:
+        """Return the condition of an inner node as in `to_dict`."""
+        node = self.tree.nodes[number]
+        j = int(node["feature"])
         return {
             "feature": self.schema.feature_names[j] if self.schema else f"x{j}",
             "at_most": None if np.isinf(node["threshold"]) else float(node["threshold"]),
             "missing": ("then" if node["missing_left"] else "else") if self.with_missing[j] else None,
-            "then": self._described(left),
-            "else": self._described(left + 1),
         }
 
     def _condition(self, node: dict[str, Any]) -> str:
@@ -166,15 +186,34 @@ class TreePolicy(Deterministic):
             self._add_dot(node[branch], lines, child)
             lines.append(f'  {name} -> {child} [label="{label}"];')
 
-    def _add_reductions(self, number: int, reduction: Floats) -> Floats:
-        """Add the gains of the splits below a node to ``reduction`` (d,), and return the node's summed regrets (A,)."""
-        node = self.tree.nodes[number]
-        if node["left"] < 0:
-            return self.tree.sums[-1 - int(node["left"])]
-        left, right = (self._add_reductions(int(node["left"]) + side, reduction) for side in (0, 1))
-        both = left + right
-        reduction[int(node["feature"])] += max(both.min() - left.min() - right.min(), 0.0)
-        return both
+    def _summary(self) -> Iterator[str]:
+        """Yield the lines that stand for a tree that is too large to read."""
+        outline = Outline.of(self.tree, self.ranking[:, 0], self.n_actions)
+        yield f"A decision tree with {self.n_leaves:,} leaves and {outline.levels:,} levels of splits, too large to read."
+        shares = self.importances()
+        names = self.schema.feature_names if self.schema else tuple(f"x{j}" for j in range(self.n_features))
+        first = [j for j in np.argsort(-shares, kind="stable")[:MOST_NAMED] if shares[j] >= 0.005]
+        if first:
+            yield (
+                "Shares in the reduction of regret: "
+                + ", ".join(f"{names[j]} {100 * shares[j]:.0f} %" for j in first)
+                + "."
+            )
+        yield f"Its first {SHOWN_LEVELS} levels:"
+        labels = self.schema.action_labels if self.schema else tuple(range(self.n_actions))
+        waiting = [(0, "  ", 0, "")]
+        while waiting:
+            number, indent, level, before = waiting.pop()
+            if before:
+                yield before
+            left = int(self.tree.nodes["left"][number])
+            if left < 0 or level == SHOWN_LEVELS:
+                yield f"{indent}{outline.below(number, labels)}"
+                continue
+            yield f"{indent}if {self._condition(self._split(number))}:"
+            deeper = indent + "  "
+            waiting += [(left + 1, deeper, level + 1, f"{indent}else:"), (left, deeper, level + 1, "")]
+        yield "The whole tree: policy.rules(full=True), or capi export RUN --to text."
 
 
 @dataclass(frozen=True)
@@ -189,11 +228,13 @@ class Trees(ImprovementSolver[TreePolicy]):
     Parameters
     ----------
     max_depth : int, optional
+        Levels of splits; None is no limit, and gives trees that are too large to read.
     max_leaf_nodes : int, optional
         If given, the leaf with the largest gain is split first.
     min_samples_split : int
         A node with fewer states is a leaf (the paper's eta_pi).
-    min_samples_leaf : int
+    min_samples_leaf : int, optional
+        A leaf has at least this many states. None: 5, or 1 % of the states if they are fewer than 500.
     max_features : int, float or None
         Features considered in a node: a number, a share of all, or None for all.
     monotone : mapping from columns to 1 or -1, optional
@@ -215,10 +256,10 @@ class Trees(ImprovementSolver[TreePolicy]):
       0  (1 state, regret 0)
     """
 
-    max_depth: int | None = None
+    max_depth: int | None = 3
     max_leaf_nodes: int | None = None
     min_samples_split: int = 2
-    min_samples_leaf: int = 1
+    min_samples_leaf: int | None = None
     max_features: int | float | None = None
     monotone: Mapping[int, int] | None = None
 
@@ -227,7 +268,7 @@ class Trees(ImprovementSolver[TreePolicy]):
         "max_depth": optional(at_least(1)),
         "max_leaf_nodes": optional(at_least(2)),
         "min_samples_split": at_least(2),
-        "min_samples_leaf": at_least(1),
+        "min_samples_leaf": optional(at_least(1)),
     }
 
     def __post_init__(self) -> None:
@@ -246,7 +287,7 @@ class Trees(ImprovementSolver[TreePolicy]):
         growth = Growth(
             n_candidates=n_candidates(self.max_features, sample.n_features),
             min_samples_split=self.min_samples_split,
-            min_samples_leaf=self.min_samples_leaf,
+            min_samples_leaf=leaf_size(self.min_samples_leaf, sample.n_rows),
             max_depth=self.max_depth,
             max_leaf_nodes=self.max_leaf_nodes,
             best_cuts=True,
@@ -271,6 +312,11 @@ class Trees(ImprovementSolver[TreePolicy]):
         n_bins = [min(len(np.unique(column)), MOST_CUTS + 1) for column in sample.states.T]
         seconds = seconds_for_optimal(len(sample.states), np.array(n_bins), sample.n_actions, depth)
         return replace(policy, greedy_depth=depth, optimal_seconds=seconds)
+
+
+def leaf_size(given: int | None, n_rows: int) -> int:
+    """Return the least number of states in a leaf: the given one, or one that makes the leaves of a table worth reading."""
+    return max(1, min(LEAF_SIZE, n_rows // ROWS_PER_STATE)) if given is None else given
 
 
 def seconds_for_optimal(n_rows: int, n_bins: Ints, n_actions: int, depth: int) -> float:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from time import monotonic
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,10 +16,12 @@ from capi.policy_spaces._monotone import check_monotone, monotone_actions
 from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver
 from capi.policy_spaces.trees._binned import MOST_BINS, Binned
 from capi.policy_spaces.trees._search import Limits, Search, Split, Switches, interruptibly
-from capi.policy_spaces.trees.greedy import DEEPEST, MOST_CUTS, TreePolicy, leaf_losses, with_readable_cuts
+from capi.policy_spaces.trees.greedy import DEEPEST, MOST_CUTS, TreePolicy, leaf_losses, leaf_size, with_readable_cuts
 from capi.trees._kernels.records import NODE
 from capi.trees.forest import Tree
 from capi.types import Policy, QFunction
+
+SHORTEST = 1e-3  # seconds of a second search, if the first one has used up the time limit
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,8 +82,9 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
     n_thresholds : int, optional
         Cut points per feature. None: all cuts between neighbouring values if there are at most 255, otherwise 255
         quantiles. ``thinned`` of the policy marks the features with more values than cut points.
-    min_samples_leaf : int
-        A leaf has at least this many states.
+    min_samples_leaf : int, optional
+        A leaf has at least this many states. None: 5, or 1 % of the states if they are fewer than 500; a search that is
+        stopped early may return smaller leaves.
     leaf_penalty : float
         Cost of a leaf, in units of the mean loss per state: a split must lower the mean loss by more than this.
     time_limit : float, optional
@@ -118,7 +122,7 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
 
     max_depth: int = 3
     n_thresholds: int | None = None
-    min_samples_leaf: int = 1
+    min_samples_leaf: int | None = None
     leaf_penalty: float = 0.0
     time_limit: float | None = None
     node_limit: int | None = None
@@ -130,7 +134,7 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
         "monotone": checked_by(check_monotone),
         "max_depth": at_least(1, at_most=DEEPEST, otherwise="Use Trees for deeper trees."),
         "n_thresholds": optional(at_least(1, at_most=MOST_BINS)),
-        "min_samples_leaf": at_least(1),
+        "min_samples_leaf": optional(at_least(1)),
         "leaf_penalty": as_not_negative,
         "time_limit": optional(as_positive),
         "node_limit": optional(at_least(1)),
@@ -150,7 +154,14 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
         rng: np.random.Generator | None = None,  # noqa: ARG002
     ) -> OptimalTreePolicy:
         """Return the tree with the least gap-weighted loss on the sample."""
-        return self._solved(problem, Switches())
+        started = monotonic()
+        found = self._solved(problem, Switches())
+        least = leaf_size(self.min_samples_leaf, problem.counted.n_rows)
+        small = self.min_samples_leaf is None and found.tree.counts.min() < least
+        if not small or found.stopped_by is not None:
+            return found  # a search that counts no states is faster, and a tree that is the best of all is the best of these
+        left = None if self.time_limit is None else max(self.time_limit - (monotonic() - started), SHORTEST)
+        return replace(self, min_samples_leaf=least, time_limit=left)._solved(problem, Switches())
 
     def _solved(self, problem: ImprovementProblem, switches: Switches) -> OptimalTreePolicy:
         sample, masked = problem.counted, problem.masked
@@ -158,7 +169,7 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
         weight = float(problem.n_rows) if problem.weights is None else float(problem.weights.sum())
         threads = n_threads(self.n_jobs)
         binned = Binned.of(sample.states, MOST_CUTS if self.n_thresholds is None else self.n_thresholds, threads)
-        limits = Limits(self.max_depth, self.min_samples_leaf, self.leaf_penalty, self.node_limit, self.work_limit)
+        limits = Limits(self.max_depth, self.min_samples_leaf or 1, self.leaf_penalty, self.node_limit, self.work_limit)
         search = Search.of(sample, binned, limits, weight, switches)
         if self.node_limit is not None or self.work_limit is not None:
             threads = 1  # threads would share the limit in an order that depends on the machine
