@@ -12,6 +12,7 @@ UserWarning
 ├── PathEndedWarning                LARS-TD could not follow its path to the requested penalty
 ├── KernelCacheWarning              machine code cannot be stored, or a stored file cannot be read
 ├── CheckpointWarning               the progress of a run cannot be saved; the run continues
+├── UnseenCategoryWarning           rows have categories that a policy was not learned with
 └── EvidenceWarning                 an estimate of a policy's value has a caveat
 
 `Caveat` is not raised: it is one of the ``warnings`` of a description or an evaluation, as a record.
@@ -89,6 +90,10 @@ class KernelCacheWarning(UserWarning):
 
 class CheckpointWarning(UserWarning):
     """The progress of a run cannot be saved. The run continues, but an interruption would lose more of it."""
+
+
+class UnseenCategoryWarning(UserWarning):
+    """Rows to decide for have categories that the policy was not learned with; they are treated as missing values."""
 
 
 class EvidenceWarning(UserWarning):

@@ -14,6 +14,7 @@ from capi._utils.validation import Floats, Ints, as_names, as_states
 from capi.data.columns import Column, is_table
 from capi.data.readers.arrow import table_of
 from capi.data.readers.encode import encode
+from capi.data.rows import as_columns, is_rows, warn_of_unseen
 from capi.errors import InvalidInputError
 
 
@@ -104,8 +105,22 @@ class Schema:
         return encode(self.columns, table_of(table))
 
     def states_of(self, rows: Any) -> Floats:
-        """Return checked states (n, d): a table is encoded by its column names, an array is taken as it is."""
-        return self.encode(rows) if is_table(rows) else as_states(rows, n_features=len(self.feature_names))
+        """Return checked states (n, d) to decide for; categories that are new give an `UnseenCategoryWarning`.
+
+        Parameters
+        ----------
+        rows : table, mapping, list of mappings, or array of shape (n, d)
+            A table as in `encode`, one row as a mapping from column names to values, or a list of such rows. An array is
+            taken as it is.
+        """
+        if is_rows(rows):
+            rows = as_columns(rows, [column.name for column in self.columns])
+        elif not is_table(rows):
+            return as_states(rows, n_features=len(self.feature_names))
+        table = table_of(rows)
+        states = encode(self.columns, table)
+        warn_of_unseen(self.columns, table)
+        return states
 
     def decode(self, states: ArrayLike) -> dict[str, NDArray[Any]]:
         """Return the original columns (n,) of ``states`` (n, d) by name; the inverse of `encode`."""

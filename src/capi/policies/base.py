@@ -7,11 +7,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from capi._utils import registry
-from capi._utils.validation import Bools, Floats, as_integers, as_states, check_actions, check_shape
+from capi._utils.validation import Bools, Floats, as_allowed, as_integers, as_states, check_actions, check_shape
+from capi.data.columns import is_table
 from capi.data.learned_episodes import Learned
+from capi.data.rows import is_rows
 from capi.data.schema import Schema
 from capi.errors import InvalidInputError
 from capi.plotting.regions import draw_decisions, features_to_draw
@@ -44,6 +47,41 @@ class Described:
     def save(self: Any, path: str | Path, *, with_states: bool = False, with_episodes: bool = False) -> None:
         """Write the policy to a file that `capi.load_policy` opens, anywhere and safely; see `capi.save_policy`."""
         registry.save_policy(self, path, with_states=with_states, with_episodes=with_episodes)
+
+    def predict(self: Any, rows: Any, allowed: ArrayLike | None = None) -> NDArray[Any]:
+        """Return the decisions (n,) for the rows of a table, in the table's own labels.
+
+        A policy that was learned without a table has no labels, and returns numbers of actions.
+
+        Parameters
+        ----------
+        rows : table, mapping, list of mappings, or array of shape (n, d)
+            A pandas, polars or Arrow table or a mapping of columns; one row as a mapping from column names to values; a list
+            of such rows; or states as an array. Other columns than those of the learning table are ignored. Categories that
+            did not occur there are treated as missing values, with an `UnseenCategoryWarning`.
+        allowed : array of shape (n, A), optional
+            The actions to choose from, for policies learned with masks.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from capi.policies import Constant
+        >>> from capi.data import Schema
+        >>> policy = Constant(1, 2, schema=Schema(("age",), ("wait", "treat")))
+        >>> policy.predict([{"age": 50.0}, {"age": None}]).tolist()
+        ['treat', 'treat']
+        """
+        if self.schema is None:
+            if is_table(rows) or is_rows(rows):
+                raise InvalidInputError(
+                    "rows must be an array of states: this policy was learned without a table and has no column names."
+                )
+            states = as_states(rows)
+        else:
+            states = self.schema.states_of(rows)
+        mask = as_allowed(allowed, "allowed", (len(states), self.n_actions))
+        actions = self.act(states, mask) if len(states) else np.empty(0, dtype=np.int64)
+        return np.asarray(actions) if self.schema is None else self.schema.labels_of(actions)
 
     def _repr_html_(self) -> str:
         return registry.policy_html(self)

@@ -10,6 +10,7 @@ from capi._utils.late import pyarrow as pa
 from capi._utils.validation import Floats
 from capi.data.readers.arrow import CsvFile, parquet_table
 from capi.data.readers.encode import encode
+from capi.data.rows import warn_of_unseen
 from capi.data.schema import Schema
 from capi.data.table_files import format_of
 from capi.errors import InvalidInputError
@@ -73,10 +74,14 @@ def _read(path: Path, schema: Schema) -> tuple[Any, Floats]:
     if format_of(path, "the table") == "csv":
         texts = [c.name for c in schema.columns if c.values and all(isinstance(value, str) for value in c.listed)]
         file = CsvFile.opened(path)
-        states = encode(schema.columns, file.table(names, texts))
+        typed = file.table(names, texts)
+        states = encode(schema.columns, typed)
+        warn_of_unseen(schema.columns, typed)
         return file.as_text(), states
     typed = parquet_table(path, names)
+    states = encode(schema.columns, typed)
+    warn_of_unseen(schema.columns, typed)
     try:
-        return pa.parquet.read_table(path), encode(schema.columns, typed)
+        return pa.parquet.read_table(path), states
     except (OSError, pa.ArrowException) as error:
         raise InvalidInputError(f"{path} cannot be read: {error}.") from error

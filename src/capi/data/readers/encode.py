@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -87,6 +87,24 @@ def unknown_shares(columns: Sequence[Column], table: Table) -> dict[str, float]:
             if lost > 0:
                 shares[column.name] = lost / table.n_rows
     return shares
+
+
+class Unknown(NamedTuple):
+    """Values of a column that are not among its categories."""
+
+    values: list[Any]  # each once, in order of appearance
+    n_rows: int
+    first: int
+
+
+def unknown_values(column: Column, table: Table) -> Unknown | None:
+    """Return the values in a table that are not among the categories of a column, or None if there are none."""
+    array = nan_as_null(table.column(column.name))
+    unknown = pc.and_(pc.is_null(_positions(array, column.values)), pc.is_valid(array))
+    n_rows = pc.sum(unknown).as_py() or 0
+    if not n_rows:
+        return None
+    return Unknown(pc.unique(array.filter(unknown)).to_pylist(), n_rows, pc.index(unknown, True).as_py())
 
 
 def numbers(name: str, table: Table) -> Floats:
