@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -12,7 +13,10 @@ from typer.core import TyperCommand, TyperGroup
 from capi._utils.compiling import announced
 from capi._utils.versions import __version__
 from capi.cli.interrupts import answer_signals, exit_code
+from capi.cli.output import with_output_options
 from capi.errors import CapiError
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 RENAMED_OPTIONS = {
     "--iterations": "--n-iterations",
@@ -47,12 +51,25 @@ class InterruptibleGroup(TyperGroup):
             raise typer.Exit(exit_code()) from None
 
 
-app = typer.Typer(
+class App(typer.Typer):
+    """An application all of whose commands have ``--quiet`` and ``--verbose``."""
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[Function], Function]:
+        """Register a command; a decorator."""
+        register = super().command(name, **settings)
+
+        def decorate(function: Function) -> Function:
+            register(with_output_options(function))
+            return function
+
+        return decorate
+
+
+app = App(
     name="capi",
     cls=InterruptibleGroup,
     help="Learn decision policies from a fixed batch of logged decisions.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
 )

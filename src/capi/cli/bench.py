@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from capi.cli.app import app
+from capi.cli.output import Json, print_json
 from capi.errors import InvalidInputError
 
 
@@ -19,6 +20,7 @@ def bench(
         list[str] | None, typer.Argument(help="Benchmarks to run; all by default.", show_default=False)
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="List the benchmarks and exit.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Run benchmarks against other libraries; needs the source repository."""
     folder = Path(__file__).parents[3] / "benchmarks"
@@ -29,9 +31,17 @@ def bench(
         )
     if unknown := set(names or []) - set(known):
         raise InvalidInputError(f"unknown benchmark {min(unknown)!r}. Choose from {', '.join(known)}.")
-    for name in known if listed else names or known:
-        typer.echo(name)
-        if not listed and subprocess.run([sys.executable, folder / f"{name}.py"], check=False).returncode:
+    chosen = known if listed else names or known
+    for name in chosen:
+        if not as_json:
+            typer.echo(name)
+        output = sys.stderr if as_json else None  # standard output is for the JSON object
+        if (
+            not listed
+            and subprocess.run([sys.executable, folder / f"{name}.py"], check=False, stdout=output).returncode
+        ):
             raise InvalidInputError(
                 f"the benchmark {name} failed. pip install -e '.[bench]' installs the libraries it needs."
             )
+    if as_json:
+        print_json({"benchmarks": list(chosen), "run": not listed})

@@ -12,6 +12,7 @@ from capi import report as pages
 from capi import runs
 from capi.cli.app import CommandWithRenamedOptions, app
 from capi.cli.columns import check_table
+from capi.cli.output import Json, print_json
 from capi.cli.progress import shown_work
 
 
@@ -80,9 +81,14 @@ def report(
             help="Embed a sample of logged rows, to show the nearest cases; everyone who gets the page gets these rows.",
         ),
     ] = False,
+    as_json: Json = False,
 ) -> None:
     """Write an HTML page about a run: data, rules, where decisions matter, estimated value, and a panel to try the policy.
 
     The page works offline, and contains no row of the table without --include-cases.
     """
-    typer.echo(f"report  {pages.write_report(run, out, include_cases=include_cases)}")
+    page = pages.write_report(run, out, include_cases=include_cases)
+    if as_json:
+        print_json({"report": page})
+    else:
+        typer.echo(f"report  {page}")

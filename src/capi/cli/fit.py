@@ -104,7 +104,7 @@ def fit(
     After Ctrl-C or a crash, `capi fit --resume --out RUN` resumes and ends with the same policy.
     """
     if settings is not None or resume:
-        free = {"out", "settings" if not resume else "", "resume", "as_json"}
+        free = {"out", "settings" if not resume else "", "resume", "as_json", "quiet", "verbose"}
         sources = {name: context.get_parameter_source(name) for name in context.params}
         given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
         if others := [name for name in given if name not in free]:

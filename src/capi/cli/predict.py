@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,9 @@ import typer
 from capi import files, runs
 from capi.cli.app import app
 from capi.cli.columns import check_table
+from capi.cli.output import Json, print_json
 from capi.data.table_files import existing
+from capi.errors import InvalidInputError, UnseenCategoryWarning
 
 
 @app.command(epilog="Example: capi predict run new_patients.csv --out decisions.csv")
@@ -19,12 +22,25 @@ def predict(
     run: Annotated[str, typer.Argument(help="Folder of a finished run, or a policy file.")],
     table: Annotated[str, typer.Argument(help="CSV or Parquet file with the state columns.")],
     out: Annotated[str, typer.Option(metavar="FILE", help="Output file: .csv or .parquet.")],
+    spreadsheet_safe: Annotated[
+        bool,
+        typer.Option("--spreadsheet-safe", help="In CSV, put ' before text that spreadsheets would run as a formula."),
+    ] = False,
+    as_json: Json = False,
 ) -> None:
     """Decide for each row of a table, and write the table with an added column `decision`."""
     existing(run)
     check_table(table)
-    n = runs.predict_table(run, table, out)
-    typer.echo(f"{n} decisions  {out}")
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always", UnseenCategoryWarning)
+        n = runs.predict_table(run, table, out, spreadsheet_safe=spreadsheet_safe)
+    texts = [str(warning.message) for warning in found]
+    for text in texts:
+        typer.echo(f"{typer.style('warning:', fg='yellow', bold=True)} {text}", err=True)
+    if as_json:
+        print_json({"rows": n, "decisions": out, "warnings": texts})
+    else:
+        typer.echo(f"{n} decisions  {out}")
 
 
 @app.command(epilog="Example: capi export run --to sql")
@@ -35,13 +51,22 @@ def export(
         str | None, typer.Option(metavar="FILE", help="Output file.", show_default="standard output")
     ] = None,
     imitate: Annotated[bool, typer.Option("--imitate", help="Export a small tree that imitates the policy.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a JSON object with the export or, with --out, its file.")
+    ] = False,
 ) -> None:
     """Export a policy for people or for other programs."""
     existing(run)
     states = runs.load_run(run).batch().states if imitate and Path(run).is_dir() else None
     text = files.export_policy(runs.policy_of(run), to, imitate=imitate, states=states)  # type: ignore[arg-type]  # which refuses unknown formats
+    if as_json and out is None and isinstance(text, bytes):
+        raise InvalidInputError(f"--json cannot hold {to}, which is binary. Give --out a file.")
     if out is not None:
         runs.write_result(out, text)
+    if as_json:
+        print_json({"format": to, **({"export": text} if out is None else {"out": out})})
+    elif out is not None:
+        return
     elif isinstance(text, bytes):
         sys.stdout.buffer.write(text)
     else:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -12,8 +13,10 @@ from capi import experiments
 from capi._utils.late import rich
 from capi.cli.app import app, print_error
 from capi.cli.interrupts import exit_code
+from capi.cli.output import Json, print_json
 from capi.errors import CapiError, InvalidInputError
 from capi.experiments import NAMES
+from capi.experiments.driver import Result
 from capi.experiments.experiment import load_experiment
 from capi.experiments.setting import Size
 from capi.experiments.terminal import print_result, shown_progress
@@ -49,6 +52,7 @@ def reproduce(
         tuple[str, int] | None,
         typer.Option(metavar="SETTING SEED", help="Compute one record alone, whether or not it is finished."),
     ] = None,
+    as_json: Json = False,
 ) -> None:
     """Run an experiment from the paper; write and print its records, table, claims and figures.
 
@@ -67,18 +71,43 @@ def reproduce(
         if only is not None:
             _recompute(name, folders[name], *only)
             return
-        finished = [_reproduced(key, folders[key], full, runs, jobs, alone=name != "all") for key in names]
+        results: list[Result] = []
+        show = results.append if as_json else print_result
+        finished = [_reproduced(key, folders[key], full, runs, jobs, show, alone=name != "all") for key in names]
     except KeyboardInterrupt:
         rich.console.Console(stderr=True).print(
             "stopped; finished runs are kept, and the same command continues with the rest."
         )
         raise typer.Exit(exit_code()) from None
+    if as_json:
+        print_json({"experiments": [_record(result) for result in results]})
     if not all(finished):
         raise typer.Exit(1)
 
 
-def _reproduced(name: str, folder: str | Path, full: bool, runs: int | None, jobs: int, *, alone: bool) -> bool:
-    """Run an experiment and print its results; return whether all runs finished. If it is not alone, print its errors."""
+def _record(result: Result) -> dict[str, Any]:
+    return {
+        "title": result.title,
+        "folder": result.folder,
+        "table": result.folder / "table.csv",
+        "figures": result.figures,
+        "claims": {key: claim.holds for key, claim in result.claims.items()},
+        "finished": result.n_finished,
+        "failed": len(result.failed),
+    }
+
+
+def _reproduced(
+    name: str,
+    folder: str | Path,
+    full: bool,
+    runs: int | None,
+    jobs: int,
+    show: Callable[[Result], None],
+    *,
+    alone: bool,
+) -> bool:
+    """Run an experiment and show its results; return whether all runs finished. If it is not alone, print its errors."""
     try:
         with shown_progress(name) as report:
             size: Size = "full" if full else "quick"
@@ -88,7 +117,7 @@ def _reproduced(name: str, folder: str | Path, full: bool, runs: int | None, job
             raise
         print_error(error)
         return False
-    print_result(result)
+    show(result)
     return not result.failed
 
 

@@ -15,6 +15,7 @@ from capi.data.schema import Schema
 from capi.data.table_files import format_of
 from capi.errors import InvalidInputError
 from capi.files.atomic import encode_text, written_whole
+from capi.files.csv_text import without_formulas, write_csv
 from capi.files.policy_file import load_policy
 from capi.runs.fit import POLICY
 from capi.types import Policy
@@ -28,8 +29,11 @@ def policy_of(run: str | Path) -> Policy:
     return load_policy(path / POLICY if path.is_dir() else path)
 
 
-def predict_table(run: str | Path, table: str | Path, out: str | Path) -> int:
-    """Write ``table`` with an added column ``decision`` to ``out``, and return its number of rows."""
+def predict_table(run: str | Path, table: str | Path, out: str | Path, *, spreadsheet_safe: bool = False) -> int:
+    """Write ``table`` with an added column ``decision`` to ``out``, and return its number of rows.
+
+    With ``spreadsheet_safe``, cells of a CSV file that spreadsheets would run as a formula begin with an apostrophe.
+    """
     policy: Any = policy_of(run)
     if policy.schema is None:
         raise InvalidInputError(
@@ -42,7 +46,9 @@ def predict_table(run: str | Path, table: str | Path, out: str | Path) -> int:
     if DECISION in frame.column_names:
         raise InvalidInputError(f"{table} already has a column {DECISION!r}. Rename it first.")
     decided = _labels(policy.schema.action_labels).take(pa.array(policy.act(states)))
-    write_result(out, frame.append_column(DECISION, decided))
+    decisions = frame.append_column(DECISION, decided)
+    safe = spreadsheet_safe and format_of(target, "out") == "csv"
+    write_result(out, without_formulas(decisions) if safe else decisions)
     return int(frame.num_rows)
 
 
@@ -57,7 +63,7 @@ def write_result(out: str | Path, content: Any) -> None:
         elif isinstance(content, bytes):
             place.write_bytes(content)
         elif as_csv:
-            pa.csv.write_csv(content, place, pa.csv.WriteOptions(quoting_style="needed"))
+            write_csv(content, place)
         else:
             pa.parquet.write_table(content, place)
 

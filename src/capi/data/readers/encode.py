@@ -100,7 +100,7 @@ class Unknown(NamedTuple):
 def unknown_values(column: Column, table: Table) -> Unknown | None:
     """Return the values in a table that are not among the categories of a column, or None if there are none."""
     array = nan_as_null(table.column(column.name))
-    unknown = pc.and_(pc.is_null(_positions(array, column.values)), pc.is_valid(array))
+    unknown = pc.and_(pc.is_null(_positions(array, column)), pc.is_valid(array))
     n_rows = pc.sum(unknown).as_py() or 0
     if not n_rows:
         return None

@@ -1,0 +1,5 @@
+"""``python -m capi``."""
+
+from capi.cli.app import main
+
+main()
