@@ -121,7 +121,8 @@ class Caveat:
         The number of rows or episodes that the text states, as a number or as a share; if it states several, the one that
         identifies people most easily. None if it states none.
     share : float, optional
-        With a count: the count as a share of all rows or episodes. Without one: a share of something else, such as the value.
+        With a count: the count as a share of all rows or episodes that the text is about. Without one: a share of something else,
+        such as the value.
     text_without_counts : str, optional
         The text without numbers of rows or episodes, for readers who must not see small ones.
     """

@@ -55,6 +55,39 @@ def test_numbers_are_plain_and_the_text_says_them():
         assert words in text
 
 
+def test_how_each_column_was_read_is_a_table():
+    frame = trial(
+        sex=["m", None] * (N // 2),
+        smoker=np.arange(N) % 3 == 0,
+        seen=pd.Timestamp("2020-01-01") + pd.to_timedelta(np.arange(N) % 5, unit="D"),
+        ward=[f"w{i % 25}" for i in range(N)],
+    )
+    found = described(frame, ["age", "sex", "smoker", "seen", "ward"])
+    assert json.loads(json.dumps(found.to_dict()))["columns"] == [
+        {"name": "age", "read_as": "number", "levels": None, "n_features": 1, "missing": 0},
+        {"name": "sex", "read_as": "category", "levels": 1, "n_features": 1, "missing": N // 2},
+        {"name": "smoker", "read_as": "yes/no", "levels": None, "n_features": 1, "missing": 0},
+        {"name": "seen", "read_as": "date", "levels": None, "n_features": 1, "missing": 0},
+        {"name": "ward", "read_as": "category", "levels": 25, "n_features": 1, "missing": 0},
+    ]
+    lines = [line.split() for line in str(found).splitlines()]
+    for line in (
+        "column missing read as",
+        "age 0 number",
+        "sex 100 category, 1 level",
+        "smoker 0 yes/no",
+        "ward 0 category, 25 levels, as codes",
+    ):
+        assert line.split() in lines
+
+
+def test_a_wide_table_lists_its_first_columns():
+    text = str(describe(Transitions(np.zeros((3, 30)), [0, 1, 0], [0.0] * 3, np.zeros((3, 30)), [True] * 3)))
+    assert "  x19 " in text
+    assert "... (30 in all)" in text
+    assert "  x20 " not in text.split("warnings")[0]
+
+
 @pytest.mark.parametrize(
     ("roles", "assumed", "ends", "left_out"),
     [
@@ -104,6 +137,15 @@ def test_an_action_never_taken():
     assert caught(described(trial(), action_labels=[0, 1, 2]), "action 2 was never taken")
 
 
+def test_one_action_in_every_row_teaches_nothing():
+    (found,) = described(trial(arm=0)).warnings
+    assert (found.kind, found.severity, found.column) == ("one-action", "severe", None)
+    assert "action 0 was taken in every row" in found.text
+    kinds = [caveat.kind for caveat in described(trial(arm=0), action_labels=[0, 1]).warnings]
+    assert kinds == ["never-taken", "one-action"]
+    assert "one-action" not in [caveat.kind for caveat in described(trial(arm=[1] + [0] * (N - 1))).warnings]
+
+
 def test_constant_and_empty_columns():
     found = described(trial(same=1, none=None, few=[1.0, None] * (N // 2)), ["age", "same", "none", "few"])
     assert caught(found, "column same is the same in every row")
@@ -144,6 +186,29 @@ def test_columns_that_are_like_ids():
     assert not caught(found, "column age", "id")
     who = np.arange(N) // 4
     assert caught(described(trial(who=who, ward=who + 5), ["age", "ward"], episode="who"), "ward", "like an id")
+
+
+def test_free_text_among_the_features():
+    """Warfarin patients: 1,459 spellings of comorbidities in 5,528 rows."""
+    rng = np.random.default_rng(0)
+    notes = [f"aspirin {min(rng.zipf(1.3), 10**6)} mg" for _ in range(5 * N)]
+    frame = pd.DataFrame(
+        {"age": rng.normal(size=5 * N), "arm": rng.integers(2, size=5 * N), "gain": rng.normal(size=5 * N)}
+    )
+    (found,) = described(frame.assign(notes=notes), ["age", "notes"]).warnings
+    counts = pd.Series(notes).value_counts()
+    assert (found.kind, found.severity, found.column) == ("free-text", "warning", "notes")
+    assert (found.count, found.share) == (len(counts), len(counts) / (5 * N))
+    assert f"has {len(counts)} distinct values, {(counts < 5).sum()} of them in fewer than 5 rows" in found.text
+    assert "leave it out" in found.text_without_counts
+    wards = [f"ward {i % 60} of the house" for i in range(5 * N)]
+    assert described(frame.assign(ward=wards), ["age", "ward"]).warnings == (), "60 wards with 16 rows each"
+
+
+def test_sentences_are_free_text_and_unique_words_are_ids():
+    frame = trial(note=[f"came in on day {i}" for i in range(N)], code=[f"p{i}" for i in range(N)])
+    kinds = {caveat.column: caveat.kind for caveat in described(frame, ["age", "note", "code"]).warnings}
+    assert kinds == {"note": "free-text", "code": "like-an-id"}
 
 
 def test_effective_rows_are_the_rows_of_an_action_that_was_taken_alike_everywhere():

@@ -289,8 +289,9 @@ def test_more_than_twenty_categories_have_codes_in_their_order():
     assert batch.schema.columns[0].kind == "codes"
     np.testing.assert_array_equal(batch.states[:, 0], np.arange(25)[::-1])
     sizes = pd.Categorical(["S", "L", "M"], categories=["S", "M", "L", "XL"], ordered=True)
-    ordered = Transitions.from_frame(flagged(range(3), size=sizes), **{**FLAGGED, "state": "size"}, min_category_rows=1)
-    assert ordered.schema.columns[0].values == ("S", "M", "L")
+    ordered = Transitions.from_frame(flagged(range(3), size=sizes), **{**FLAGGED, "state": "size"})
+    assert ordered.schema.columns[0].values == ("S", "M", "L", "XL"), "one that did not occur has its place, too"
+    np.testing.assert_array_equal(ordered.states, [[0], [2], [1]])
 
 
 def with_wards(**counts):
@@ -317,9 +318,11 @@ def test_categories_with_fewer_than_five_rows_become_one():
 
 
 def test_rare_categories_of_every_type_and_order():
-    sizes = pd.Categorical(["L"] * 6 + ["S"] * 5 + ["M"], categories=["S", "M", "L"], ordered=True)
+    sizes = pd.Categorical(["L"] * 6 + ["S"] * 5 + ["M"], categories=["S", "M", "L"])
     found = Transitions.from_frame(flagged(range(12), ward=sizes), **WARDS)
     assert found.schema.columns[0].values == ("S", "L", "other")
+    scale = Transitions.from_frame(flagged(range(12), ward=sizes.as_ordered()), **WARDS)
+    assert scale.schema.columns[0].values == ("S", "M", "L"), "the values of a declared scale do not point at people"
     numbers = pd.Categorical([3] * 6 + [1] * 5 + [2])
     found = Transitions.from_frame(flagged(range(12), ward=numbers), **WARDS)
     assert found.schema.columns[0].values == (1, 3, "other")

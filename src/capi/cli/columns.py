@@ -8,6 +8,7 @@ import typer
 
 from capi import runs
 from capi.data.table_files import existing, format_of
+from capi.errors import InvalidInputError
 
 
 def _column(help_text: str) -> Any:
@@ -25,6 +26,14 @@ Terminated = Annotated[str | None, _column("Whether the process ended after this
 Truncated = Annotated[str | None, _column("Whether only the recording ended after this row.")]
 Propensity = Annotated[str | None, _column("Probability of the action taken.")]
 Weight = Annotated[str | None, _column("Weight of the row.")]
+Ordered = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="COL=A,B,...",
+        help='Ordered category and its values from lowest to highest, such as "age=<18,18-64,65+"; repeat the option for each.',
+        rich_help_panel="Columns of the table",
+    ),
+]
 
 DiscountPer = Annotated[
     str | None,
@@ -38,7 +47,20 @@ DiscountPer = Annotated[
 
 def roles_of(context: typer.Context) -> dict[str, Any]:
     """Return the columns named by the options, by role."""
-    return {role: context.params[role] for role in runs.ROLES if context.params.get(role)}
+    named = {role: context.params[role] for role in runs.ROLES if context.params.get(role)}
+    orders = dict(_order(text) for text in context.params.get("ordered") or ())
+    return {**named, "ordered": orders} if orders else named
+
+
+def _order(text: str) -> tuple[str, list[str]]:
+    """Return the column and the values of an ordered category."""
+    name, equals, values = text.partition("=")
+    listed = [value.strip() for value in values.split(",")]
+    if not name or not equals or not all(listed):
+        raise InvalidInputError(
+            f'--ordered must be a column and its values, such as "age=<18,18-64,65+"; got {text!r}.'
+        )
+    return name.strip(), listed
 
 
 def check_table(table: str) -> None:

@@ -15,6 +15,7 @@ from capi.cli.columns import (
     STATE,
     DiscountPer,
     Episode,
+    Ordered,
     Propensity,
     Terminated,
     Time,
@@ -40,6 +41,7 @@ def describe(
     truncated: Truncated = None,
     propensity: Propensity = None,
     weight: Weight = None,
+    ordered: Ordered = None,
     discount: Annotated[
         float, typer.Option(help="Discount factor; 0 if decisions affect only their own reward.")
     ] = 0.99,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from capi.data.schema import Schema as Schema
     from capi.data.summary.description import Coverage as Coverage
     from capi.data.summary.description import Description as Description
+    from capi.data.summary.description import ReadColumn as ReadColumn
     from capi.data.summary.description import describe as describe
     from capi.data.transitions import Transitions as Transitions
 else:
@@ -22,6 +23,7 @@ else:
             "Coverage": "summary.description",
             "Description": "summary.description",
             "Origin": "origin",
+            "ReadColumn": "summary.description",
             "Schema": "schema",
             "Transitions": "transitions",
             "describe": "summary.description",

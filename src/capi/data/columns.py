@@ -4,7 +4,7 @@
     boolean   one feature, 0 or 1
     date      one feature, the days since the origin, with fractions where there is a time of day
     one-hot   categories: one feature per value, 0 or 1
-    codes     more than `MOST_VALUES` categories: one feature, the position among the values, from 0
+    codes     ordered categories, or more than `MOST_VALUES` of them: one feature, the position among the values, from 0
 
 A missing value is NaN in all features of its column.
 """
@@ -89,6 +89,14 @@ class Column:
     def listed(self) -> tuple[Any, ...]:
         """The values that stand for themselves."""
         return self.values[:-1] if self.rest else self.values
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether the table or the user declared an order of the categories; many categories in sorted order count as unordered."""
+        in_order = sorted(
+            self.values, key=lambda value: (isinstance(value, str), value)
+        )  # files may mix strings and numbers
+        return self.kind == "codes" and (len(self.values) <= MOST_VALUES or self.values != tuple(in_order))
 
     @property
     def feature_names(self) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from capi.policy_spaces.imitation import ReadByImitation
 from capi.runs.checkpoint import Checkpoints, Kept, read_checkpoint
 from capi.runs.secret import SECRET, write_secret
 from capi.runs.settings import CANDIDATES, RunSettings, score_of
+from capi.runs.table import check_several_actions
 from capi.types import Policy
 
 if TYPE_CHECKING:
@@ -138,6 +139,7 @@ def _locked_run(settings: RunSettings | None, folder: Path, resume: bool, shown:
         return load_run(folder)
     settings.check_can_be_saved()
     batch = settings.batch()  # before anything is written: an unreadable table must not leave a run behind
+    check_several_actions(batch)
     batch.schema.to_dict()  # nor must names or labels that cannot be saved
     table = digest(settings.table)
     if resume:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from capi._utils.validation import check_choice
 from capi.data.schema import Schema
 from capi.data.table_files import format_of
@@ -13,12 +15,13 @@ from capi.data.transitions import Transitions
 from capi.errors import LEAST_SHOWN, InvalidInputError
 
 ROLES = ("episode", "time", "state", "action", "reward", "terminated", "truncated", "propensity", "weight")
+ORDERED = "ordered"  # not a role: the ordered categories among the state columns
 
 
 def check_roles(roles: Mapping[str, Any]) -> None:
     """Refuse unknown roles, and require state, action and reward."""
     for role in roles:
-        check_choice(role, "a role", ROLES)
+        check_choice(role, "a role", (*ROLES, ORDERED))
     for role in ("state", "action", "reward"):
         if not roles.get(role):
             raise InvalidInputError(f"the {role} column{'s' if role == 'state' else ''} must be named: --{role} COL.")
@@ -39,7 +42,7 @@ def read_decisions(
     ----------
     table : str or Path
     roles : mapping
-        From some of `ROLES` to column names; a list for state.
+        From some of `ROLES` to column names; a list for state. "ordered" maps state columns to their values in order.
     discount : float in [0, 1)
     schema : Schema, optional
         Encodings and actions of an earlier table, to reuse.
@@ -50,6 +53,8 @@ def read_decisions(
     """
     reader = Transitions.from_csv if format_of(table) == "csv" else Transitions.from_parquet
     names: dict[str, Any] = {role: list(name) if role == "state" else name for role, name in roles.items()}
+    if schema is not None:
+        names.pop(ORDERED, None)  # the schema knows the orders
     return reader(
         table,
         **names,
@@ -58,3 +63,14 @@ def read_decisions(
         schema=schema,
         min_category_rows=min_category_rows,
     )
+
+
+def check_several_actions(batch: Transitions) -> None:
+    """Refuse to learn from a batch in which every row takes the same action."""
+    taken = np.unique(batch.actions)
+    if len(taken) == 1:
+        label = batch.schema.action_labels[int(taken[0])]
+        raise InvalidInputError(
+            f"at least two actions must be taken in the table; every row takes action {label!r}, so there is nothing to compare it "
+            "with and nothing can be learned. Check the action column and how the rows were filtered."
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -11,9 +12,11 @@ import numpy as np
 from capi._utils.late import pyarrow as pa
 from capi._utils.late import pyarrow_compute as pc
 from capi._utils.validation import LARGEST_INTEGER, Ints
+from capi.data.columns import Column
+from capi.data.origin import CategoryLevels
 from capi.data.readers.arrow import Table
 from capi.data.readers.encode import nan_as_null
-from capi.errors import InvalidInputError
+from capi.errors import LEAST_SHOWN, InvalidInputError
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +55,23 @@ def coded(name: str, table: Table) -> Coded:
         pc.fill_null(chunk.indices.cast(pa.int64()), -1).to_numpy(zero_copy_only=False) for chunk in array.chunks
     ]
     return Coded(rank[np.concatenate(indices)], [values[i] for i in order])
+
+
+def levels_of(columns: Sequence[Column], table: Table) -> dict[str, CategoryLevels]:
+    """Return the levels of the columns with many categories: those that became codes, or of which some became one."""
+    many = [
+        c.name for c in columns if c.values and (c.kind == "codes" or getattr(c, "rest", False)) and not c.is_ordered
+    ]
+    found = {}
+    for name in many:
+        array = nan_as_null(table.column(name))
+        counted = pc.value_counts(array.unify_dictionaries() if pa.types.is_dictionary(array.type) else array)
+        known = counted.filter(pc.is_valid(counted.field("values")))
+        rows = np.asarray(known.field("counts"))
+        words = [str(value).count(" ") >= 2 for value in known.field("values").to_pylist()]
+        rare = int(np.count_nonzero(rows < LEAST_SHOWN))
+        found[name] = CategoryLevels(int(rows.sum()), len(rows), rare, 2 * sum(words) > len(words))
+    return found
 
 
 def numbered(name: str, table: Table) -> tuple[Ints, Any]:

@@ -56,13 +56,14 @@ class Readers:
         action_labels: Sequence[Any] | None = None,
         schema: Schema | None = None,
         min_category_rows: int = LEAST_SHOWN,
+        ordered: Mapping[str, Sequence[str]] | None = None,
     ) -> Self:
         """Return the decisions of a table, one per row.
 
         Rows are sorted by episode and time. The next state is the state of the following row, unless ``next_state`` names columns
         for it. Columns are encoded, and ``schema`` records how: booleans become 0 and 1, dates become days since the start of the
         first year, strings and categories become one 0/1 feature per value or, with more than 20 values, codes in their order.
-        Categories with few rows become one, "other", to which values that did not occur belong, too. Missing values become NaN.
+        Ordered categories become codes in their order. Categories with few rows become one, "other", to which values that did not occur belong, too. Missing values become NaN.
 
         Parameters
         ----------
@@ -107,6 +108,9 @@ class Readers:
         min_category_rows : int
             Categories with fewer rows become one, because names are saved with policies, and a rare name can identify a person. 1 keeps
             all names.
+        ordered : mapping, optional
+            State columns that are ordered categories, such as age bands, and their values from lowest to highest:
+            ``{"age": ["<18", "18-64", "65+"]}``. Ordered categories of pandas and Arrow need no declaration.
 
         Examples
         --------
@@ -146,6 +150,7 @@ class Readers:
             action_labels=action_labels,
             schema=schema,
             min_category_rows=min_category_rows,
+            ordered=ordered,
         )
         return cls._of(read(table_of(frame), roles))
 

@@ -183,14 +183,14 @@ def _categories(arrays: Sequence[Any]) -> list[Any]:
 
 
 def _origin(arrays: Sequence[Any], name: str, table: Table) -> str:
-    points = [_microseconds(array, name, table) for array in arrays]
+    points = [microseconds(array, name, table) for array in arrays]
     known = np.concatenate([np.asarray(pc.drop_null(array)) for array in points])
     year = np.datetime64(int(known.min()) if len(known) else 0, "us").astype("datetime64[Y]")  # no one's own date
     first = year.astype("datetime64[D]")
     return str(first if (known % DAY == 0).all() else first.astype("datetime64[s]"))
 
 
-def _microseconds(array: Any, name: str, table: Table) -> Any:
+def microseconds(array: Any, name: str, table: Table) -> Any:
     """Return dates, points in time or ISO strings as microseconds since 1970, in UTC."""
     try:
         if pa.types.is_timestamp(array.type) and array.type.tz is not None:
@@ -210,7 +210,7 @@ def _features(column: Column, name: str, table: Table) -> Any:
     if column.values:
         return _positions(array, column)
     if column.kind == "date":
-        since = pc.subtract(_microseconds(array, name, table), column.origin_microseconds)
+        since = pc.subtract(microseconds(array, name, table), column.origin_microseconds)
         whole = pc.floor(pc.divide(since.cast(pa.float64(), safe=False), float(DAY)))
         rest = pc.subtract(
             since, pc.multiply(whole.cast(pa.int64()), DAY)

@@ -13,10 +13,13 @@ from capi.data.elapsed import TimeUnit
 from capi.data.origin import Origin
 from capi.data.readers.actions import ADVICE, actions_of, masks_of
 from capi.data.readers.arrow import Table
+from capi.data.readers.categories import levels_of
 from capi.data.readers.elapsed import elapsed_of
 from capi.data.readers.encode import encode, learn, numbers
 from capi.data.readers.episodes import Episodes, episodes_of
+from capi.data.readers.ordered import ordered_column
 from capi.data.readers.roles import Roles
+from capi.data.readers.times import later_dates, steps_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,8 +60,17 @@ def read(table: Table, roles: Roles) -> Read:
     columns = _columns(table, roles)
     arrays["states"], arrays["next_states"] = _states(columns, table, roles, episodes)
     n_only_next = table.n_rows - len(episodes.rows)
-    per = None if roles.discount_per is None else TimeUnit.of(roles.discount_per).text(str(roles.time))
-    origin = Origin(table.name, table.n_rows, episodes.ends, n_only_next, episodes.episode_ids, discount_per=per)
+    origin = Origin(
+        table.name,
+        table.n_rows,
+        episodes.ends,
+        n_only_next,
+        episodes.episode_ids,
+        discount_per=None if roles.discount_per is None else TimeUnit.of(roles.discount_per).text(str(roles.time)),
+        steps=steps_of(table, roles, episodes),
+        later=later_dates(table, roles, columns, episodes),
+        levels=levels_of(columns, table),
+    )
     return Read(arrays, columns, labels, origin)
 
 
@@ -67,7 +79,9 @@ def _columns(table: Table, roles: Roles) -> tuple[Column, ...]:
         return roles.schema.columns
     others = [()] * len(roles.state) if roles.next_state is None else [(name,) for name in roles.next_state]
     return tuple(
-        learn(name, table, other, roles.min_category_rows) for name, other in zip(roles.state, others, strict=True)
+        ordered_column(name, table, other, roles.ordered.get(name))
+        or learn(name, table, other, roles.min_category_rows)
+        for name, other in zip(roles.state, others, strict=True)
     )
 
 

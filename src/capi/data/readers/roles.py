@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from capi._utils.validation import as_discount, as_int, as_names, sequence_of_names
 from capi.data.elapsed import check_discount_per
+from capi.data.readers.ordered import checked_orders
 from capi.errors import LEAST_SHOWN, InvalidInputError
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class RoleNames(TypedDict, total=False):
     action_labels: Sequence[Any] | None
     schema: Schema | None
     min_category_rows: int
+    ordered: Mapping[str, Sequence[str]] | None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,6 +57,7 @@ class Roles:
     action_labels: Any = None
     schema: Schema | None = field(default=None, repr=False)
     min_category_rows: int = LEAST_SHOWN
+    ordered: Any = None
 
     def __post_init__(self) -> None:
         for name in ("state", "next_state"):
@@ -81,6 +84,7 @@ class Roles:
                 "terminated must be given with next_state unless episode is given: otherwise each row would count as terminated."
             )
         as_int(self.min_category_rows, "min_category_rows", minimum=1)
+        object.__setattr__(self, "ordered", checked_orders(self.ordered, self.state))
         self._check_schema()
 
     @property
@@ -105,6 +109,8 @@ class Roles:
             raise InvalidInputError(
                 "action_labels must not be given with schema, which has them already. Pass only one of the two."
             )
+        if self.ordered:
+            raise InvalidInputError("ordered must not be given with schema, which has the orders already.")
         known = tuple(column.name for column in self.schema.columns)
         if self.state != known:
             raise InvalidInputError(

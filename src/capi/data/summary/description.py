@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from capi._utils.validation import Floats
+from capi.data.columns import Column
 from capi.data.elapsed import discount_unit
 from capi.data.summary.coverage import covered_shares, effective_rows, leaf_counts
 from capi.data.summary.warnings import table_caveats
@@ -21,6 +22,7 @@ ASSUMED = {
     "assumed": "the table has no flag column: the last row of each episode was taken as the end of the process",
     "truncated": "no column flags terminated rows: episodes that were not truncated were taken to end with the process",
 }
+READ_AS = {"number": "number", "boolean": "yes/no", "date": "date", "one-hot": "category", "codes": "category"}
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,35 @@ class Coverage:
     share: float
     effective: float
     covered: float
+
+
+@dataclass(frozen=True)
+class ReadColumn:
+    """How a state column of the table was read.
+
+    Parameters
+    ----------
+    name : str
+    read_as : "number", "yes/no", "date", "category" or "ordered category"
+    levels : int or None
+        Number of categories; None for columns that are not categories.
+    n_features : int
+        Number of features that encode it: one per level, or one for everything else.
+    missing : int
+        Number of rows in which it is missing.
+    """
+
+    name: str
+    read_as: str
+    levels: int | None
+    n_features: int
+    missing: int
+
+    def __str__(self) -> str:
+        if self.levels is None:
+            return self.read_as
+        as_codes = ", as codes" if self.n_features < self.levels and self.read_as == "category" else ""
+        return f"{self.read_as}, {self.levels:,} level{'' if self.levels == 1 else 's'}{as_codes}"
 
 
 @dataclass(frozen=True)
@@ -78,6 +109,8 @@ class Description:
     elapsed : dict or None
         Smallest, median and largest time to the next state, in the unit of time that the discount refers to, and that unit; None if
         every step counts the same.
+    columns : tuple of ReadColumn
+        How each state column was read.
     """
 
     source: str
@@ -94,6 +127,7 @@ class Description:
     actions: tuple[Coverage, ...]
     warnings: tuple[Caveat, ...]
     elapsed: dict[str, Any] | None = None
+    columns: tuple[ReadColumn, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as plain JSON values; labels of other types become strings, and ``elapsed`` is left out if None."""
@@ -103,12 +137,13 @@ class Description:
         for action in plain["actions"]:
             if not isinstance(action["action"], str | int | float | bool | None):
                 action["action"] = str(action["action"])
-        return {**plain, "actions": list(plain["actions"]), "warnings": list(plain["warnings"])}
+        return {**plain, **{name: list(plain[name]) for name in ("actions", "warnings", "columns")}}
 
     def __str__(self) -> str:
         sizes = ((self.n_rows, "decision"), (self.n_features, "feature"), (len(self.actions), "action"))
         lines = [f"{self.source}: " + ", ".join(f"{n} {noun}{'' if n == 1 else 's'}" for n, noun in sizes)]
         lines += [f"  {name:<10} {text}" for name, text in self._facts()]
+        lines += self._columns_as_lines()
         lines += ["", f"  {'action':<24}{'rows':>10}{'share':>9}{'effective':>11}{'covered':>10}"]
         for action in self.actions[:MOST_SHOWN]:
             name = str(action.action)[:23]
@@ -143,6 +178,13 @@ class Description:
             facts.append(("missing", ", ".join(shown) + more))
         return facts
 
+    def _columns_as_lines(self) -> list[str]:
+        lines = ["", f"  {'column':<24}{'missing':>10}  read as"]
+        lines += [f"  {column.name[:23]:<24}{column.missing:>10}  {column}" for column in self.columns[:MOST_SHOWN]]
+        if len(self.columns) > MOST_SHOWN:
+            lines.append(f"  ... ({len(self.columns)} in all)")
+        return lines if self.columns else []
+
     def _episodes(self) -> str:
         if self.n_episodes is None:
             return "not given: each row counts as its own episode"
@@ -174,6 +216,7 @@ def describe(batch: Transitions) -> Description:
     effective = effective_rows(leaves)
     per_action = zip(batch.schema.action_labels, counts, effective, covered_shares(leaves), strict=True)
     n_terminated = int(batch.terminated.sum())
+    missing = _missing(batch)
     return Description(
         source="arrays" if origin is None else origin.name,
         n_rows=len(batch),
@@ -185,10 +228,11 @@ def describe(batch: Transitions) -> Description:
         n_truncated=batch.n_episodes - n_terminated,
         assumed="" if origin is None or batch.episodes is None else ASSUMED.get(origin.ends, ""),
         rewards={**_spread(batch.rewards, "mean"), "deviation": float(np.std(batch.rewards))},
-        missing=_missing(batch),
+        missing={name: count for name, count in missing.items() if count},
         actions=tuple(Coverage(a, int(n), float(n) / len(batch), float(e), float(c)) for a, n, e, c in per_action),
         warnings=tuple(table_caveats(batch, effective)),
         elapsed=_elapsed(batch),
+        columns=tuple(_read(column, missing[column.name]) for column in batch.schema.columns),
     )
 
 
@@ -206,9 +250,14 @@ def _spread(values: Floats, middle: str) -> dict[str, float]:
 
 
 def _missing(batch: Transitions) -> dict[str, int]:
-    """Return the number of rows with a missing value, for each column that has some."""
+    """Return the number of rows in which each column is missing."""
     counts, start = {}, 0
     for column in batch.schema.columns:
         counts[column.name] = int(np.isnan(batch.states[:, start]).sum())
         start += len(column.feature_names)
-    return {name: count for name, count in counts.items() if count}
+    return counts
+
+
+def _read(column: Column, missing: int) -> ReadColumn:
+    read_as = "ordered category" if column.is_ordered else READ_AS[column.kind]
+    return ReadColumn(column.name, read_as, len(column.values) or None, len(column.feature_names), missing)

@@ -10,6 +10,10 @@ from numpy.typing import NDArray
 
 from capi._utils.validation import Bools, Floats
 from capi.data.columns import Column
+from capi.data.origin import CategoryLevels
+from capi.data.summary.leaks import Sample, leak_of, sample_of
+from capi.data.summary.orders import looks_ordered
+from capi.data.summary.times import shifted_columns, time_caveats
 from capi.errors import LEAST_SHOWN, Caveat
 
 if TYPE_CHECKING:
@@ -18,6 +22,8 @@ if TYPE_CHECKING:
 FEW = 10  # rows beyond one per action; with fewer, a column can be a function of the action by chance
 LIKE_AN_ID = 0.95  # share of distinct values
 LEAST_IDS = 20
+LEAST_LEVELS = 50
+OF_ROWS = 0.01  # distinct values per row
 FINITE = 0.1  # share of distinct states up to which repeated rows are expected
 ROWS_AT_ONCE = 4096
 WEAK = 10.0  # effective rows
@@ -39,12 +45,23 @@ def table_caveats(batch: Transitions, effective: Floats) -> Iterator[Caveat]:
                 count=float(size),
                 text_without_counts=f"action {label} has an effective sample of fewer than {LEAST_SHOWN} rows",
             )
+    if np.count_nonzero(counts) == 1:
+        label = batch.schema.action_labels[int(counts.argmax())]
+        yield Caveat(
+            "one-action",
+            f"action {label} was taken in every row: there is nothing to compare it with, so nothing can be learned",
+            "severe",
+        )
+    if batch.origin is not None:
+        yield from time_caveats(batch.origin)
     first = _episode_starts(batch)
+    sample = sample_of(batch)
     start = 0
     for column in batch.schema.columns:
         stop = start + len(column.feature_names)
-        yield from _of_column(batch, column, batch.states[:, start:stop], first)
+        yield from _of_column(batch, column, batch.states[:, start:stop], first, sample)
         start = stop
+    yield from shifted_columns(batch)
     repeated = _n_repeated(batch)
     if repeated:
         rest = "an earlier row in state, action, reward and next state: check the table for duplicates"
@@ -58,7 +75,14 @@ def table_caveats(batch: Transitions, effective: Floats) -> Iterator[Caveat]:
         )
 
 
-def _of_column(batch: Transitions, column: Column, features: Floats, first: Bools) -> Iterator[Caveat]:
+def _of_column(
+    batch: Transitions, column: Column, features: Floats, first: Bools, sample: Sample | None
+) -> Iterator[Caveat]:
+    levels = None if batch.origin is None else batch.origin.levels.get(column.name)
+    unique_text = levels is not None and LEAST_IDS <= levels.n_rows * LIKE_AN_ID <= levels.n_levels
+    if levels is not None and _is_free_text(levels, unique_text):
+        yield _free_text(column, levels)
+        return
     known = np.flatnonzero(~np.isnan(features[:, 0]))
     if not len(known):
         yield Caveat("missing-column", f"column {column.name} is missing in every row", "warning", column=column.name)
@@ -78,11 +102,13 @@ def _of_column(batch: Transitions, column: Column, features: Floats, first: Bool
         yield Caveat(
             "constant-column", f"column {column.name} is the same in every row{where}", "note", column=column.name
         )
-        if not some_missing:
+        if not some_missing and not unique_text:
             return
     elif leak := _equal_to_reward(batch, column, features):
         yield leak
+        sample = None  # one caveat about the reward is enough
     if _is_function_of_action(batch, features):
+        sample = None  # the action may well decide on the reward
         yield Caveat(
             "function-of-action",
             f"column {column.name} is a function of the action: if it was set by the decision or after it, "
@@ -90,14 +116,40 @@ def _of_column(batch: Transitions, column: Column, features: Floats, first: Bool
             "severe",
             column=column.name,
         )
-    if column.kind in ("number", "codes") and _is_like_an_id(features[:, 0], first):
+    if sample is not None and (leak := leak_of(batch, column, features, sample)):
+        yield leak
+    if note := looks_ordered(column):
+        yield note
+    if unique_text or (column.kind in ("number", "codes") and _is_like_an_id(features[:, 0], first)):
         owner = "row" if first.all() else "row or episode"
         yield Caveat(
             "like-an-id",
-            f"column {column.name} is different for almost every {owner}, like an id: a model can only memorise it",
+            f"column {column.name} is different for almost every {owner}, like an id: a model can only memorise it, so leave it out",
             "warning",
             column=column.name,
         )
+
+
+def _is_free_text(levels: CategoryLevels, unique_text: bool) -> bool:
+    """Whether there are so many rare values that they cannot be categories; ids are single words."""
+    many = levels.n_levels >= max(LEAST_LEVELS, OF_ROWS * levels.n_rows)
+    return many and 2 * levels.n_rare >= levels.n_levels and (levels.in_words or not unique_text)
+
+
+def _free_text(column: Column, levels: CategoryLevels) -> Caveat:
+    start = f"column {column.name} has {levels.n_levels:,} distinct values"
+    rest = (
+        "like free text: almost nothing can be learned from it. Group the values into a few categories, or leave it out"
+    )
+    return Caveat(
+        "free-text",
+        f"{start}, {levels.n_rare:,} of them in fewer than {LEAST_SHOWN} rows, {rest}",
+        "warning",
+        column=column.name,
+        count=levels.n_levels,
+        share=levels.n_levels / levels.n_rows,
+        text_without_counts=f"column {column.name} has many distinct values, most of them in few rows, {rest}",
+    )
 
 
 def _equal_to_reward(batch: Transitions, column: Column, features: Floats) -> Caveat | None:
