@@ -17,6 +17,7 @@ from copy import deepcopy
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+from capi._utils.suggestions import did_you_mean
 from capi.errors import InvalidInputError
 
 SEPARATOR = "__"
@@ -92,7 +93,7 @@ def _unknown(name: str, parameters: Mapping[str, Any], owner: str, path: str) ->
         return f"{path}{name} cannot be set: {path.removesuffix(SEPARATOR)} is a {owner}, which has no parameters."
     choices = ", ".join(map(repr, parameters))
     found = repr(name) if not path else f"{name!r} (in {path}{name})"
-    return f"a parameter of {owner} must be one of {choices}; got {found}."
+    return f"a parameter of {owner} must be one of {choices}; got {found}.{did_you_mean(name, parameters)}"
 
 
 def _is_estimator(part: Any) -> bool:

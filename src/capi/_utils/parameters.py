@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection, Mapping
 from inspect import signature
 from typing import Any, TypeAlias
 
+from capi._utils.suggestions import did_you_mean
 from capi._utils.validation import as_int, check_choice, is_real
 from capi.errors import InvalidInputError
 
@@ -45,7 +46,10 @@ def check_options(kind: type, options: Mapping[str, Any]) -> None:
     constraints: Constraints = getattr(kind, "_constraints", {})
     for name, value in options.items():
         if name not in known:
-            raise InvalidInputError(f"{kind.__name__} has no parameter {name!r}; it has {', '.join(known) or 'none'}.")
+            shown = ", ".join(known) or "none"
+            raise InvalidInputError(
+                f"{kind.__name__} has no parameter {name!r}; it has {shown}.{did_you_mean(name, known)}"
+            )
         if name in constraints:
             constraints[name](value, name)
 

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from capi._utils.suggestions import did_you_mean
 from capi.errors import InvalidInputError
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -234,7 +235,8 @@ def check_rows(good: Any, values: NDArray[Any], name: str, rule: str, advice: st
 def check_choice(value: Any, name: str, choices: Collection[Any]) -> None:
     """Refuse a value that is not one of ``choices``, in type and value."""
     if not any(type(value) is type(choice) and value == choice for choice in choices):
-        raise InvalidInputError(f"{name} must be one of {', '.join(map(repr, choices))}; got {value!r}.")
+        shown = ", ".join(map(repr, choices))
+        raise InvalidInputError(f"{name} must be one of {shown}; got {value!r}.{did_you_mean(value, choices)}")
 
 
 def as_names(value: Sequence[Any], name: str, count: int) -> tuple[Any, ...]:
@@ -274,6 +276,14 @@ def as_array(value: ArrayLike, name: str) -> NDArray[Any]:
         return np.asarray(value)
     except (ValueError, TypeError) as error:
         raise InvalidInputError(f"{name} must be a regular array of numbers; its rows have unequal lengths.") from error
+    except Exception as error:  # whatever the library that made the value raises
+        raise InvalidInputError(f"{name} must be an array; NumPy cannot read it: {first_line(error)}.") from error
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error of another library without its full stop, or its type if it has no text."""
+    lines = str(error).strip().splitlines()
+    return lines[0].strip().removesuffix(".") if lines else type(error).__name__
 
 
 def _numeric(value: ArrayLike, name: str) -> Floats:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from capi._utils.suggestions import did_you_mean
 from capi.cli.app import app
 from capi.cli.output import Json, print_json
 from capi.errors import InvalidInputError
@@ -30,7 +31,9 @@ def bench(
             "benchmarks are in the source repository, not in the installed package. Clone the repository and run make bench."
         )
     if unknown := set(names or []) - set(known):
-        raise InvalidInputError(f"unknown benchmark {min(unknown)!r}. Choose from {', '.join(known)}.")
+        raise InvalidInputError(
+            f"unknown benchmark {min(unknown)!r}. Choose from {', '.join(known)}.{did_you_mean(min(unknown), known)}"
+        )
     chosen = known if listed else names or known
     for name in chosen:
         if not as_json:

@@ -19,12 +19,23 @@ def _column(help_text: str) -> Any:
 # Columns that `roles_of` collects from the command's context.
 ACTION = _column("Action taken.")
 REWARD = _column("Reward of that action.")
-STATE = _column("State variable; repeat the option for each.")
+STATE = _column(
+    'State variable; repeat the option or separate names by commas; "*" for all columns without another role.'
+)
 Episode = Annotated[str | None, _column("Episode identifier.")]
 Time = Annotated[str | None, _column("Time within the episode.")]
 Terminated = Annotated[str | None, _column("Whether the process ended after this row.")]
 Truncated = Annotated[str | None, _column("Whether only the recording ended after this row.")]
 Propensity = Annotated[str | None, _column("Probability of the action taken.")]
+Except = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--except",
+        metavar="COL",
+        help='Column that --state "*" leaves out; repeat or separate by commas.',
+        rich_help_panel="Columns of the table",
+    ),
+]
 Weight = Annotated[str | None, _column("Weight of the row.")]
 Ordered = Annotated[
     list[str] | None,
@@ -47,7 +58,8 @@ DiscountPer = Annotated[
 
 def roles_of(context: typer.Context) -> dict[str, Any]:
     """Return the columns named by the options, by role."""
-    named = {role: context.params[role] for role in runs.ROLES if context.params.get(role)}
+    options = {**context.params, "except": context.params.get("left_out")}
+    named = {role: options[role] for role in (*runs.ROLES, "except") if options.get(role)}
     orders = dict(_order(text) for text in context.params.get("ordered") or ())
     return {**named, "ordered": orders} if orders else named
 

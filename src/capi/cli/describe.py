@@ -15,6 +15,7 @@ from capi.cli.columns import (
     STATE,
     DiscountPer,
     Episode,
+    Except,
     Ordered,
     Propensity,
     Terminated,
@@ -42,6 +43,7 @@ def describe(
     propensity: Propensity = None,
     weight: Weight = None,
     ordered: Ordered = None,
+    left_out: Except = None,
     discount: Annotated[
         float, typer.Option(help="Discount factor; 0 if decisions affect only their own reward.")
     ] = 0.99,

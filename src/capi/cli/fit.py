@@ -15,6 +15,7 @@ from capi.cli.columns import (
     STATE,
     DiscountPer,
     Episode,
+    Except,
     Ordered,
     Propensity,
     Terminated,
@@ -56,6 +57,7 @@ def fit(
     propensity: Propensity = None,
     weight: Weight = None,
     ordered: Ordered = None,
+    left_out: Except = None,
     discount: Annotated[float, typer.Option(help="Discount factor.")] = 0.99,
     discount_per: DiscountPer = None,
     n_iterations: Annotated[int, typer.Option(help="Number of iterations (evaluation, then improvement).")] = 50,
@@ -111,7 +113,9 @@ def fit(
         given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
         if others := [name for name in given if name not in free]:
             where = "the run" if resume else settings
-            raise InvalidInputError(f"{others[0].replace('_', '-')} is already set by {where}. Change it there.")
+            raise InvalidInputError(
+                f"{'except' if others[0] == 'left_out' else others[0].replace('_', '-')} is already set by {where}. Change it there."
+            )
     if settings is not None:
         existing(settings)
     elif not resume:

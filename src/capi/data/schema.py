@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from capi._utils.suggestions import did_you_mean
 from capi._utils.validation import Floats, Ints, as_names, as_states
 from capi.data.columns import Column, is_table
 from capi.data.readers.arrow import table_of
@@ -146,7 +147,9 @@ class Schema:
         """
         j = self.feature_names.index(feature) if feature in self.feature_names else feature
         if isinstance(j, str) or not 0 <= j < len(self.feature_names):
-            raise InvalidInputError(f"unknown feature {feature!r}; the features are {', '.join(self.feature_names)}.")
+            known = ", ".join(self.feature_names)
+            guess = did_you_mean(feature, self.feature_names)
+            raise InvalidInputError(f"unknown feature {feature!r}; the features are {known}.{guess}")
         for column in self.columns:
             if j < len(column.feature_names):
                 break

@@ -21,6 +21,8 @@ def format_of(path: str | Path, name: str = "table") -> Literal["csv", "parquet"
     >>> format_of("patients.PQ")
     'parquet'
     """
+    if not isinstance(path, str | Path):
+        raise InvalidInputError(f"{name} must be the path of a .csv or .parquet file, as text; got {path!r}.")
     ending = Path(path).suffix.lower()
     if ending not in FORMATS:
         raise InvalidInputError(f"{name} must be a .csv or .parquet file; got {str(path)!r}.")

@@ -27,6 +27,7 @@ from capi.types import Policy
 
 MOST_ROWS = 5000  # the system has two unknowns per row
 ROWS_AT_ONCE = 4096
+NUMBERS_AT_ONCE = 2**25  # entries of a block of rows: 256 MiB, however many centres there are
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +47,8 @@ class KernelSpanValues:
     def values(self, states: Floats) -> Floats:
         """Return Q(x, a) for all actions; ``states`` (n, d) -> (n, A)."""
         x = self.scaling(as_states(states, n_features=self.centres.shape[1]))
-        blocks = [x[i : i + ROWS_AT_ONCE] for i in range(0, len(x), ROWS_AT_ONCE)]
+        size = max(1, min(ROWS_AT_ONCE, NUMBERS_AT_ONCE // len(self.centres)))
+        blocks = [x[i : i + size] for i in range(0, len(x), size)]
         return np.concatenate([likeness(self.kernel, block, self.centres) @ self.weights for block in blocks])
 
 

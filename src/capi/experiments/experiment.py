@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from capi._utils.suggestions import did_you_mean
 from capi.errors import InvalidInputError
 from capi.experiments import NAMES
 from capi.experiments.setting import Setting, Size
@@ -60,7 +61,9 @@ class Experiment(Protocol):
 def load_experiment(name: str) -> Experiment:
     """Return the experiment called ``name``."""
     if name not in NAMES:
-        raise InvalidInputError(f"the experiment must be one of {', '.join(NAMES)}; got {name!r}.")
+        raise InvalidInputError(
+            f"the experiment must be one of {', '.join(NAMES)}; got {name!r}.{did_you_mean(name, NAMES)}"
+        )
     experiment: Any = import_module(package_of(name))
     return experiment
 

@@ -125,7 +125,8 @@ class Polynomial(_Scaled):
     def transform(self, X: ArrayLike) -> Floats:
         """Return the products; (n, d) -> (n, p)."""
         _check_fitted(self, "powers_")
-        return np.asarray(self.powers_.transform(self.scaling_(X)))
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(self.powers_.transform(self.scaling_.finite(X)))
 
 
 class Fourier(_Scaled):
@@ -161,7 +162,7 @@ class Fourier(_Scaled):
     def transform(self, X: ArrayLike) -> Floats:
         """Return the cosines; (n, d) -> (n, p)."""
         _check_fitted(self, "frequencies_")
-        return np.cos(np.pi * (self.scaling_(X) @ self.frequencies_.T))
+        return np.cos(np.pi * (self.scaling_.finite(X) @ self.frequencies_.T))
 
 
 class _Radial(_Scaled):

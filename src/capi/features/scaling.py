@@ -27,7 +27,21 @@ class Scaling:
 
     def __call__(self, states: ArrayLike) -> Floats:
         """Return the states (n, d) in the learned units; no value may be missing."""
-        return (as_states(states, n_features=len(self.unit), allow_nan=False) - self.origin) / self.unit
+        x = as_states(states, n_features=len(self.unit), allow_nan=False)
+        with np.errstate(over="ignore"):
+            return (x - self.origin) / self.unit
+
+    def finite(self, states: ArrayLike) -> Floats:
+        """Return the states (n, d) in the learned units, or raise an error if they are too large for them."""
+        scaled = self(states)
+        good = np.isfinite(scaled)
+        if not good.all():
+            i, j = (int(k) for k in np.unravel_index(int(good.argmin()), good.shape))
+            raise InvalidInputError(
+                f"states must be finite in the learned units; states[{i}, {j}] = {np.asarray(states)[i, j]:g} is not: "
+                f"it is divided by {self.unit[j]:g}. Check the column."
+            )
+        return scaled
 
 
 def check_scale(scale: Any, name: str = "scale") -> None:

@@ -18,6 +18,7 @@ from capi.features.bases import RKHS
 
 MOST_KEPT = 2**23  # entries of a feature table that is cached for the next iteration: 64 MiB
 ROWS_AT_ONCE = 8192
+NUMBERS_AT_ONCE = 2**25  # entries of a block of rows: 256 MiB, however many features a file claims
 
 Table: TypeAlias = Floats | sp.csr_array  # (n, p)
 Features: TypeAlias = Any  # a callable states -> table, or a transformer with fit and transform
@@ -66,8 +67,8 @@ class FittedFeatures:
         x = as_states(states, n_features=self.n_features)
         if len(x) * self.n_columns <= MOST_KEPT:
             return np.asarray(self(x) @ weights)
-        blocks = range(0, len(x), ROWS_AT_ONCE)
-        return np.concatenate([np.asarray(self(x[i : i + ROWS_AT_ONCE]) @ weights) for i in blocks])
+        size = max(1, min(ROWS_AT_ONCE, NUMBERS_AT_ONCE // self.n_columns))
+        return np.concatenate([np.asarray(self(x[i : i + size]) @ weights) for i in range(0, len(x), size)])
 
 
 def check_features(features: Any, name: str = "features") -> None:

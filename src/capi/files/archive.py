@@ -156,7 +156,10 @@ def _array(member: str, data: bytes) -> NDArray[Any]:
         raise InvalidInputError(f"{member!r} is not an array in the format of policy files.")
     dtype = np.dtype(found[1].decode())
     shape = tuple(int(part) for part in found[3].decode().replace(" ", "").split(",") if part)
-    if prod(shape) * dtype.itemsize != len(data) - 10 - length or len(shape) > 4:
+    fits = (
+        prod(max(n, 1) for n in shape) <= MOST_BYTES or 0 not in shape
+    )  # NumPy refuses empty arrays that are huge otherwise
+    if prod(shape) * dtype.itemsize != len(data) - 10 - length or len(shape) > 4 or not fits:
         raise InvalidInputError(f"{member!r} does not have the size that its shape {shape} requires.")
     if dtype == np.bool_ and (np.frombuffer(data, np.uint8, offset=10 + length) > 1).any():
         raise InvalidInputError(f"{member!r} must contain only booleans.")

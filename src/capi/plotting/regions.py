@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from capi._utils.late import matplotlib
+from capi._utils.suggestions import did_you_mean
 from capi._utils.validation import Bools, Floats, Ints
 from capi.data.columns import MOST_VALUES, Column
 from capi.data.schema import Schema
@@ -200,4 +201,6 @@ def _column(feature: Any, names: Sequence[str]) -> int:
         return list(names).index(feature)
     if isinstance(feature, int) and not isinstance(feature, bool) and 0 <= feature < len(names):
         return feature
-    raise InvalidInputError(f"unknown feature {feature!r}; the features are {', '.join(names)}.")
+    raise InvalidInputError(
+        f"unknown feature {feature!r}; the features are {', '.join(names)}.{did_you_mean(feature, names)}"
+    )

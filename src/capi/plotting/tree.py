@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from capi.errors import InvalidInputError
 from capi.plotting.style import INK, PALE_INK, SMALL_TEXT_SIZE, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+DEEPEST = 200  # levels; deeper trees do not fit on a page
 LEAF_WIDTH, LEVEL_HEIGHT = 1.7, 0.9  # inches
 FILL = {"leaf": "#E8F1FA", "node": "#FFFFFF"}
 
@@ -16,6 +18,10 @@ FILL = {"leaf": "#E8F1FA", "node": "#FFFFFF"}
 def draw_tree(tree: dict[str, Any], condition: Any, decision: Any) -> Figure:
     """Return a figure of a tree in nested dictionaries; ``condition`` and ``decision`` return the text of a node."""
     n_leaves, depth = _size(tree)
+    if depth > DEEPEST:
+        raise InvalidInputError(
+            f"a tree that is drawn must have at most {DEEPEST} levels; it has {depth}. Use rules()."
+        )
     figure, [axes] = new_figure(max(LEAF_WIDTH * n_leaves, 3.0), LEVEL_HEIGHT * (depth + 1))
     axes.set_axis_off()
     axes.set_xlim(0, n_leaves)
@@ -65,7 +71,11 @@ def support_of(leaf: dict[str, Any], digits: int = 4) -> list[str]:
 
 def _size(node: dict[str, Any]) -> tuple[int, int]:
     """Return the number of leaves and the depth of a tree."""
-    if "action" in node:
-        return 1, 0
-    (left, deep), (right, deeper) = _size(node["then"]), _size(node["else"])
-    return left + right, 1 + max(deep, deeper)
+    n_leaves, depth, waiting = 0, 0, [(node, 0)]
+    while waiting:
+        each, level = waiting.pop()
+        if "action" in each:
+            n_leaves, depth = n_leaves + 1, max(depth, level)
+        else:
+            waiting += [(each["then"], level + 1), (each["else"], level + 1)]
+    return n_leaves, depth

@@ -12,6 +12,7 @@ from capi._utils.parameters import Constraints, check_parameters, instance_of
 from capi._utils.validation import Bools, Floats, Ints, as_distribution, as_int, as_share
 from capi.errors import InvalidInputError
 from capi.policies.base import Described, described
+from capi.policies.decisions import in_blocks
 from capi.policies.simple import Uniform
 from capi.types import Policy
 
@@ -47,6 +48,7 @@ class EpsilonGreedy:
         """Number of actions, A."""
         return self.policy.n_actions
 
+    @in_blocks
     def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
         """Return the most probable action, the lowest among equals (n,)."""
         return self.probabilities(states, allowed).argmax(axis=1)
@@ -119,6 +121,7 @@ class Mixture(Described):
         """Number of actions, A."""
         return self.policies[0].n_actions
 
+    @in_blocks
     def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
         """Return the most probable action, the lowest among equals (n,)."""
         return self.probabilities(states, allowed).argmax(axis=1)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,7 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from capi._utils.row_ops import chosen_entries, row_sum
 from capi._utils.validation import Bools, Floats, Ints, as_allowed
 from capi.errors import InvalidInputError
+from capi.types import Policy
 
+NUMBERS_AT_ONCE = 2**24  # entries of a table with one column per action: 128 MiB
+
+P = TypeVar("P", bound=Policy)
 Decisions: TypeAlias = NDArray[Any]  # actions (n,) of a deterministic policy, otherwise probabilities (n, A)
 
 
@@ -46,6 +52,23 @@ def first_in_mask(ranking: Ints, mask: Bools | None) -> Ints:
         return ranking[:, 0]
     first = np.take_along_axis(mask, ranking, axis=1).argmax(axis=1)
     return np.take_along_axis(ranking, first[:, None], axis=1)[:, 0]
+
+
+def in_blocks(act: Callable[[P, Floats, Bools | None], Ints]) -> Callable[..., Ints]:
+    """Make a policy's ``act`` decide in blocks of rows: its tables (rows, A) stay small, however many actions a file claims."""
+
+    @wraps(act)
+    def decide(policy: P, states: Floats, allowed: Bools | None = None) -> Ints:
+        size = max(1, NUMBERS_AT_ONCE // policy.n_actions)
+        if not isinstance(states, np.ndarray) or states.ndim == 0 or len(states) <= size:
+            return act(policy, states, allowed)
+        mask = as_allowed(allowed, "allowed", (len(states), policy.n_actions))
+        parts = (slice(i, i + size) for i in range(0, len(states), size))
+        # Copies, because actions can be views that keep the tables alive.
+        decided = [act(policy, states[rows], None if mask is None else mask[rows]).copy() for rows in parts]
+        return np.concatenate(decided)
+
+    return decide
 
 
 def check_masks_given(masked: bool, allowed: Bools | None) -> None:

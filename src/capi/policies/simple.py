@@ -22,7 +22,7 @@ from capi._utils.validation import (
 from capi.errors import InvalidInputError
 from capi.loss import greedy
 from capi.policies.base import Deterministic
-from capi.policies.decisions import check_masks_given, permitted
+from capi.policies.decisions import check_masks_given, in_blocks, permitted
 from capi.types import QFunction
 
 
@@ -124,6 +124,7 @@ class Greedy(Deterministic):
         """Number of actions, A."""
         return self.q.n_actions
 
+    @in_blocks
     def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
         """Return the best (allowed) action in each state (n,)."""
         check_masks_given(self.masked, allowed)

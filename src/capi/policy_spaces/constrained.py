@@ -13,7 +13,7 @@ from capi._utils.parameters import Constraints, check_parameters, instance_of, o
 from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_states, as_weights, check_rows
 from capi.data.schema import Schema
 from capi.errors import InvalidInputError
-from capi.policies import Deterministic
+from capi.policies import Deterministic, in_blocks
 from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver, improved
 from capi.policy_spaces.imitation import ReadByImitation, imitation
 from capi.policy_spaces.rules import (
@@ -130,6 +130,7 @@ class ConstrainedPolicy(Deterministic):
         """Number of actions, A."""
         return self.policy.n_actions
 
+    @in_blocks
     def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
         """Return the best action among those that the rules (and ``allowed``) permit (n,)."""
         x = as_states(states, n_features=self.n_features)

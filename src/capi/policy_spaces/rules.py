@@ -21,6 +21,7 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 
 from capi._utils.parameters import Constraints, check_parameters, instance_of, one_of, optional
+from capi._utils.suggestions import did_you_mean
 from capi._utils.validation import Bools, Floats, as_not_negative, as_share, is_real
 from capi.data.schema import Schema
 from capi.errors import InvalidInputError
@@ -309,7 +310,8 @@ def feature_number(feature: Any, schema: Schema) -> int:
     if isinstance(feature, int) and not isinstance(feature, bool) and 0 <= feature < len(schema.feature_names):
         return feature
     known = ", ".join(schema.feature_names)
-    raise InvalidInputError(f"unknown feature {feature!r}; the features are {known}.{_hint(schema)}")
+    guess = did_you_mean(feature, schema.feature_names)
+    raise InvalidInputError(f"unknown feature {feature!r}; the features are {known}.{guess}{_hint(schema)}")
 
 
 def action_number(action: Any, schema: Schema) -> int:
@@ -319,7 +321,8 @@ def action_number(action: Any, schema: Schema) -> int:
     if isinstance(action, int) and not isinstance(action, bool) and 0 <= action < len(schema.action_labels):
         return action
     known = ", ".join(map(str, schema.action_labels))
-    raise InvalidInputError(f"unknown action {action!r}; the actions are {known}.{_hint(schema)}")
+    guess = did_you_mean(action, schema.action_labels)
+    raise InvalidInputError(f"unknown action {action!r}; the actions are {known}.{guess}{_hint(schema)}")
 
 
 def cost_table(rule: Budget | Cap | Costs, schema: Schema) -> Floats:

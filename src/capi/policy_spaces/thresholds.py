@@ -13,7 +13,7 @@ from capi._utils.row_ops import row_max
 from capi._utils.validation import Bools, Floats, Ints, as_states, check_rows
 from capi.errors import InvalidInputError
 from capi.loss import filled_regrets
-from capi.policies import Deterministic, check_masks_given, first_allowed
+from capi.policies import Deterministic, check_masks_given, first_allowed, in_blocks
 from capi.policy_spaces._cuts import readable_cut
 from capi.policy_spaces._monotone import check_monotone
 from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver, finite_total
@@ -38,6 +38,7 @@ class ThresholdPolicy(Deterministic):
     ranking: Ints = field(repr=False)  # (2, A) the actions of the low and the high side, from best to worst
     masked: bool = False
 
+    @in_blocks
     def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
         """Return the best allowed action of each state's side (n,)."""
         check_masks_given(self.masked, allowed)

@@ -15,6 +15,7 @@ import tomli_w
 from capi import evaluators, offline, policy_spaces
 from capi._utils.parameters import at_least, check_options, check_parameters, one_of
 from capi._utils.renamed import refuse_old_names, renamed, translated
+from capi._utils.suggestions import did_you_mean
 from capi._utils.validation import as_discount, is_real
 from capi.data.elapsed import TimeUnit, check_discount_per
 from capi.data.schema import Schema
@@ -23,7 +24,7 @@ from capi.data.transitions import Transitions
 from capi.errors import LEAST_SHOWN, InvalidInputError
 from capi.learning.capi import CAPI
 from capi.learning.iteration import Iteration
-from capi.runs.table import check_roles, read_decisions
+from capi.runs.table import read_decisions, resolved_roles
 from capi.types import Policy, PolicyEvaluator, PolicySpace
 
 EVALUATORS = {"fitted-q": "FittedQ", "kernel-fitted-q": "KernelFittedQ"}
@@ -50,6 +51,7 @@ LEARNING = (
     "min_category_rows",
 )
 HOLD_STATES = {"neighbors"}  # spaces whose policies decide by states of the table
+SECTIONS = ("data", "learning", "evaluator", "space")
 
 
 class Parts(NamedTuple):
@@ -96,7 +98,8 @@ class RunSettings:
     table : str
         A CSV or Parquet file.
     roles : mapping
-        From roles (episode, time, state, action, reward, terminated, truncated, propensity, weight) to column names; a list for state.
+        From roles (episode, time, state, action, reward, terminated, truncated, propensity, weight) to column names; state may be a
+        list, a text such as "age,sex", or "*" for all columns without another role except those of the entry "except".
     discount : float in [0, 1)
     n_iterations : int
     random_state : int
@@ -147,11 +150,11 @@ class RunSettings:
 
     def __post_init__(self) -> None:
         check_parameters(self)
-        check_roles(self.roles)
         check_discount_per(self.discount_per, self.roles.get("time"))
         if self.discount_per is not None:
             object.__setattr__(self, "discount_per", TimeUnit.of(self.discount_per).plain)
         format_of(self.table)
+        object.__setattr__(self, "roles", resolved_roles(self.table, self.roles))
         _check_options(self._kinds.evaluator, self.evaluator_options, "evaluator")
         _check_options(self._kinds.space, self.space_options, "space")
         _ = self.parts  # building them checks rules that relate several options
@@ -240,18 +243,23 @@ class RunSettings:
             found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise InvalidInputError(f"{path} cannot be read as settings: {error}.") from error
-        unknown = set(found) - {"data", "learning", "evaluator", "space"}
-        if unknown or not all(isinstance(part, dict) for part in found.values()):
+        unknown = sorted(set(found) - set(SECTIONS))
+        if unknown:
             raise InvalidInputError(
                 f"{path} must have the sections data, learning, evaluator and space; got {sorted(found)}."
+                f"{did_you_mean(unknown[0], SECTIONS)}"
             )
+        for name, part in found.items():
+            if not isinstance(part, dict):
+                raise InvalidInputError(f"{path}: {name} must be a section, written [{name}]; got {part!r}.")
         data = dict(found.get("data", {}))
         try:
             learning = translated(cls, found.get("learning", {}))
-            if set(learning) - set(LEARNING):
-                raise InvalidInputError(f"learning takes {', '.join(LEARNING)}; got {sorted(learning)}.")
+            if unknown := sorted(set(learning) - set(LEARNING)):
+                guess = did_you_mean(unknown[0], LEARNING)
+                raise InvalidInputError(f"learning takes {', '.join(LEARNING)}; got {sorted(learning)}.{guess}")
             parts = _part("evaluator", found, evaluators, EVALUATORS) | _part("space", found, policy_spaces, SPACES)
-            return cls(str(data.pop("table", "")), data, **learning, **parts)
+            return cls(data.pop("table", ""), data, **learning, **parts)
         except InvalidInputError as error:
             raise InvalidInputError(f"{path}: {error}") from error
 
@@ -284,6 +292,7 @@ def _check_options(kind: Any, options: Mapping[str, Any], part: str) -> None:
     if unknown := set(options) - known:
         raise InvalidInputError(
             f"{kind.__name__} has no option {min(unknown)!r} in run settings; the {part} takes {', '.join(sorted(known))}."
+            f"{did_you_mean(min(unknown), known)}"
         )
     if hasattr(kind, "_constraints"):
         check_options(kind, _given(options))
@@ -303,11 +312,11 @@ def _known(kind: Any) -> set[str]:
 
 def _given(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return options with tuples in place of a file's lists, and None for `NO_LIMIT`, because TOML has no None."""
+    return {name: None if value == NO_LIMIT else _as_tuple(value) for name, value in options.items()}
 
-    def given(value: Any) -> Any:
-        return None if value == NO_LIMIT else tuple(map(tuple, value)) if isinstance(value, list) else value
 
-    return {name: given(value) for name, value in options.items()}
+def _as_tuple(value: Any) -> Any:
+    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
 
 
 def _options(part: Any) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from capi._utils.validation import check_choice
+from capi.data.readers.arrow import header_of
 from capi.data.schema import Schema
 from capi.data.table_files import format_of
 from capi.data.transitions import Transitions
@@ -16,15 +17,74 @@ from capi.errors import LEAST_SHOWN, InvalidInputError
 
 ROLES = ("episode", "time", "state", "action", "reward", "terminated", "truncated", "propensity", "weight")
 ORDERED = "ordered"  # not a role: the ordered categories among the state columns
+EXCEPT = "except"  # not a role: the columns that "*" leaves out
+ALL_OTHERS = "*"
+
+
+def resolved_roles(table: str | Path, roles: Mapping[str, Any]) -> dict[str, Any]:
+    """Return checked roles whose state is a list of columns of the table.
+
+    A state may be one text, such as "age,sex", and may hold "*" for all columns without another role except those that
+    the entry "except" lists. A column whose name has a comma or is "*" takes precedence. The table is opened only if needed.
+    """
+    check_roles(roles)
+    state, left_out = _listed(roles["state"], "state"), _listed(roles.get(EXCEPT) or [], EXCEPT)
+    kept = {role: name for role, name in roles.items() if role != EXCEPT and name}
+    others = {role: name for role, name in kept.items() if role not in ("state", ORDERED)}
+    has_commas = any("," in name for name in (*state, *left_out))
+    if left_out or ALL_OTHERS in state or (has_commas and Path(table).exists()):
+        state = _columns_of_state(table, state, left_out, others)
+    return {**kept, "state": state}
 
 
 def check_roles(roles: Mapping[str, Any]) -> None:
-    """Refuse unknown roles, and require state, action and reward."""
-    for role in roles:
-        check_choice(role, "a role", (*ROLES, ORDERED))
+    """Refuse unknown roles and values that are not column names, and require state, action and reward."""
+    for role, name in roles.items():
+        check_choice(role, "a role", (*ROLES, EXCEPT, ORDERED))
+        if role not in ("state", EXCEPT, ORDERED) and not isinstance(name, str | None):
+            raise InvalidInputError(f"{role} must name one column as text; got {name!r}.")
     for role in ("state", "action", "reward"):
         if not roles.get(role):
             raise InvalidInputError(f"the {role} column{'s' if role == 'state' else ''} must be named: --{role} COL.")
+    for role in ("state", EXCEPT):
+        _listed(roles.get(role) or [], role)
+
+
+def _listed(names: Any, role: str) -> list[str]:
+    """Return one column or several as a list."""
+    listed: list[Any] = [names] if isinstance(names, str) else list(names) if isinstance(names, Sequence) else [None]
+    if not all(isinstance(name, str) for name in listed):
+        raise InvalidInputError(f"{role} must name columns, as text or a list of texts; got {names!r}.")
+    return listed
+
+
+def _columns_of_state(
+    table: str | Path, state: Sequence[str], left_out: Sequence[str], others: Mapping[str, str]
+) -> list[str]:
+    header = header_of(table)
+    named = _split_at_commas(state, header.names)
+    without = _split_at_commas(left_out, header.names)
+    if ALL_OTHERS not in named or ALL_OTHERS in header.names:
+        if without:
+            raise InvalidInputError('except must be given with --state "*": other states are listed one by one.')
+        return named
+    header.check_names([*(name for name in named if name != ALL_OTHERS), *without, *others.values()])
+    taken = {*named, *without, *others.values()}
+    rest = [name for name in header.names if name not in taken]
+    at = named.index(ALL_OTHERS)
+    found = [name for name in (*named[:at], *rest, *named[at + 1 :]) if name != ALL_OTHERS]
+    if not found:
+        raise InvalidInputError(f'state "*" must leave at least one column; {table} has no other columns.')
+    return found
+
+
+def _split_at_commas(names: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Return the names with "a,b" as two, unless it is the name of a column."""
+    split: list[str] = []
+    for name in names:
+        parts = [name] if name in known else [part.strip() for part in name.split(",")]
+        split += [part for part in parts if part]
+    return split
 
 
 def read_decisions(
@@ -42,7 +102,8 @@ def read_decisions(
     ----------
     table : str or Path
     roles : mapping
-        From some of `ROLES` to column names; a list for state. "ordered" maps state columns to their values in order.
+        From some of `ROLES` to column names; `resolved_roles` says what state may be. "ordered" maps state columns to their
+        values in order.
     discount : float in [0, 1)
     schema : Schema, optional
         Encodings and actions of an earlier table, to reuse.
@@ -52,7 +113,7 @@ def read_decisions(
         Categories with fewer rows become one.
     """
     reader = Transitions.from_csv if format_of(table) == "csv" else Transitions.from_parquet
-    names: dict[str, Any] = {role: list(name) if role == "state" else name for role, name in roles.items()}
+    names: dict[str, Any] = resolved_roles(table, roles)
     if schema is not None:
         names.pop(ORDERED, None)  # the schema knows the orders
     return reader(

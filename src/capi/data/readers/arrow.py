@@ -6,13 +6,26 @@ import csv
 import io
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from capi._utils.late import pyarrow as pa
-from capi._utils.validation import Ints, is_real
+from capi._utils.suggestions import did_you_mean
+from capi._utils.validation import Ints, first_line
 from capi.data.columns import is_table
-from capi.data.table_files import existing
-from capi.errors import InvalidInputError
+from capi.data.readers.foreign import (
+    arrow_of,
+    broken_rule,
+    has_unknown_intervals,
+    items_of,
+    not_a_column,
+    register_intervals,
+)
+from capi.data.table_files import existing, format_of
+from capi.errors import CapiError, InvalidInputError
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,19 +40,18 @@ class Table:
 
     def column(self, name: str) -> Any:
         """Return a column as an Arrow chunked array, with NaN of Python and pandas as null."""
+        values = self._found(name)
         try:
-            array = _plain(_chunked(self._found(name)))
-        except not_arrow() as error:
-            row = _first_other(self.values(name))
-            rule = "must hold values of one kind: numbers, booleans, dates or strings"
-            raise self.rejection(name, rule, row) from error
+            array = arrow_of(values)
+        except Exception as error:  # whatever the library that made the column raises
+            rule, row, advice = broken_rule(items_of(values), error)
+            raise self.rejection(name, rule, row, advice) from error
         self._check_length(name, array)
         return array
 
     def values(self, name: str) -> list[Any]:
         """Return a column as a list of Python values of any type."""
-        values = self._found(name)
-        items = values.to_pylist() if hasattr(values, "to_pylist") else list(values)
+        items = items_of(self._found(name))
         self._check_length(name, items)
         return items
 
@@ -71,7 +83,8 @@ class Table:
             if self.names.count(name) != 1:
                 known = ", ".join(map(str, self.names))
                 problem = "appears more than once" if name in self.names else "does not exist"
-                raise InvalidInputError(f"{self.name}: column {name!r} {problem}; the columns are {known}.")
+                guess = did_you_mean(name, self.names)
+                raise InvalidInputError(f"{self.name}: column {name!r} {problem}; the columns are {known}.{guess}")
 
     def _check_length(self, name: str, column: Any) -> None:
         if len(column) != self.n_rows:
@@ -79,19 +92,43 @@ class Table:
 
     def _found(self, name: str) -> Any:
         self.check_names([name])
-        return self.get(name)
+        try:
+            values = self.get(name)
+        except Exception as error:
+            raise self.rejection(name, f"cannot be read: {first_line(error)}") from error
+        if problem := not_a_column(values):
+            raise self.rejection(name, f"must be a list or an array with one value per row; {problem}")
+        return values
 
 
 def not_arrow() -> tuple[type[Exception], ...]:
-    """Return the exceptions that Arrow raises for values it cannot hold."""
+    """Return the exceptions that Arrow and NumPy raise for values that they cannot hold or convert."""
     return pa.ArrowException, ValueError, TypeError, OverflowError
+
+
+def reads_column(
+    function: Callable[Concatenate[str, Table, P], R],
+) -> Callable[Concatenate[str, Table, P], R]:
+    """Make the errors that Arrow and NumPy raise in a reader of one column name the column."""
+
+    @wraps(function)
+    def read(name: str, table: Table, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(name, table, *args, **kwargs)
+        except CapiError:
+            raise
+        except not_arrow() as error:
+            advice = " Turn it into numbers, dates or strings, or leave it out."
+            raise table.rejection(name, f"cannot be read: {first_line(error)}", advice=advice) from error
+
+    return read
 
 
 def table_of(frame: Any) -> Table:
     """Return the columns of a pandas, polars or Arrow table, of any object with Arrow's protocol, or of a mapping."""
     if isinstance(frame, Mapping):
         names = tuple(frame)
-        n_rows = next((len(column) for column in frame.values() if hasattr(column, "__len__")), 0)
+        n_rows = next((len(column) for column in frame.values() if not not_a_column(column)), 0)
         return Table("the table", names, n_rows, frame.__getitem__)
     if not is_table(frame):
         raise InvalidInputError(
@@ -100,12 +137,15 @@ def table_of(frame: Any) -> Table:
     if hasattr(frame, "iloc"):  # pandas, column by column, so that only requested columns must be convertible
         return Table("the table", tuple(frame.columns), len(frame), frame.__getitem__)
     if hasattr(frame, "get_column"):  # polars
-        return Table("the table", tuple(frame.columns), len(frame), lambda name: frame.get_column(name).to_arrow())
+        return Table("the table", tuple(frame.columns), len(frame), frame.get_column)
     if not hasattr(frame, "__arrow_c_stream__") and not isinstance(frame, pa.RecordBatch):
         raise InvalidInputError(
             f"a table must hold its rows in memory; a {type(frame).__name__} does not. Collect or fetch it into a table first."
         )
-    return _of_arrow(pa.table(frame), "the table")
+    try:
+        return _of_arrow(pa.table(frame), "the table")
+    except Exception as error:  # whatever the library that made the table raises
+        raise InvalidInputError(f"the table cannot be read: {first_line(error)}.") from error
 
 
 def csv_table(path: Any, names: Collection[str], delimiter: str, texts: Collection[str] = ()) -> Table:
@@ -134,8 +174,8 @@ class CsvFile:
                 lines = csv.reader(text, delimiter=delimiter)
                 header = next((line for line in lines if line), None)  # Arrow skips empty lines, too
                 n_lines = lines.line_num
-        except (pa.ArrowException, UnicodeDecodeError, OSError, csv.Error, TypeError) as error:
-            raise InvalidInputError(f"{path}: cannot be read as CSV: {error}") from error
+        except Exception as error:  # Arrow's, Python's and those of the libraries that decompress
+            raise InvalidInputError(f"{path}: cannot be read as CSV: {first_line(error)}.") from error
         if header is None:
             raise InvalidInputError(f"{path}: cannot be read as CSV: it must have a header, but the file is empty.")
         return cls(file, tuple(header), n_lines, delimiter)
@@ -160,53 +200,46 @@ class CsvFile:
                 parse_options=pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
                 convert_options=pa.csv.ConvertOptions(**conversion),
             )
-        except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
-            raise InvalidInputError(f"{self.path}: cannot be read as CSV: {error}") from error
+        except Exception as error:  # Arrow's, Python's and those of the libraries that decompress
+            raise InvalidInputError(f"{self.path}: cannot be read as CSV: {first_line(error)}.") from error
 
 
 def parquet_table(path: Any, names: Collection[str]) -> Table:
     """Return the named columns of a Parquet file, or of a folder of them."""
+    return _parquet(path, lambda dataset: _parquet_columns(dataset, str(path), names))
+
+
+def header_of(path: Any) -> Table:
+    """Return the names of the columns of a CSV or Parquet file, as a table without rows."""
+    if format_of(path) == "csv":
+        names = CsvFile.opened(path).header
+    else:
+        names = _parquet(path, lambda dataset: tuple(dataset.schema.names))
+    return Table(str(path), names, 0, names.index)
+
+
+def _parquet_columns(dataset: Any, path: str, names: Collection[str]) -> Table:
+    header = tuple(dataset.schema.names)
+    Table(path, header, 0, header.index).check_names(names)
+    return _of_arrow(dataset.read(columns=list(names)), path, 1)
+
+
+def _parquet(path: Any, read: Callable[[Any], R]) -> R:
+    """Return what ``read`` makes of a Parquet file, whose errors name the file."""
     file = existing(path)
     try:
         dataset = pa.parquet.ParquetDataset(file)
-        header = tuple(dataset.schema.names)
-        Table(str(path), header, 0, header.index).check_names(names)
-        return _of_arrow(dataset.read(columns=list(names)), str(path), 1)
-    except (pa.ArrowException, OSError) as error:
-        raise InvalidInputError(f"{path}: cannot be read as Parquet: {error}") from error
+        if has_unknown_intervals(dataset.schema):
+            register_intervals()
+            dataset = pa.parquet.ParquetDataset(file)
+        return read(dataset)
+    except CapiError:
+        raise
+    except Exception as error:  # damaged files raise errors of many types
+        raise InvalidInputError(
+            f"{path}: cannot be read as Parquet: {first_line(error)}. It may be damaged or incomplete: write it again."
+        ) from error
 
 
 def _of_arrow(table: Any, name: str, first_row: int = 0) -> Table:
     return Table(name, tuple(table.column_names), table.num_rows, table.column, first_row)
-
-
-def _chunked(values: Any) -> Any:
-    if isinstance(values, pa.ChunkedArray):
-        return values
-    array = values if isinstance(values, pa.Array) else pa.array(values, from_pandas=True)
-    return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
-
-
-def _plain(array: Any) -> Any:
-    """Return strings as a type that all Arrow functions support, and categories with a single list of values."""
-    kind = array.type
-    if pa.types.is_string_view(kind):
-        return array.cast(pa.large_string())
-    if pa.types.is_dictionary(kind):
-        if pa.types.is_string_view(kind.value_type):
-            array = array.cast(pa.dictionary(kind.index_type, pa.large_string(), kind.ordered))
-        return array.unify_dictionaries()
-    return array
-
-
-def _first_other(values: list[Any]) -> int | None:
-    """Return the first row whose value is of another type than those before it, None if there is none."""
-    first: Any = None
-    for row, value in enumerate(values):
-        if value is None or value != value:  # NaN
-            continue
-        kind = float if is_real(value) else type(value)
-        first = kind if first is None else first
-        if kind is not first:
-            return row
-    return None

@@ -14,8 +14,9 @@ from capi._utils.late import pyarrow_compute as pc
 from capi._utils.validation import LARGEST_INTEGER, Ints
 from capi.data.columns import Column
 from capi.data.origin import CategoryLevels
-from capi.data.readers.arrow import Table
+from capi.data.readers.arrow import Table, reads_column
 from capi.data.readers.encode import nan_as_null
+from capi.data.readers.foreign import decoded, is_missing
 from capi.errors import LEAST_SHOWN, InvalidInputError
 
 
@@ -27,12 +28,15 @@ class Coded:
     values: list[Any]  # the values of codes 0, 1, ...
 
 
+@reads_column
 def coded(name: str, table: Table) -> Coded:
     """Return a column's values sorted and numbered; values that cannot be sorted are numbered in order of appearance."""
     try:
         array = nan_as_null(table.column(name))
     except InvalidInputError:
         return _coded_objects(table.values(name), name, table)
+    if pa.types.is_dictionary(array.type) and pa.types.is_nested(array.type.value_type):
+        array = decoded(array)
     if pa.types.is_nested(array.type):
         return _coded_objects([tuple(v) if isinstance(v, list) else v for v in array.to_pylist()], name, table)
     array = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
@@ -74,6 +78,7 @@ def levels_of(columns: Sequence[Column], table: Table) -> dict[str, CategoryLeve
     return found
 
 
+@reads_column
 def numbered(name: str, table: Table) -> tuple[Ints, Any]:
     """Return a number for each row, and the ids that the numbers represent: None if they are the column's own."""
     try:
@@ -105,7 +110,7 @@ def _own_numbers(array: Any) -> Ints | None:
 
 
 def _coded_objects(items: list[Any], name: str, table: Table) -> Coded:
-    missing = [item is None or item != item for item in items]
+    missing = [is_missing(item) for item in items]
     try:
         found = dict.fromkeys(item for item, gone in zip(items, missing, strict=True) if not gone)
         values = list(found)

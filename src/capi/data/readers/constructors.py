@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from numpy.typing import ArrayLike
 
 from capi._utils.renamed import renamed
+from capi._utils.suggestions import did_you_mean
 from capi._utils.validation import as_names, as_states
 from capi.data.readers.arrow import csv_table, parquet_table, table_of
 from capi.data.readers.minari import arrays_of
@@ -63,7 +64,9 @@ class Readers:
         Rows are sorted by episode and time. The next state is the state of the following row, unless ``next_state`` names columns
         for it. Columns are encoded, and ``schema`` records how: booleans become 0 and 1, dates become days since the start of the
         first year, strings and categories become one 0/1 feature per value or, with more than 20 values, codes in their order.
-        Ordered categories become codes in their order. Categories with few rows become one, "other", to which values that did not occur belong, too. Missing values become NaN.
+        Ordered categories become codes in their order. Categories with few rows become one, "other", to which values that did not
+        occur belong, too. Intervals (``pandas.cut``) and UUIDs are read as their text, intervals in their order. Missing values
+        become NaN.
 
         Parameters
         ----------
@@ -260,7 +263,9 @@ class Readers:
             table.update(zip(roles["next_state"], following.T, strict=True))
         for name, column in {"actions": actions, "rewards": rewards, **columns}.items():
             if name not in ROLES_OF_ARRAYS:
-                raise InvalidInputError(f"from_arrays has no argument {name!r}.")
+                raise InvalidInputError(f"from_arrays has no argument {name!r}.{did_you_mean(name, ROLES_OF_ARRAYS)}")
+            if column is None and name in ("actions", "rewards"):
+                raise InvalidInputError(f"{name} must be an array with one entry per row of states; got None.")
             if column is not None:
                 role = ROLES_OF_ARRAYS[name]
                 roles[role] = f"({role})"

@@ -12,7 +12,8 @@ from capi._utils.late import pyarrow as pa
 from capi._utils.late import pyarrow_compute as pc
 from capi._utils.validation import Floats
 from capi.data.columns import DAY, MOST_VALUES, Column, Kind
-from capi.data.readers.arrow import Table, not_arrow
+from capi.data.readers.arrow import Table, not_arrow, reads_column
+from capi.data.readers.foreign import decoded
 from capi.errors import LEAST_SHOWN
 
 ROWS_AT_ONCE = 16_384  # their states stay in the cache while the columns are written one by one
@@ -20,6 +21,7 @@ MOST_CATEGORIES = 100_000  # more are probably names, not categories
 OTHER = "other"  # the name of all categories with too few rows
 
 
+@reads_column
 def learn(name: str, table: Table, others: Sequence[str] = (), min_rows: int = LEAST_SHOWN) -> Column:
     """Return how to encode a column.
 
@@ -31,7 +33,7 @@ def learn(name: str, table: Table, others: Sequence[str] = (), min_rows: int = L
     for each in (name, *others):
         array = table.column(each)
         if pa.types.is_dictionary(array.type) and not _of_categories(array.type.value_type):
-            array = array.cast(array.type.value_type)
+            array = decoded(array)
         arrays.append(array)
         kinds.add(_kind(array.type, each, table))
     kinds.discard("missing")
@@ -57,7 +59,7 @@ def encode(columns: Sequence[Column], table: Table, names: Sequence[str] | None 
     """Return the states (n, d) of a table; ``names`` are the names of the columns in the table, if they differ."""
     called = [column.name for column in columns] if names is None else list(names)
     table.check_names(called)
-    arrays = [_features(column, name, table) for column, name in zip(columns, called, strict=True)]
+    arrays = [_features(name, table, column) for column, name in zip(columns, called, strict=True)]
     ends = np.cumsum([len(column.feature_names) for column in columns])
     states = np.empty((table.n_rows, int(ends[-1])))
     for start in range(0, table.n_rows, ROWS_AT_ONCE):
@@ -107,9 +109,10 @@ def unknown_values(column: Column, table: Table) -> Unknown | None:
     return Unknown(pc.unique(array.filter(unknown)).to_pylist(), n_rows, pc.index(unknown, True).as_py())
 
 
+@reads_column
 def numbers(name: str, table: Table) -> Floats:
     """Return a column of numbers or booleans (n,), NaN where it is missing."""
-    array = _features(Column(name), name, table)
+    array = _features(name, table, Column(name))
     column = np.empty((table.n_rows, 1))
     _write(Column(name), array, column)
     return column[:, 0]
@@ -200,11 +203,12 @@ def microseconds(array: Any, name: str, table: Table) -> Any:
         raise table.rejection(name, f"must be dates; it holds {array.type}") from error
 
 
-def _features(column: Column, name: str, table: Table) -> Any:
+@reads_column
+def _features(name: str, table: Table, column: Column) -> Any:
     """Return the column as numbers for `_write`: its feature, or the position of each value for categories."""
     array = table.column(name)
     if pa.types.is_dictionary(array.type) and not column.values:
-        array = array.cast(array.type.value_type)
+        array = decoded(array)
     if pa.types.is_null(array.type):
         return array.cast(pa.float64())
     if column.values:
@@ -231,7 +235,7 @@ def _as_numbers(column: Column, array: Any, name: str, table: Table) -> Any:
         got = f"; got {text[row]!r}" if row is not None else f"; it holds {array.type}"
         raise table.rejection(name, f"must be numbers{got}", row) from error
     if column.kind == "boolean" and not pa.types.is_boolean(table.column(name).type):
-        flags = nan_as_null(array)
+        flags = nan_as_null(array).cast(pa.float64(), safe=False)
         good = pc.fill_null(pc.or_(pc.equal(flags, 0), pc.equal(flags, 1)), True)
         table.check(np.asarray(good), name, "must be booleans (or 0 and 1)")
     return array

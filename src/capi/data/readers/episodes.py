@@ -104,11 +104,13 @@ def time_of(table: Table, name: str) -> NDArray[Any]:
     """Return the time of each row in its own unit (n,): float64 could not distinguish nanoseconds."""
     array = table.column(name)
     types = pa.types
-    if types.is_date(array.type) or types.is_timestamp(array.type):
+    if types.is_date(array.type) or types.is_timestamp(array.type) or types.is_duration(array.type):
         array = array.cast(pa.int32() if types.is_date32(array.type) else pa.int64())
     if not (types.is_integer(array.type) or types.is_floating(array.type) or types.is_decimal(array.type)):
-        advice = " Strings have no reliable order: turn them into numbers or dates."
-        raise table.rejection(name, f"must be numbers or dates; it holds {array.type}", advice=advice)
+        kind = array.type.value_type if types.is_dictionary(array.type) else array.type
+        text = types.is_string(kind) or types.is_large_string(kind)
+        advice = " Strings have no reliable order: turn them into numbers or dates." if text else ""
+        raise table.rejection(name, f"must be numbers or dates; it holds {kind}", advice=advice)
     rule = "must not be missing: it gives the order of the rows"
     table.check(np.asarray(array.is_valid()), name, rule)
     if types.is_integer(array.type):

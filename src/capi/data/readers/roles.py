@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from capi.data.schema import Schema
 
 
+SINGLE = ("action", "reward", "episode", "time", "terminated", "truncated", "propensity", "weight")
+
+
 class RoleNames(TypedDict, total=False):
     """The roles as keywords of a reader."""
 
@@ -60,11 +63,22 @@ class Roles:
     ordered: Any = None
 
     def __post_init__(self) -> None:
+        for name in SINGLE:
+            column = getattr(self, name)
+            if not isinstance(column, str) and (column is not None or name in ("action", "reward")):
+                raise InvalidInputError(
+                    f"{name} must name one column, and column names must be strings; got {column!r}."
+                )
         for name in ("state", "next_state"):
             columns = getattr(self, name)
             if columns is not None:
                 columns = (columns,) if isinstance(columns, str) else sequence_of_names(columns, name)
                 object.__setattr__(self, name, as_names(columns, name, len(columns)))
+        masks = tuple(self.allowed.values()) if isinstance(self.allowed, Mapping) else (self.allowed,)
+        if not all(isinstance(name, str) for name in masks if name is not None):
+            raise InvalidInputError(
+                f"allowed must be a column or a mapping from actions to columns; got {self.allowed!r}."
+            )
         if not self.state:
             raise InvalidInputError(f"state must name at least one column; got {self.state!r}.")
         if self.next_state is not None and len(self.next_state) != len(self.state):
@@ -95,9 +109,9 @@ class Roles:
     @property
     def columns(self) -> list[str]:
         """All columns that are read, each once."""
-        single = (self.action, self.reward, self.episode, self.time, self.terminated, self.truncated)
+        single = (getattr(self, name) for name in SINGLE)
         masks = self.allowed.values() if isinstance(self.allowed, Mapping) else (self.allowed,)
-        names = (*self.state, *(self.next_state or ()), *single, self.propensity, self.weight, *masks)
+        names = (*self.state, *(self.next_state or ()), *single, *masks)
         return list(dict.fromkeys(name for name in names if name is not None))
 
     def _check_schema(self) -> None:

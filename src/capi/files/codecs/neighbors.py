@@ -82,7 +82,9 @@ def _unpack_neighbors(contents: Contents) -> NeighborsPolicy:
     count = contents.integer("n_neighbors", 1, len(sample.rows))
     weighting = contents.choice("weighting", ("uniform", "distance"))
     metric, params = contents.value("metric"), contents.value("metric_params")
-    check_metric(metric, params)
+    check_metric(metric, "metric")
+    if not isinstance(params, dict):
+        raise contents.refuse("metric_params must be a record of numbers")
     params = {**_metric_numbers(contents, params), **_metric_arrays(contents)}
     algorithm = contents.choice("index", ("exact", "approximate"))
     nearest = _nearest(contents, sample, count, metric, params, algorithm)

@@ -14,7 +14,7 @@ from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_int, as_s
 from capi.errors import InvalidInputError
 from capi.features.scaling import Scale, Scaling, check_scale, learned_scaling
 from capi.features.tables import Features, FittedFeatures, Table, check_features, fitted_features
-from capi.policies import Deterministic, check_masks_given
+from capi.policies import Deterministic, check_masks_given, in_blocks
 from capi.policy_spaces._monotone import check_monotone
 from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver
 from capi.policy_spaces.linear._line_search import TIE, LineSearch
@@ -66,6 +66,7 @@ class LinearPolicy(Deterministic):
         """Return the score of each action; ``states`` (n, d) -> (n, A)."""
         return self.features.product(as_states(states), self.weights.T)
 
+    @in_blocks
     def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
         """Return the (allowed) action with the largest score (n,)."""
         check_masks_given(self.masked, allowed)

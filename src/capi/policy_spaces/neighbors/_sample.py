@@ -10,7 +10,7 @@ import numpy as np
 
 from capi._utils.validation import Bools, Floats, Ints, is_fixed
 from capi.features.scaling import Scale, Scaling, learned_scaling
-from capi.policies import Deterministic, check_masks_given, first_allowed
+from capi.policies import Deterministic, check_masks_given, first_allowed, in_blocks
 from capi.policy_spaces._problem import ImprovementProblem
 from capi.policy_spaces.imitation import ReadByImitation
 
@@ -151,6 +151,7 @@ class NearbyPolicy(ReadByImitation, Deterministic):
     def regrets(self, states: Floats) -> Floats:
         """Return the mean regret of each action near each state, which explains the decisions; (n, d) -> (n, A)."""
 
+    @in_blocks
     def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
         """Return the (allowed) action with the least mean regret nearby (n,)."""
         check_masks_given(self.masked, allowed)

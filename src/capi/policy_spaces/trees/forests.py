@@ -12,7 +12,7 @@ from capi._utils.array_cache import Remembered
 from capi._utils.parameters import Constraints, at_least, check_parameters, checked_by, optional
 from capi._utils.threads import n_threads
 from capi._utils.validation import Bools, Floats, Ints, as_states, is_fixed
-from capi.policies import Deterministic, check_masks_given, first_allowed, one_hot
+from capi.policies import Deterministic, check_masks_given, first_allowed, in_blocks, one_hot
 from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver
 from capi.policy_spaces.imitation import ReadByImitation
 from capi.policy_spaces.trees.greedy import grown_on
@@ -81,6 +81,7 @@ class ForestPolicy(ReadByImitation, Deterministic):
             return None
         return self.known.of(states, lambda: self.forest.leaves(states, n_jobs))
 
+    @in_blocks
     def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
         """Return the action with the most votes (n,)."""
         return self.votes(states, allowed).argmax(axis=1)

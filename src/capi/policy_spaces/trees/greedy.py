@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from capi._utils.parameters import Constraints, at_least, check_parameters, checked_by, optional
 from capi._utils.validation import Bools, Floats, Ints, as_states
 from capi.plotting.tree import draw_tree, support_of
-from capi.policies import Deterministic, check_masks_given, first_allowed, first_in_mask
+from capi.policies import Deterministic, check_masks_given, first_allowed, first_in_mask, in_blocks
 from capi.policy_spaces._cuts import readable_cut
 from capi.policy_spaces._monotone import check_monotone, monotone_actions
 from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver
@@ -72,6 +72,7 @@ class TreePolicy(Deterministic):
         """Number of leaves."""
         return len(self.tree.sums)
 
+    @in_blocks
     def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
         """Return the best allowed action of each state's leaf (n,)."""
         check_masks_given(self.masked, allowed)
@@ -86,7 +87,10 @@ class TreePolicy(Deterministic):
         the policy was learned with masks, ``otherwise``: the actions to try in order where ``action`` is not allowed.
         Files do not give the states and the regret of leaves with fewer than five states; these are None then.
         """
-        return self._described(0)
+        described: dict[int, dict[str, Any]] = {}
+        for number in reversed(self._in_order()):  # not recursively: trees can be thousands of levels deep
+            described[number] = self._described(number, described)
+        return described[0]
 
     def rules(self, *, full: bool = False) -> str:
         """Return the tree as text, with the names and labels of the table and the support and regret of each leaf.
@@ -100,7 +104,7 @@ class TreePolicy(Deterministic):
         """
         if self.n_leaves > MOST_LEAVES and not full:
             return "\n".join([*self._summary(), *self.remarks()])
-        return "\n".join([*self._lines(self.to_dict(), ""), *self.remarks()])
+        return "\n".join([*self._lines(self.to_dict()), *self.remarks()])
 
     def remarks(self) -> list[str]:
         """Return remarks for readers of the rules, one per line."""
@@ -112,7 +116,7 @@ class TreePolicy(Deterministic):
     def to_dot(self) -> str:
         """Return the tree in the Graphviz DOT language."""
         lines = ["digraph policy {", '  node [shape=box, fontname="sans-serif"];']
-        self._add_dot(self.to_dict(), lines, "n")
+        self._add_dot(self.to_dict(), lines)
         return "\n".join([*lines, "}"])
 
     def plot(self, states: ArrayLike | None = None) -> Figure:  # noqa: ARG002  the tree is drawn without states
@@ -131,7 +135,17 @@ class TreePolicy(Deterministic):
         total = reduction.sum()
         return reduction / total if total > 0 else reduction
 
-    def _described(self, number: int) -> dict[str, Any]:
+    def _in_order(self) -> list[int]:
+        """Return the nodes from the root on: each after its parent, and those of the left branch first."""
+        found, waiting, left = [], [0], self.tree.nodes["left"].tolist()
+        while waiting:
+            number = waiting.pop()
+            found.append(number)
+            if left[number] >= 0:
+                waiting += [left[number] + 1, left[number]]
+        return found
+
+    def _described(self, number: int, children: dict[int, dict[str, Any]]) -> dict[str, Any]:
         node = self.tree.nodes[number]
         if node["left"] < 0:
             leaf = -1 - int(node["left"])
@@ -145,7 +159,7 @@ class TreePolicy(Deterministic):
             }
             return {**plain, "otherwise": others} if self.masked else plain
         left = int(node["left"])
-        return {**self._split(number), "then": self._described(left), "else": self._described(left + 1)}
+        return {**self._split(number), "then": children.pop(left), "else": children.pop(left + 1)}
 
     def _split(self, number: int) -> dict[str, Any]:
         """Return the condition of an inner node as in `to_dict`."""
@@ -166,25 +180,35 @@ class TreePolicy(Deterministic):
             return f"{node['feature']} is known"
         return f"{node['feature']} <= {node['at_most']!r}{' or is missing' if missing_too else ''}"
 
-    def _lines(self, node: dict[str, Any], indent: str) -> Iterator[str]:
-        if "action" in node:
-            yield f"{indent}{_decision(node)}  ({', '.join(support_of(node))})"
-            return
-        yield f"{indent}if {self._condition(node)}:"
-        yield from self._lines(node["then"], indent + "  ")
-        yield f"{indent}else:"
-        yield from self._lines(node["else"], indent + "  ")
+    def _lines(self, tree: dict[str, Any]) -> Iterator[str]:
+        waiting: list[tuple[dict[str, Any] | None, int]] = [(tree, 0)]  # None: the word "else"
+        while waiting:
+            node, level = waiting.pop()
+            indent = "  " * level
+            if node is None:
+                yield f"{indent}else:"
+            elif "action" in node:
+                yield f"{indent}{_decision(node)}  ({', '.join(support_of(node))})"
+            else:
+                yield f"{indent}if {self._condition(node)}:"
+                waiting += [(node["else"], level + 1), (None, level), (node["then"], level + 1)]
 
-    def _add_dot(self, node: dict[str, Any], lines: list[str], name: str) -> None:
-        if "action" in node:
-            text = f"{_decision(node)}\n{', '.join(support_of(node))}"
-            lines.append(f"  {name} [label={_quoted(text)}, style=rounded];")
-            return
-        lines.append(f"  {name} [label={_quoted(self._condition(node))}];")
-        for branch, label in (("then", "yes"), ("else", "no")):
-            child = f"{name}{branch[0]}"
-            self._add_dot(node[branch], lines, child)
-            lines.append(f'  {name} -> {child} [label="{label}"];')
+    def _add_dot(self, tree: dict[str, Any], lines: list[str]) -> None:
+        waiting: list[str | tuple[dict[str, Any], str]] = [(tree, "n")]  # nodes with their names, and finished lines
+        while waiting:
+            item = waiting.pop()
+            if isinstance(item, str):
+                lines.append(item)
+                continue
+            node, name = item
+            if "action" in node:
+                text = f"{_decision(node)}\n{', '.join(support_of(node))}"
+                lines.append(f"  {name} [label={_quoted(text)}, style=rounded];")
+                continue
+            lines.append(f"  {name} [label={_quoted(self._condition(node))}];")
+            for branch, label in (("else", "no"), ("then", "yes")):
+                child = f"{name}{branch[0]}"
+                waiting += [f'  {name} -> {child} [label="{label}"];', (node[branch], child)]
 
     def _summary(self) -> Iterator[str]:
         """Yield the lines that stand for a tree that is too large to read."""
