@@ -20,6 +20,7 @@ from capi.testing import random_batch
 from capi.trees.regressor import ExtraTreesRegressor
 
 N_ACTIONS, SEED, DISCOUNT = 3, 0, 0.9
+COMPLETE_STATES = policy_spaces.Linear, policy_spaces.Thresholds  # spaces without missing values
 KERNELS = ".nbc", ".nbi"  # the files of machine code
 
 
@@ -91,7 +92,7 @@ def _improved(*spaces: Any) -> None:
     for batch in (_batch(), _batch(missing=True)):
         values = rng.normal(size=(len(batch), N_ACTIONS))
         for space in spaces:
-            if np.isnan(batch.states).any() and isinstance(space, policy_spaces.Linear):
+            if np.isnan(batch.states).any() and isinstance(space, COMPLETE_STATES):
                 continue
             policy = space.improve(batch.states, values, rng=rng)
             policy.act(batch.states)
