@@ -27,11 +27,15 @@ def test_it_speaks_while_nothing_happens_and_stops_at_the_end():
     assert len(said) == n
 
 
-def test_it_does_not_interrupt_what_is_said():
-    with Heartbeat(lambda: said.append(1), every=3600, first=0.01).beating():
-        said = []
-        while not said:
-            pass
+def test_after_the_first_time_it_waits_longer():
+    said, spoken = [], threading.Event()
+
+    def speak():
+        said.append(1)
+        spoken.set()
+
+    with Heartbeat(speak, every=3600, first=0.01).beating():
+        assert spoken.wait(30)
     assert len(said) == 1
 
 
