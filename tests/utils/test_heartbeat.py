@@ -69,7 +69,8 @@ def test_without_a_terminal_lines_are_printed(monkeypatch, capsys):
     with shown_work("evaluating run"):
         assert printed.wait(30)
     out, err = capsys.readouterr()
-    assert (out, err.splitlines()[0]) == ("", "evaluating run, 0 s")
+    assert out == ""
+    assert err.startswith("evaluating run, ")
 
 
 def test_an_experiment_names_the_runs_that_take_long(capsys):
