@@ -19,7 +19,7 @@ from capi.experiments import NAMES
 from capi.files.csv_text import without_formulas, write_csv
 from capi.policies import Constant
 
-COMMANDS = [command.callback.__name__ for command in app.registered_commands]
+COMMANDS = [command.callback.__name__.replace("_", "-") for command in app.registered_commands]
 
 
 def run(*arguments):

@@ -47,7 +47,7 @@ TYPES = ["<f8", "<f4", "<i8", "<i4", "<i2", "|u1", "|b1"]  # fmt: skip
 def original(name, folder):
     """Return the bytes, the header and the arrays of a kind's file."""
     place = folder / "original.capi"
-    save_policy(policies()[name][0], place)
+    save_policy(policies()[name][0], place, with_states=True)
     return place.read_bytes(), *read_archive(place)
 
 

@@ -31,7 +31,7 @@ def changed_file(path, change):
 
 
 def saved(policy, folder):
-    save_policy(policy, folder / "policy.capi")
+    save_policy(policy, folder / "policy.capi", with_states=True)
     return folder / "policy.capi"
 
 
@@ -183,7 +183,7 @@ def test_trees_of_thousands_of_levels_have_rules():
 
 
 def test_the_text_of_a_deep_tree_has_all_its_lines():
-    text = chain_of_splits(1500).rules().splitlines()
+    text = chain_of_splits(1500).rules(full=True).splitlines()
     assert sum("if x0 <=" in line for line in text) == 1500
     assert sum(line.strip() == "else:" for line in text) == 1500
     assert len(text) == 1500 * 2 + 1501

@@ -417,10 +417,8 @@ def test_dates_are_compared_as_the_policy_does():
 
 
 def test_one_action_and_no_future(tmp_path):
-    one = fitted(tmp_path / "one", table().assign(do="wait"), ROLES, "thresholds")
-    text = write_report(one).read_text()
-    assert "There is only one action for" in text
-    assert "so no decision matters" in text
+    with pytest.raises(InvalidInputError, match="at least two actions"):
+        fitted(tmp_path / "one", table().assign(do="wait"), ROLES, "thresholds")
     frame = table()
     frame.to_parquet(tmp_path / "t.parquet")
     asked = RunSettings(str(tmp_path / "t.parquet"), ROLES, discount=0.0, n_iterations=1, space="thresholds")

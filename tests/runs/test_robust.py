@@ -52,7 +52,7 @@ def test_leftovers_of_killed_processes_are_removed_under_the_lock(killed):
     others.write_bytes(b"half")
     fit_run(None, folder, resume=True)
     assert sorted(path.name for path in folder.iterdir()) == sorted(
-        [others.name, "history.csv", "policy.capi", "settings.toml", "values.zip"]
+        [others.name, "history.csv", "policy.capi", "secret.json", "settings.toml", "values.zip"]
     )
 
 

@@ -69,7 +69,15 @@ def test_kinds_are_slugs_and_each_is_made_in_one_place():
     kinds = [kind for _, kind, _ in produced()]
     assert len(kinds) == len(set(kinds)) >= 20
     assert all(re.fullmatch(r"[a-z]+(-[a-z]+)*", kind) for kind in kinds)
-    assert {module for module, _, _ in produced()} == {"warnings", "leaks", "times", "orders", "caveats", "evaluate"}
+    assert {module for module, _, _ in produced()} == {
+        "warnings",
+        "leaks",
+        "times",
+        "orders",
+        "caveats",
+        "log_checks",
+        "evaluate",
+    }
 
 
 def test_kinds_and_severities_are_those_of_the_documentation():

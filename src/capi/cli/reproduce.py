@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,10 +16,12 @@ from capi.cli.interrupts import exit_code
 from capi.cli.output import Json, print_json
 from capi.errors import CapiError, InvalidInputError
 from capi.experiments import NAMES
-from capi.experiments.driver import Result
 from capi.experiments.experiment import load_experiment
 from capi.experiments.setting import Size
 from capi.experiments.terminal import print_result, shown_progress
+
+if TYPE_CHECKING:
+    from capi.experiments.driver import Result
 
 
 @app.command(epilog="Example: capi reproduce chain --out results/chain")

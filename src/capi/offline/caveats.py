@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from capi.data.elapsed import UNNAMED, discount_unit
-from capi.errors import LEAST_SHOWN, NEGLIGIBLE, Caveat, Severity
+from capi.errors import LEAST_SHOWN, NEGLIGIBLE, Caveat
 from capi.offline.behaviour import Behaviour
 from capi.offline.evidence import Estimate
 from capi.offline.importance_weights import enough_overlap
@@ -63,7 +63,7 @@ def _about_learning(policies: list[Policy], log: Log) -> Iterator[Caveat]:
         yield Caveat(
             "seen-episodes",
             f"{_percent(seen)} {rest}",
-            _severe_beyond(seen),
+            "severe" if seen > NEGLIGIBLE else "warning",
             count=_count(seen, len(log.episodes)),
             share=seen,
             text_without_counts=f"some {rest}",
@@ -88,7 +88,7 @@ def _about_actions(q: Quantities, log: Log) -> Iterator[Caveat]:
         yield Caveat(
             "unlogged-actions",
             f"the log never took {shares}: {rest}",
-            _severe_beyond(sum(never.values())),
+            "severe" if sum(never.values()) > NEGLIGIBLE else "warning",
             count=_count(told, n_rows),
             share=told,
             text_without_counts=f"the log never took {names}: {rest}",
@@ -319,11 +319,6 @@ def much_extrapolated(share: float) -> Caveat | None:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
-
-
-def _severe_beyond(share: float) -> Severity:
-    """Return how severe a finding is about a share of the policy's decisions or episodes."""
-    return "severe" if share > NEGLIGIBLE else "warning"
 
 
 def _count(share: float, of: int) -> float:

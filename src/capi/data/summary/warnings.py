@@ -88,12 +88,7 @@ def _of_column(
         yield Caveat("missing-column", f"column {column.name} is missing in every row", "warning", column=column.name)
         return
     if column.rest and not column.listed and len(features) >= LEAST_IDS:
-        yield Caveat(
-            "like-an-id",
-            f"column {column.name} has only values with fewer than {LEAST_SHOWN} rows, which became one: it is like a name or an id. Leave it out",
-            "warning",
-            column=column.name,
-        )
+        yield _like_an_id(column, f"has only values with fewer than {LEAST_SHOWN} rows, which became one")
         return
     some_missing = len(known) < len(features)
     example = features[known[0]]
@@ -122,12 +117,12 @@ def _of_column(
         yield note
     if unique_text or (column.kind in ("number", "codes") and _is_like_an_id(features[:, 0], first)):
         owner = "row" if first.all() else "row or episode"
-        yield Caveat(
-            "like-an-id",
-            f"column {column.name} is different for almost every {owner}, like an id: a model can only memorise it, so leave it out",
-            "warning",
-            column=column.name,
-        )
+        yield _like_an_id(column, f"is different for almost every {owner}")
+
+
+def _like_an_id(column: Column, finding: str) -> Caveat:
+    advice = "like an id: a model can only memorise it, so leave it out"
+    return Caveat("like-an-id", f"column {column.name} {finding}, {advice}", "warning", column=column.name)
 
 
 def _is_free_text(levels: CategoryLevels, unique_text: bool) -> bool:
