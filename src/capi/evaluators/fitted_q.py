@@ -7,28 +7,25 @@ targets in each leaf, and the leaves of points that were predicted before are lo
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from sklearn.base import clone
 
-from capi._utils.array_cache import Remembered
 from capi._utils.parameters import Constraints, at_least, check_parameters, literal_or, one_of, optional, satisfying
 from capi._utils.randomness import as_generator
 from capi._utils.renamed import renamed
-from capi._utils.row_ops import chosen_entries
 from capi._utils.threads import n_threads
-from capi._utils.validation import Floats, Ints, as_discount, as_states, is_fixed
-from capi.data.elapsed import largest_discount
+from capi._utils.validation import Floats, Ints, as_discount
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.evaluators._batches import batch_for
-from capi.evaluators._sweeps import after_sweeps, bellman_targets, following_values, movements, stands_still
-from capi.policies import Decisions, decided
-from capi.trees.forest import Forest, Growth, grow, means_of_leaves, sums_of_targets
-from capi.trees.predictor import Leaves
+from capi.evaluators._sweeps import SETTLED, after_sweeps, bellman_targets, following_values
+from capi.evaluators.averager import Averager
+from capi.evaluators.fitted_values import FittedValues, ForestModel
+from capi.policies import decided
+from capi.trees.forest import Forest, Growth, grow, sums_of_targets
 from capi.trees.ranks import EncodedStates, encode
 from capi.trees.regressor import n_candidates
 from capi.types import Policy, QFunction
@@ -42,36 +39,6 @@ class _Model(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class _ForestModel:
-    """A forest fitted to the rows of one group, and the cached leaves of points that were predicted before."""
-
-    forest: Forest
-    n_jobs: int
-    remembers: bool  # whether to cache leaves, which pays only if the trees are kept for several sweeps
-    known: Remembered[Leaves] = field(
-        default_factory=Remembered
-    )  # leaves of points (T, n), or for all actions (A, T, n)
-
-    def predict(self, inputs: Floats) -> Floats:
-        """Return the mean over trees at ``inputs`` (n, d) -> (n,)."""
-        if not self.remembers or not is_fixed(inputs):  # only results for read-only arrays are cached
-            return self.forest.mean_values(inputs, self.n_jobs)[:, 0]
-        return means_of_leaves([self.forest], [self.leaves(inputs)], self.n_jobs)[:, 0]
-
-    def leaves(self, inputs: Floats) -> Leaves:
-        """Return the leaves of the points of a read-only array (T, n), computed once while the trees are kept."""
-        return self.known.of(inputs, lambda: self.forest.leaves_in_trees(inputs, self.n_jobs))
-
-    def leaves_of_actions(self, states: Floats, n_actions: int) -> Leaves:
-        """Return the leaves with each action's number as the last input (A, T, n)."""
-        return self.known.of(states, lambda: self.forest.leaves_of_actions(states, n_actions, self.n_jobs))
-
-    def with_sums(self, sums: Floats) -> _ForestModel:
-        """Return the same trees with other sums of targets (l,) in their leaves."""
-        return _ForestModel(self.forest.with_sums(sums[:, None]), self.n_jobs, self.remembers, self.known)
-
-
-@dataclass(frozen=True, eq=False)
 class _Prepared:
     """Data shared by all sweeps on one batch: the rows that each model learns from, and their inputs as ranks."""
 
@@ -79,80 +46,6 @@ class _Prepared:
     settings: FittedQ
     groups: list[Ints]
     inputs: list[EncodedStates]
-
-
-@dataclass(frozen=True, eq=False)
-class FittedValues:
-    """Q of a fitted evaluation: one model per action, or one model over states and actions."""
-
-    models: list[Any] = field(repr=False)
-    n_actions: int
-    n_features: int
-    separate: bool
-    prepared: _Prepared | None = field(default=None, repr=False)  # data from which the kept trees were grown
-    age: int = 0  # sweeps on these trees
-    n_sweeps: int = 0  # sweeps in total
-    known: Remembered[Floats] = field(default_factory=Remembered, repr=False)
-
-    def values(self, states: Floats) -> Floats:
-        """Return Q(x, a) for all actions; ``states`` (n, d) -> (n, A).
-
-        The values of read-only arrays, such as the states of the batch, are computed once.
-        """
-        checked = states in self.known or states in getattr(self.models[0], "known", ())
-        x = states if checked else as_states(states, n_features=self.n_features)
-        return self.known.of(x, lambda: self._table(x))
-
-    def _table(self, states: Floats) -> Floats:
-        if self._remembers(states):
-            table = self._looked_up(states)
-        elif not self.separate and isinstance(self.models[0], _ForestModel):
-            model = self.models[0]
-            table = model.forest.mean_values_of_actions(states, self.n_actions, model.n_jobs)
-        else:
-            table = np.stack([self.of_action(states, a) for a in range(self.n_actions)], axis=1)
-        table.flags.writeable = not is_fixed(states)  # cached values must not change
-        return table
-
-    def _remembers(self, states: Floats) -> bool:
-        """Return whether the leaves of ``states`` are cached, so values only need to be looked up."""
-        return getattr(self.models[0], "remembers", False) and is_fixed(states)
-
-    def _looked_up(self, states: Floats) -> Floats:
-        """Return Q(x, a) for all actions from cached leaves, in one call (n, A)."""
-        if self.separate:
-            models, leaves = self.models, [model.leaves(states) for model in self.models]
-        else:
-            models = self.models * self.n_actions
-            leaves = list(self.models[0].leaves_of_actions(states, self.n_actions))
-        return means_of_leaves([model.forest for model in models], leaves, models[0].n_jobs)
-
-    def of_action(self, states: Floats, action: int) -> Floats:
-        """Return Q(x, action); ``states`` (n, d) -> (n,)."""
-        if self.separate:
-            return np.asarray(self.models[action].predict(states), dtype=np.float64)
-        inputs = np.column_stack([states, np.full(len(states), float(action))])
-        return np.asarray(self.models[0].predict(inputs), dtype=np.float64)
-
-    def expected(self, states: Floats, decisions: Decisions) -> Floats:
-        """Return the mean of Q(x, .) under ``decisions`` (n,), evaluating only actions that occur."""
-        remembers = self._remembers(states)
-        shares_paths = not self.separate and remembers  # then all actions cost little more than one
-        table = self.values(states) if states in self.known or shares_paths else None
-        if table is not None and decisions.ndim == 1:
-            return chosen_entries(table, decisions)
-        total = np.zeros(len(states))
-        for a in range(self.n_actions):  # a fixed order of summation, so that results do not depend on the cache
-            p = decisions[:, a] if decisions.ndim == 2 else (decisions == a).astype(np.float64)
-            if table is not None:
-                total += p * table[:, a]
-                continue
-            taken = np.flatnonzero(p)
-            if self.separate and remembers and taken.size:
-                total += p * self.of_action(states, a)
-            elif taken.size:
-                total[taken] += p[taken] * self.of_action(states[taken], a)
-        return total
 
 
 @renamed(sweeps="n_sweeps")
@@ -174,7 +67,7 @@ class FittedQ:
         One model per action, or one model with the action's number as an input. ``docs/decisions`` justifies the default.
     n_sweeps : int or None
         Number of Bellman sweeps per evaluation, starting from the previous Q. None, which requires ``refresh_every="never"``,
-        sweeps until Q is within 1e-9 of its fixed point.
+        is the fixed point of the sweeps, up to 1e-9 of its largest value, which `Averager` solves for.
     refresh_every : int or "never"
         Maximum number of sweeps before the trees are regrown; 1 is the paper's scheme. In between, only the averages in the
         leaves are updated. Early trees, which were grown from little more than the rewards, are kept for at most as many sweeps
@@ -247,8 +140,12 @@ class FittedQ:
             targets = bellman_targets(t, discount, following_values(q, FittedValues, t, decisions))
             return self._fitted(t, targets, q, generator)
 
-        slowest = largest_discount(t, discount)
-        return after_sweeps(swept(previous), swept, self.n_sweeps, lambda first: _settled(first, swept, slowest))
+        def settled(first: FittedValues) -> FittedValues:
+            model = Averager.of(first, t, discount=discount)
+            found = model.under(policy).solved_values(t.rewards, tolerance=SETTLED)
+            return self._fitted(t, t.rewards + model.steps * found.x, first, generator)  # on the same trees
+
+        return after_sweeps(swept(previous), swept, self.n_sweeps, settled)
 
     def restored(self, q: FittedValues, transitions: Transitions, age: int, n_sweeps: int) -> FittedValues:
         """Return ``q``, loaded from a file, with the data that later sweeps on the same batch need: its trees and their rows.
@@ -256,7 +153,7 @@ class FittedQ:
         ``age`` is the number of sweeps made on its trees, ``n_sweeps`` the total number of sweeps. Later evaluations give the
         same bytes as without the file.
         """
-        if not all(isinstance(model, _ForestModel) for model in q.models):
+        if not all(isinstance(model, ForestModel) for model in q.models):
             return q
         prepared, threads = self._prepared(transitions, None), n_threads(self.n_jobs)
         if len(prepared.groups) != len(q.models):
@@ -270,7 +167,7 @@ class FittedQ:
                 replace(tree, leaf_of_row=of_tree.astype(np.int32))
                 for tree, of_tree in zip(model.forest.trees, leaves, strict=True)
             ]
-            models.append(_ForestModel(Forest(trees), threads, remembers=self.refresh_every != 1))
+            models.append(ForestModel(Forest(trees), threads, remembers=self.refresh_every != 1))
         return FittedValues(models, q.n_actions, q.n_features, q.separate, prepared, age, n_sweeps)
 
     def _fitted(self, t: Transitions, targets: Floats, old: QFunction | None, rng: np.random.Generator) -> FittedValues:
@@ -317,7 +214,7 @@ class FittedQ:
 
     def _forest(
         self, inputs: EncodedStates, targets: Floats, weights: Floats | None, rng: np.random.Generator
-    ) -> _ForestModel:
+    ) -> ForestModel:
         threads = n_threads(self.n_jobs)
         growth = Growth(
             n_trees=self.n_trees,
@@ -326,7 +223,7 @@ class FittedQ:
             min_samples_leaf=self.min_samples_leaf,
         )
         forest = grow(inputs, targets[:, None], growth, rng, weights=weights, n_jobs=threads)
-        return _ForestModel(forest, threads, remembers=self.refresh_every != 1)
+        return ForestModel(forest, threads, remembers=self.refresh_every != 1)
 
     def _model(self, t: Transitions, rows: Ints, targets: Floats, rng: np.random.Generator) -> _Model:
         model = clone(self.regressor)
@@ -337,25 +234,6 @@ class FittedQ:
         weighting = {} if w is None else {f"{last_step}sample_weight": w}
         fitted: _Model = model.fit(self._inputs(t, rows), targets[rows], **weighting)
         return fitted
-
-
-def _settled(first: FittedValues, swept: Callable[[FittedValues], FittedValues], discount: float) -> FittedValues:
-    """Sweep on kept trees until Q converges: averages in leaves do not expand, so each sweep contracts by the discount."""
-    tiny = np.finfo(float).tiny
-    rounds = movements(first, swept, _leaf_means)
-    return next(q for q, moved, largest in rounds if stands_still(_finite(moved), max(largest, tiny), discount))
-
-
-def _finite(moved: float) -> float:
-    if not np.isfinite(moved):
-        raise InvalidInputError(
-            "Q must stay finite; rewards or weights are too large or too small to be averaged. Rescale them."
-        )
-    return moved
-
-
-def _leaf_means(q: FittedValues) -> Floats:
-    return np.concatenate([model.forest.means for model in q.models])
 
 
 def _of(weights: Floats | None, rows: Ints) -> Floats | None:

@@ -17,7 +17,8 @@ from capi._utils.randomness import seed_sequence
 from capi._utils.versions import versions
 from capi.data.transitions import Transitions
 from capi.errors import CheckpointWarning, InvalidInputError
-from capi.evaluators.fitted_q import FittedQ, FittedValues
+from capi.evaluators.fitted_q import FittedQ
+from capi.evaluators.fitted_values import FittedValues
 from capi.files.archive import read_archive, write_archive
 from capi.files.atomic import written_whole
 from capi.files.codecs import from_arrays, to_arrays

@@ -151,6 +151,11 @@ class Forest:
         """The leaf, numbered across the forest, of each row that the trees were grown on (T, n)."""
         return self._paths.counted_through(self._leaves_of_rows)
 
+    @property
+    def leaves_in_trees_of_rows(self) -> Leaves:
+        """The leaf, numbered within its tree, of each row that the trees were grown on (T, n)."""
+        return self._leaves_of_rows
+
     @cached_property
     def _leaves_of_rows(self) -> Leaves:
         """The leaf, numbered within its tree, of each row that the trees were grown on (T, n)."""

@@ -38,7 +38,7 @@ CLASSES = {  # by module and name, so that recognising them needs no imports
     "capi.policy_spaces.trees.greedy.TreePolicy": "tree",
     "capi.policy_spaces.trees.optimal.OptimalTreePolicy": "optimal tree",
     "capi.policy_spaces.trees.forests.ForestPolicy": "forest",
-    "capi.evaluators.fitted_q.FittedValues": "fitted values",
+    "capi.evaluators.fitted_values.FittedValues": "fitted values",
     "capi.policy_spaces.linear.linear.LinearPolicy": "linear",
     "capi.policy_spaces.linear.kernel.KernelPolicy": "kernel",
     "capi.evaluators._linear_model.LinearValues": "linear values",

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from capi._utils.validation import Ints
 from capi.errors import LEAST_SHOWN
-from capi.evaluators.fitted_q import FittedValues, _ForestModel
+from capi.evaluators.fitted_values import FittedValues, ForestModel
 from capi.files.codecs.parts import no_code
 from capi.files.packing import Contents, Kind, Packed, json_number
 from capi.policy_spaces.trees.forests import ForestPolicy
@@ -198,7 +198,7 @@ def _unpack_forest_policy(contents: Contents) -> ForestPolicy:
 
 
 def _pack_fitted(q: FittedValues) -> Packed:
-    models = [model for model in q.models if isinstance(model, _ForestModel)]
+    models = [model for model in q.models if isinstance(model, ForestModel)]
     if len(models) < len(q.models):
         raise no_code(q.models[0])
     settings = {"n_actions": int(q.n_actions), "n_features": int(q.n_features), "separate": bool(q.separate)}
@@ -217,7 +217,7 @@ def _unpack_fitted(contents: Contents) -> FittedValues:
         raise contents.refuse(f"there must be {counts.sum()} trees; there are {len(trees)}")
     starts = np.concatenate([[0], np.cumsum(counts)])
     forests = [Forest(trees[start:end]) for start, end in pairwise(starts)]
-    models = [_ForestModel(forest, 1, remembers=True) for forest in forests]
+    models = [ForestModel(forest, 1, remembers=True) for forest in forests]
     return FittedValues(models, n_actions, n_features, separate)
 
 

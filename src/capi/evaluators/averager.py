@@ -1,0 +1,451 @@
+r"""`Averager`: the finite decision process that a batch and kept trees are together.
+
+On kept trees a sweep of fitted Q evaluation is linear in its targets. Let S average rows into leaves, with the rows' weights, and
+let :math:`G_\pi` look up, for the next state of each row, the leaves of the policy's actions, averaged over trees and over the
+policy's probabilities; its rows are zero where the process terminated. :math:`G_0` does the same for start states, which have the
+weights :math:`d_0`. With :math:`\gamma` the discount of each row's step,
+
+.. math::
+    v   &= G_\pi S\,(r + \gamma v)                                        && \text{value of each next state} \\
+    J   &= d_0^\top G_0 S\,(r + \gamma v)                                 && \text{value of the policy} \\
+    \mu &= S^\top (G_0^\top d_0 + G_\pi^\top \gamma \mu)                  && \text{discounted visits to each row;}\ J = \mu^\top r
+
+(Gordon 1995; Ormoneit and Sen 2002). So every policy has an exact value and an exact occupancy, and no tree needs to be grown to
+compare many of them. If every leaf that is looked up has rows, :math:`\sum_i \mu_i (1 - \gamma_i) = 1`, with :math:`\gamma_i = 0` where the
+process terminated. Trees may be grown on one set of episodes and averaged over another: a leaf without rows takes the average of its nearest
+ancestor that has some.
+
+Decisions are made at the start states, with weight :math:`d_0`, and at the next states, with weight :math:`\gamma_i \mu_i`. If Q is the
+model's own fixed point for :math:`\pi`, the derivative of J along :math:`(1 - a) \pi + a \pi'` at a = 0 is the sum over these
+points of their weight times :math:`Q(x, \pi') - Q(x, \pi)`: the gap-weighted loss with these weights is a first-order model of J.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from capi._utils.array_cache import Remembered
+from capi._utils.threads import one_blas_thread
+from capi._utils.validation import Floats, Ints, as_states, as_weights
+from capi.data.elapsed import largest_discount, step_factors, times_factors
+from capi.data.transitions import Transitions
+from capi.errors import InvalidInputError
+from capi.evaluators._fixed_points import FixedPoint, Sweep, fixed_point, largest, total
+from capi.evaluators.fitted_values import FittedValues, ForestModel
+from capi.loss import greedy
+from capi.policies import Decisions, Greedy, decided
+from capi.trees._kernels.averages import sweep_rows
+from capi.trees.cells import Cells, LookUps
+from capi.trees.forest import Forest, Growth, grow
+from capi.trees.predictor import Leaves
+from capi.trees.ranks import encode
+from capi.types import Policy, StateSample
+
+VALUE_ERROR = 1e-6  # of all values, relative to the largest
+OCCUPANCY_ERROR = 1e-3  # of all visits together, relative to their sum
+SMALL_CELLS = 10  # rows; if cells have more on average, a matrix from row to row would take more work than the leaves
+FEWEST = 2  # rows of an action; with fewer, its trees average all rows
+MOST_IMPROVEMENTS = 100  # policy iteration ends after some ten
+
+
+@dataclass(frozen=True, eq=False)
+class Averager:
+    """The decision process that a batch and kept trees are: exact values and occupancies of any policy.
+
+    Create one with `of`, from the Q of `FittedQ`, or with `grown`.
+
+    Examples
+    --------
+    >>> from capi.evaluators import FittedQ
+    >>> from capi.policies import Constant
+    >>> from capi.testing import random_batch
+    >>> batch, policy = random_batch(), Constant(0, 3)
+    >>> model = Averager.of(FittedQ(n_trees=10).evaluate(policy, batch, discount=0.9), batch, discount=0.9)
+    >>> visits = model.occupancy(policy)
+    >>> bool(abs(visits @ batch.rewards - model.value(policy)) < 1e-2 * abs(model.value(policy)))
+    True
+    """
+
+    batch: Transitions
+    discount: float
+    forests: Sequence[Forest]  # one per action, or one with the action's number as last input
+    cells: Cells
+    starts: StateSample  # where episodes begin
+    weights: Floats  # (n,) of the rows
+    n_jobs: int = 1
+    known: Sequence[Remembered[Leaves]] = field(default=(), repr=False)  # leaves of the next states, by action
+
+    @classmethod
+    def of(
+        cls,
+        q: Any,
+        batch: Transitions,
+        *,
+        discount: float,
+        starts: StateSample | None = None,
+        n_jobs: int | None = None,
+    ) -> Averager:
+        """Return the model that ``batch`` and the trees of ``q``, which were grown on it, are.
+
+        Parameters
+        ----------
+        q : FittedValues
+            What ``FittedQ.evaluate`` returned for this batch, with the built-in trees.
+        batch : Transitions
+        discount : float
+        starts : StateSample, optional
+            States in which episodes begin, with weights and masks; by default the first states of the batch's episodes.
+        n_jobs : int, optional
+            Number of threads; by default that of ``q``.
+        """
+        reason = why_not(q, batch)
+        if reason is not None:
+            raise InvalidInputError(reason)
+        forests = [model.forest for model in q.models]
+        threads = q.models[0].n_jobs if n_jobs is None else n_jobs
+        rows = q.prepared.groups
+        cells = Cells.of(forests, rows, [forest.leaves_in_trees_of_rows for forest in forests], len(batch), threads)
+        return cls._made(batch, discount, forests, cells, starts, threads)
+
+    @classmethod
+    def grown(
+        cls,
+        structure: Transitions,
+        targets: Floats,
+        growth: Growth,
+        rng: np.random.Generator,
+        *,
+        discount: float,
+        averages: Transitions | None = None,
+        starts: StateSample | None = None,
+        n_jobs: int = 1,
+    ) -> Averager:
+        """Grow one forest per action on ``targets`` (n,) of the batch ``structure``, and average over the batch ``averages``.
+
+        By default both are the same batch. An action with fewer than two rows has trees of all rows.
+        """
+        own = structure if averages is None else averages
+        forests = []
+        of_structure, of_own = _groups(structure), _groups(own)
+        for rows, stream in zip(of_structure, rng.spawn(structure.n_actions), strict=True):
+            w = None if structure.weights is None else structure.weights[rows]
+            inputs = encode(structure.states[rows], n_jobs)
+            forests.append(grow(inputs, targets[rows][:, None], growth, stream, weights=w, n_jobs=n_jobs))
+        if averages is None:
+            leaves: list[Leaves] = [forest.leaves_in_trees_of_rows for forest in forests]
+        else:
+            leaves = [
+                forest.leaves_in_trees(own.states[rows], n_jobs) for forest, rows in zip(forests, of_own, strict=True)
+            ]
+        cells = Cells.of(forests, of_own, leaves, len(own), n_jobs)
+        return cls._made(own, discount, forests, cells, starts, n_jobs)
+
+    @classmethod
+    def _made(
+        cls,
+        batch: Transitions,
+        discount: float,
+        forests: list[Forest],
+        cells: Cells,
+        starts: StateSample | None,
+        n_jobs: int,
+    ) -> Averager:
+        weights = np.ones(len(batch)) if batch.weights is None else batch.weights
+        known = [Remembered[Leaves]() for _ in range(batch.n_actions)]
+        return cls(batch, discount, forests, cells, checked_starts(starts, batch), weights, n_jobs, known)
+
+    @property
+    def separate(self) -> bool:
+        """Whether each action has a forest of its own."""
+        return len(self.forests) == self.batch.n_actions
+
+    def value(self, policy: Policy) -> float:
+        """Return the value of ``policy`` in the model, averaged over the start states."""
+        return self.under(policy).value
+
+    def action_values(self, policy: Policy) -> FittedValues:
+        """Return the action values of ``policy`` in the model."""
+        return self.under(policy).action_values
+
+    def occupancy(self, policy: Policy) -> Floats:
+        """Return the discounted number of visits of ``policy`` to each row (n,)."""
+        return self.under(policy).occupancy
+
+    def effective_rows(self, policy: Policy) -> float:
+        """Return the number of rows on which ``policy`` lives: the inverse of the sum of its squared shares of visits."""
+        return self.under(policy).effective_rows
+
+    def under(self, policy: Policy) -> UnderPolicy:
+        """Return the model under a policy, for several questions about the same one."""
+        if hasattr(policy, "at"):
+            raise InvalidInputError(
+                f"{type(policy).__name__} decides by the number of the step, which the states of the model do not have. "
+                "Evaluate the policies of its steps."
+            )
+        if policy.n_actions != self.batch.n_actions:
+            raise InvalidInputError(
+                f"policy must have the {self.batch.n_actions} actions of the batch; it has {policy.n_actions}."
+            )
+        t, (states, _, allowed) = self.batch, self.starts
+        return self._under(decided(policy, t.next_states, t.next_masks()), decided(policy, states, allowed))
+
+    def best_policy(self) -> Greedy:
+        """Return the best of all policies in the model, by policy iteration; it is greedy in its own action values."""
+        t, (states, _, allowed) = self.batch, self.starts
+        masks = t.next_masks()
+        under = self._under(
+            greedy(np.zeros((len(t), t.n_actions)), masks), greedy(np.zeros((len(states), t.n_actions)), allowed)
+        )
+        best = -np.inf
+        for _ in range(MOST_IMPROVEMENTS):
+            q = under.action_values
+            if under.value <= best + VALUE_ERROR * abs(best):
+                break
+            best, kept = under.value, q
+            under = self._under(greedy(q.values(t.next_states), masks), greedy(q.values(states), allowed))
+        return Greedy(kept, masked=masks is not None)
+
+    def reweighted(self, weights: Floats) -> Averager:
+        """Return the model with other weights (n,) of the rows, for resampling; the trees and the start states stay."""
+        return replace(self, weights=weights)
+
+    def q_of(self, leaf_values: Floats) -> FittedValues:
+        """Return the Q-function with these values of the leaves (l,)."""
+        starts = self.cells.forest_starts
+        models = [
+            ForestModel(
+                forest.with_sums((leaf_values[starts[k] : starts[k + 1]] * forest.leaf_weights)[:, None]),
+                self.n_jobs,
+                True,
+            )
+            for k, forest in enumerate(self.forests)
+        ]
+        return FittedValues(models, self.batch.n_actions, self.batch.n_features, self.separate)
+
+    def look_ups(self, states: Floats, decisions: Decisions, weights: Floats | None = None) -> LookUps:
+        """Return the leaves that ``decisions`` look up in ``states`` (m, d), each point weighted by ``weights`` (m,)."""
+        asked = []
+        for a in range(self.batch.n_actions):
+            p = decisions[:, a] if decisions.ndim == 2 else (decisions == a).astype(np.float64)
+            p = p if weights is None else p * weights
+            points = np.flatnonzero(p)
+            if len(points):
+                forest = self.forests[a if self.separate else 0]
+                starts = forest.leaf_starts[:-1] + self.cells.forest_starts[a if self.separate else 0]
+                asked.append((points, self._leaves(states, points, a), starts, p[points] / len(forest.trees)))
+        return LookUps.of(len(states), asked)
+
+    def _leaves(self, states: Floats, points: Ints, action: int) -> Leaves:
+        """Return the leaves of some points (T, m); those of all next states are computed once."""
+
+        def all_leaves(x: Floats) -> Leaves:
+            if self.separate:
+                return self.forests[action].leaves_in_trees(x, self.n_jobs)
+            return self.forests[0].leaves_in_trees(np.column_stack([x, np.full(len(x), float(action))]), self.n_jobs)
+
+        if self.known and states is self.batch.next_states:
+            return np.ascontiguousarray(self.known[action].of(states, lambda: all_leaves(states))[:, points])
+        return all_leaves(states[points])
+
+    def _under(self, following: Decisions, initial: Decisions) -> UnderPolicy:
+        t = self.batch
+        ahead = None if not t.terminated.any() else (~t.terminated).astype(np.float64)
+        return UnderPolicy(
+            self, self.look_ups(t.next_states, following, ahead), self.look_ups(self.starts.states, initial)
+        )
+
+    @cached_property
+    def steps(self) -> Floats:
+        """The discount of each row's step (n,): zero where the process terminated."""
+        t = self.batch
+        return self.discount * times_factors((~t.terminated).astype(np.float64), step_factors(t, self.discount))
+
+    @cached_property
+    def inverse(self) -> Floats:
+        """One divided by the weight of each leaf (l,); zero for leaves without weight."""
+        sums = self.cells.sums(self.weights, self.n_jobs)
+        return np.divide(1.0, sums, out=np.zeros_like(sums), where=sums > 0)
+
+    @cached_property
+    def start_shares(self) -> Floats:
+        """The weights of the start states, with sum 1."""
+        w = self.starts.weights
+        return np.full(len(self.starts.states), 1 / len(self.starts.states)) if w is None else w / w.sum()
+
+    @cached_property
+    def slowest(self) -> float:
+        """A discount by which every sweep contracts."""
+        return largest_discount(self.batch, self.discount) if self.steps.any() else 0.0
+
+    def leaf_means(self, targets: Floats) -> Floats:
+        """Return the average of ``targets`` (n,) in each leaf (l,): the product with S."""
+        return self.inverse * self.cells.sums(self.weights * targets, self.n_jobs)
+
+    def shared_back(self, of_leaves: Floats) -> Floats:
+        """Return how much of the weight ``of_leaves`` (l,) each row gets (n,): the product with the transpose of S."""
+        return self.weights * self.cells.spread(self.inverse * of_leaves)
+
+
+@dataclass(frozen=True, eq=False)
+class UnderPolicy:
+    """An `Averager` under a fixed policy: a Markov chain over the rows, and what follows from it."""
+
+    model: Averager
+    following: LookUps  # of the next states (n); those after the end look up nothing
+    initial: LookUps  # of the start states
+
+    @property
+    def value(self) -> float:
+        """The value of the policy, averaged over the start states."""
+        return float(self.model.start_shares @ self.start_values)
+
+    @cached_property
+    def start_values(self) -> Floats:
+        """The value of the policy in each start state."""
+        return self.initial.values(self.leaf_values)
+
+    @property
+    def next_values(self) -> Floats:
+        """The value of the policy in each next state (n,); zero where the process terminated."""
+        return self.value_solution.x
+
+    @cached_property
+    def leaf_values(self) -> Floats:
+        """The action value in each leaf (l,)."""
+        return self.model.leaf_means(self.model.batch.rewards + self.model.steps * self.next_values)
+
+    @cached_property
+    def action_values(self) -> FittedValues:
+        """The action values of the policy, defined for every state."""
+        return self.model.q_of(self.leaf_values)
+
+    @cached_property
+    def value_solution(self) -> FixedPoint:
+        """The values of the next states, with a bound on their error."""
+        return self.solved_values(self.model.batch.rewards)
+
+    def solved_values(self, rewards: Floats, start: Floats | None = None, tolerance: float = VALUE_ERROR) -> FixedPoint:
+        """Return the values of the next states for other ``rewards`` (n,)."""
+        m = self.model
+        constant = self.following.values(m.leaf_means(rewards), m.n_jobs)
+        with one_blas_thread():
+            return fixed_point(self.sweep, constant, discount=m.slowest, tolerance=tolerance, norm=largest, start=start)
+
+    @cached_property
+    def occupancy_solution(self) -> FixedPoint:
+        """The discounted weight of the decision in each next state (n,), with a bound on its error."""
+        m = self.model
+        constant = m.steps * self._first_visits
+        with one_blas_thread():
+            return fixed_point(self.sweep_back, constant, discount=m.slowest, tolerance=OCCUPANCY_ERROR, norm=total)
+
+    @cached_property
+    def _first_visits(self) -> Floats:
+        m = self.model
+        return m.shared_back(self.initial.back(m.start_shares, len(m.inverse)))
+
+    @cached_property
+    def occupancy(self) -> Floats:
+        """The discounted number of visits to each row (n,)."""
+        m = self.model
+        return self._first_visits + m.shared_back(self.following.back(self.occupancy_solution.x, len(m.inverse)))
+
+    @property
+    def effective_rows(self) -> float:
+        """The number of rows on which the policy lives."""
+        return effective_number(self.occupancy)
+
+    @property
+    def decision_weights(self) -> Floats:
+        """The discounted weight of each decision: at the start states, then at the next states (E + n,)."""
+        return np.concatenate([self.model.start_shares, self.model.steps * self.occupancy])
+
+    # -- sweeps over the rows ------------------------------------------------------------------------
+
+    @cached_property
+    def _chain(self) -> Any:
+        """The discounted weight of each row in the value of each next state, as a sparse matrix (n, n); None if leaves are large."""
+        m = self.model
+        if self.following.n_members(m.cells) > SMALL_CELLS * len(self.following.cells):
+            return None
+        return self.following.row_shares(m.cells, m.weights * m.steps, m.inverse, m.n_jobs)
+
+    @cached_property
+    def _chain_back(self) -> Any:
+        return None if self._chain is None else self._chain.T.tocsr()
+
+    @property
+    def sweep(self) -> Sweep:
+        """One sweep over the values of the next states; later rows come first, because values flow backwards in time."""
+        m = self.model
+        if self._chain is None:
+            return lambda constant, x: constant + self.following.values(m.leaf_means(m.steps * x), m.n_jobs)
+        return _gauss_seidel(self._chain, backwards=True)
+
+    @property
+    def sweep_back(self) -> Sweep:
+        """One sweep over the weights of the decisions in the next states; earlier rows come first."""
+        m = self.model
+        if self._chain is None:
+            return lambda constant, x: constant + m.steps * m.shared_back(self.following.back(x, len(m.inverse)))
+        return _gauss_seidel(self._chain_back, backwards=False)
+
+
+def effective_number(weights: Floats) -> float:
+    """Return the number of equal weights that are as unevenly spread: the square of the sum divided by the sum of squares."""
+    squares = float(weights @ weights)
+    return float(weights.sum()) ** 2 / squares if squares > 0 else 0.0
+
+
+def why_not(q: Any, batch: Any) -> str | None:
+    """Return why ``q`` and ``batch`` are no averager, in a sentence; None if they are."""
+    if not isinstance(q, FittedValues):
+        return (
+            f"{type(q).__name__} does not average rows in the leaves of trees, so it has no exact model of the batch. "
+            "Use FittedQ with its own trees."
+        )
+    if not all(isinstance(model, ForestModel) for model in q.models):
+        return (
+            "the regressor of this FittedQ may give rows negative weights, or none, so it has no exact model of the batch. "
+            "Use FittedQ without a regressor."
+        )
+    if q.prepared is None or q.prepared.batch is not batch:
+        return (
+            "q must come from FittedQ.evaluate on this batch: its leaves are those of the batch's rows. Evaluate again."
+        )
+    return None
+
+
+def checked_starts(starts: StateSample | None, batch: Transitions) -> StateSample:
+    """Return the start states of a model: the given ones, or the first states of the batch's episodes with positive weight."""
+    if starts is not None:
+        states = as_states(starts.states, n_features=batch.n_features)
+        return StateSample(states, as_weights(starts.weights, "weights of the starts", len(states)), starts.allowed)
+    first = batch.episode_starts
+    if batch.weights is not None:
+        first = first[batch.weights[first] > 0]
+    if len(first) == 0:
+        raise InvalidInputError("the first row of an episode must have positive weight; none has.")
+    parts = [None if part is None else part[first] for part in (batch.weights, batch.allowed)]
+    return StateSample(batch.states[first], parts[0], parts[1])
+
+
+def _gauss_seidel(matrix: Any, *, backwards: bool) -> Sweep:
+    def sweep(constant: Floats, x: Floats) -> Floats:
+        out = x.copy()
+        sweep_rows(matrix.indptr, matrix.indices, matrix.data, constant, backwards, out)
+        return out
+
+    return sweep
+
+
+def _groups(t: Transitions) -> list[Ints]:
+    """Return the rows of each action, or all rows if it has too few; rows of weight 0 are ignored."""
+    rows = np.arange(len(t)) if t.weights is None else np.flatnonzero(t.weights)
+    own = [rows[t.actions[rows] == a] for a in range(t.n_actions)]
+    return [of_action if len(of_action) >= FEWEST else rows for of_action in own]
