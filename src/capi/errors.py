@@ -92,6 +92,10 @@ class CheckpointWarning(UserWarning):
     """The progress of a run cannot be saved. The run continues, but an interruption would lose more of it."""
 
 
+class RareActionWarning(UserWarning):
+    """The batch takes some actions so rarely that no policy will choose them."""
+
+
 class UnseenCategoryWarning(UserWarning):
     """Rows to decide for have categories that the policy was not learned with; they are treated as missing values."""
 

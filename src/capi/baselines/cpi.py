@@ -171,7 +171,7 @@ class CPI(Learner):
         )
 
     def iterate(
-        self, transitions: Any = None, *, states: Any = None, after: Iteration | None = None
+        self, transitions: Any = None, *, states: Any = None, starts: Any = None, after: Iteration | None = None
     ) -> Iterator[Iteration]:
         """Yield each round; by default ``states`` are those that its policy visits."""
         if self.step_size is None and isinstance(transitions, Transitions):
@@ -179,7 +179,7 @@ class CPI(Learner):
         run = copy(self)  # with the reward range filled in
         run.reward_range = self._range_of(transitions)
         sample = self._visited() if states is None else _as_shares(states)
-        return Learner.iterate(run, transitions, states=sample, after=after)
+        return Learner.iterate(run, transitions, states=sample, starts=starts, after=after)
 
     def _model(self) -> Any:
         """Return the model or simulator in which the policy visits states, or None if there is none."""

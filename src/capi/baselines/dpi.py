@@ -97,7 +97,7 @@ class DPI(Learner):
         )
 
     def iterate(
-        self, transitions: Any = None, *, states: Any = None, after: Iteration | None = None
+        self, transitions: Any = None, *, states: Any = None, starts: Any = None, after: Iteration | None = None
     ) -> Iterator[Iteration]:
         """Yield each round; by default ``states`` are drawn from the domain."""
         if transitions is not None:
@@ -105,7 +105,7 @@ class DPI(Learner):
                 "transitions must be None: DPI learns by simulation. Omit them; states may be passed instead."
             )
         return super().iterate(
-            states=partial(_draw, self.domain, self.n_states) if states is None else states, after=after
+            states=partial(_draw, self.domain, self.n_states) if states is None else states, starts=starts, after=after
         )
 
 
@@ -178,13 +178,14 @@ class DPICritic(DPI):
         return RolloutsWithCritic(self.domain, self.critic, self.n_rollouts, self.horizon)
 
     def iterate(
-        self, transitions: Any = None, *, states: Any = None, after: Iteration | None = None
+        self, transitions: Any = None, *, states: Any = None, starts: Any = None, after: Iteration | None = None
     ) -> Iterator[Iteration]:
         """Yield each round; by default the states and the critic's batch are drawn from the domain."""
         return Learner.iterate(
             self,
             self._episodes if transitions is None else transitions,
             states=partial(_draw, self.domain, self.n_states) if states is None else states,
+            starts=starts,
             after=after,
         )
 

@@ -29,7 +29,7 @@ class _FiniteLearner(Learner):
     """A learner that uses its model and all of its states."""
 
     def iterate(
-        self, transitions: Any = None, *, states: Any = None, after: Iteration | None = None
+        self, transitions: Any = None, *, states: Any = None, starts: Any = None, after: Iteration | None = None
     ) -> Iterator[Iteration]:
         """Yield each round; ``after`` resumes after a round that was yielded earlier."""
         if transitions is not None or states is not None:
@@ -37,7 +37,7 @@ class _FiniteLearner(Learner):
                 f"transitions and states must be None: {type(self).__name__} learns from its model, on all states. "
                 "To learn on other states, use CAPI with capi.evaluators.Exact."
             )
-        return super().iterate(after=after)
+        return super().iterate(starts=starts, after=after)
 
 
 class ValueIteration(_FiniteLearner):

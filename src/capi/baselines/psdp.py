@@ -119,7 +119,7 @@ class PSDP(Learner):
         )
 
     def iterate(
-        self, transitions: Any = None, *, states: Any = None, after: Iteration | None = None
+        self, transitions: Any = None, *, states: Any = None, starts: Any = None, after: Iteration | None = None
     ) -> Iterator[Iteration]:
         """Yield each round, from the last step to the first; its policy covers this and all later steps."""
         if self.base is not None and states is not None:
@@ -127,7 +127,7 @@ class PSDP(Learner):
                 "base and states must not both be given: base already draws the states of each step. Omit one of them."
             )
         sample = states if self.base is None else partial(_base_states, self.base, self.horizon)
-        return super().iterate(transitions, states=sample, after=after)
+        return super().iterate(transitions, states=sample, starts=starts, after=after)
 
 
 def _base_states(base: Base, horizon: int, k: int, policy: Policy, rng: np.random.Generator) -> States:  # noqa: ARG001

@@ -431,8 +431,8 @@ def checked_starts(starts: StateSample | None, batch: Transitions) -> StateSampl
         first = first[batch.weights[first] > 0]
     if len(first) == 0:
         raise InvalidInputError("the first row of an episode must have positive weight; none has.")
-    parts = [None if part is None else part[first] for part in (batch.weights, batch.allowed)]
-    return StateSample(batch.states[first], parts[0], parts[1])
+    weights = None if batch.weights is None else batch.weights[first]
+    return StateSample(batch.states[first], weights, None if batch.allowed is None else batch.allowed[first])
 
 
 def _gauss_seidel(matrix: Any, *, backwards: bool) -> Sweep:

@@ -65,6 +65,7 @@ class FittedQ:
         Number or fraction of the features to consider per node; None is all.
     actions : "separate" or "input"
         One model per action, or one model with the action's number as an input. ``docs/decisions`` justifies the default.
+        The model of an action that is never taken averages all rows; `CAPI` then never chooses that action.
     n_sweeps : int or None
         Number of Bellman sweeps per evaluation, starting from the previous Q. None, which requires ``refresh_every="never"``,
         is the fixed point of the sweeps, up to 1e-9 of its largest value, which `Averager` solves for.
@@ -131,8 +132,6 @@ class FittedQ:
     ) -> FittedValues:
         """Return Q after ``n_sweeps`` sweeps of T^pi, starting from ``previous`` (None: zero)."""
         t, discount = batch_for(transitions, policy, "FittedQ"), as_discount(discount)
-        if self.actions == "separate":
-            t.check_actions_taken(', or use FittedQ(actions="input"), which extrapolates from neighbouring actions.')
         generator = as_generator(0 if rng is None else rng)
         decisions = decided(policy, t.next_states, t.next_masks())
 
@@ -206,7 +205,8 @@ class FittedQ:
         rows = np.arange(len(t)) if t.weights is None else np.flatnonzero(t.weights)
         if self.actions == "input":
             return [rows]
-        return [rows[t.actions[rows] == a] for a in range(t.n_actions)]
+        own = [rows[t.actions[rows] == a] for a in range(t.n_actions)]
+        return [of_action if len(of_action) else rows for of_action in own]
 
     def _inputs(self, t: Transitions, rows: Ints) -> Floats:
         x = t.states[rows]

@@ -11,6 +11,7 @@ from capi.learning.iteration import (
     Iteration,
     Loop,
     Update,
+    Weighting,
 )
 from capi.learning.learner import Learner
 from capi.types import Policy, PolicyEvaluator, PolicySpace
@@ -25,14 +26,16 @@ class CAPI(Learner):
 
     Parameters
     ----------
-    evaluator : PolicyEvaluator, or function (k, policy, rng) -> PolicyEvaluator
-        Estimates Q of the current policy.
-    space : PolicySpace, or function (k, policy, rng) -> PolicySpace
-        The policies to choose from.
+    evaluator : PolicyEvaluator, or function (k, policy, rng) -> PolicyEvaluator, optional
+        Estimates Q of the current policy. By default `FittedQ`, with as many sweeps per round as the discount and the
+        episodes need.
+    space : PolicySpace, or function (k, policy, rng) -> PolicySpace, optional
+        The policies to choose from. By default `OptimalTrees` of depth 3, whose searches are cut short after some seconds.
     discount : float in [0, 1)
         Discount factor of a step or, for a batch with elapsed times (``discount_per``), of a unit of time.
-    n_iterations : int
-        Number of rounds, K.
+    n_iterations : int, optional
+        Number of rounds, K. By default enough for the evaluator's sweeps to see as far ahead as the discount and the
+        episodes need; at discount 0 one round. The loop then also stops when neither decisions nor values move.
     initial_policy : Policy, optional
         :math:`\pi_0`; by default action 0 everywhere (or the lowest allowed action).
     random_state : int, Generator or None
@@ -46,18 +49,29 @@ class CAPI(Learner):
     patience : int, optional
         Stop after this many consecutive rounds without a changed decision on the sample. One is enough if each
         evaluation is complete; with one sweep per round, Q may still change while the policy does not.
-    keep : "last", or function of an `Iteration`
-        Which policy to keep. In restricted spaces the policies can oscillate between rounds; with a score function
-        (larger is better) the best policy is kept, the first one in case of a tie. ``history_`` records the scores.
+    keep : "last", "best", or function of an `Iteration`, optional
+        Which policy to keep. In restricted spaces the policies oscillate between rounds, and some are bad. "best" scores
+        those of ten later rounds in one fixed pair of models of the batch (`capi.evaluators.honest_pair`) and keeps the best;
+        its score is not evidence. With a function (larger is better), all rounds are scored. By default "best" if the
+        evaluator is `FittedQ` with its own trees and the batch is fixed, otherwise "last".
+    state_weights : "batch", "occupancy" or "mixture", optional
+        The states on which the policy is improved. "batch": the states of the log, all alike. "occupancy": those in which
+        the current policy decides, as often as it does so, in the model that the batch and the trees of Q are, or exactly
+        with `Exact`. "mixture": the occupancies of all rounds, and as much of all states alike as is needed for enough effective
+        rows. By default "mixture" where "best" is the default of ``keep``, otherwise "batch". See ``docs/states.md``.
+    accept : "any" or "improving"
+        "improving" takes a new policy only if its score in a fixed pair of models rises. Otherwise the loop goes on
+        from the old one, and with the mixture it adds the states that the rejected policy visits.
 
     Attributes
     ----------
     policy_ : Policy
         The learned policy, with the names and labels of the batch (``schema``) and its origin (``training``).
     q_ : QFunction
-        The action values from which ``policy_`` was chosen.
+        The action values from which ``policy_`` was chosen. If ``keep="best"`` keeps an earlier round, those of
+        ``policy_`` itself.
     history_ : list of dict
-        k, loss, changed, value and seconds of every round; ``pandas.DataFrame(learner.history_)`` gives a table.
+        k, loss, changed, value and seconds of every round, effective_rows with weights by occupancy, and score where there is one; ``pandas.DataFrame(learner.history_)`` gives a table.
     schema_ : Schema or None
         Feature names and action labels of the batch or, without a batch, of the evaluator's model.
     roles_ : dict or None
@@ -87,17 +101,19 @@ class CAPI(Learner):
 
     def __init__(
         self,
-        evaluator: PolicyEvaluator | ByIteration[PolicyEvaluator],
-        space: PolicySpace | ByIteration[PolicySpace],
-        discount: float,
-        n_iterations: int = 20,
+        evaluator: PolicyEvaluator | ByIteration[PolicyEvaluator] | None = None,
+        space: PolicySpace | ByIteration[PolicySpace] | None = None,
+        discount: float = 0.99,
+        n_iterations: int | None = None,
         *,
         initial_policy: Policy | None = None,
         random_state: RandomState = None,
         loss: Literal["gap", "zero-one"] = "gap",
         update: Update | None = None,
         patience: int | None = None,
-        keep: Literal["last"] | Callable[[Iteration], float] = "last",
+        keep: Literal["last", "best"] | Callable[[Iteration], float] | None = None,
+        state_weights: Weighting | None = None,
+        accept: Literal["any", "improving"] = "any",
     ) -> None:
         self.evaluator = evaluator
         self.space = space
@@ -109,6 +125,8 @@ class CAPI(Learner):
         self.update = update
         self.patience = patience
         self.keep = keep
+        self.state_weights = state_weights
+        self.accept = accept
 
     def loop(self) -> Loop:
         """Return the checked settings of the loop."""

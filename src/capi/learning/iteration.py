@@ -32,7 +32,12 @@ from capi.types import Policy, PolicyEvaluator, PolicySpace, QFunction, StateSam
 
 Thing = TypeVar("Thing")
 ByIteration: TypeAlias = Callable[[int, Policy, np.random.Generator], Thing]  # (k, policy, rng) -> Thing
+Weighting: TypeAlias = Literal["batch", "occupancy", "mixture"]
 States: TypeAlias = ArrayLike | tuple[ArrayLike, ...] | StateSample
+
+
+SETTLED_ROUNDS = 3  # in which nothing moves, before the loop stops by itself
+HARDLY = 1e-3  # change of the mean value, relative to it, that does not count as movement
 
 
 class Update(Protocol):
@@ -40,6 +45,14 @@ class Update(Protocol):
 
     def __call__(self, old: Policy, new: Policy, *, q: QFunction, states: Floats, k: int) -> Policy | None:
         """Return the policy to continue with, or None to end the loop with the old one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Yardstick:
+    """What the models grow from in which policies are compared while the loop runs: targets (n,), and the round they come from."""
+
+    targets: Floats
+    k: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,11 +70,22 @@ class Iteration:
     schema: Schema | None  # names and labels of the round's batch, or of its evaluator's model
     value: float  # mean of q over the sample under the new policy: the evaluator's own estimate, not evidence
     n_drawn: int = 0  # rows of a batch that was generated for this round
+    n_settled: int = 0  # consecutive rounds, up to this one, without a changed decision and with hardly a changed value
+    visits: Floats | None = None  # (m,) occupancies of the policies so far, summed; None if all states count alike
+    effective_rows: float | None = None  # rows, or states of a model, that the old policy visits
+    score: float | None = None  # of the new policy, if only better ones are accepted
+    accepted: bool = True  # otherwise the policy is the old one
+    yardstick: Yardstick | None = None  # by which policies are accepted
 
     def numbers(self) -> dict[str, float]:
         """Return the numbers of the round, which are cheap to keep, and the number of simulated transitions if any."""
         simulated = getattr(self.q, "n_transitions", None)
         cost = {} if simulated is None else {"n_transitions": simulated + self.n_drawn}
+        more = {
+            "effective_rows": self.effective_rows,
+            "score": self.score,
+            "accepted": None if self.score is None else float(self.accepted),
+        }
         return {
             "k": self.k,
             "loss": self.loss,
@@ -69,6 +93,7 @@ class Iteration:
             "value": self.value,
             "seconds": self.seconds,
             **cost,
+            **{name: number for name, number in more.items() if number is not None},
         }
 
 
@@ -99,24 +124,27 @@ def _part_with(verb: str) -> Constraint:
 class Loop:
     """The settings of the loop; `CAPI` documents all except ``stop`` and ``sample_of``."""
 
-    evaluator: PolicyEvaluator | ByIteration[PolicyEvaluator]
-    space: PolicySpace | ByIteration[PolicySpace]
+    evaluator: PolicyEvaluator | ByIteration[PolicyEvaluator] | None  # None: by rule
+    space: PolicySpace | ByIteration[PolicySpace] | None
     discount: float
-    n_iterations: int
+    n_iterations: int | None
     initial_policy: Policy | None = None
     random_state: RandomState = None
     loss: Literal["gap", "zero-one"] = "gap"
     update: Update | None = None
     patience: int | None = None
-    keep: Literal["last"] | Callable[[Iteration], float] = "last"
+    keep: Literal["last", "best"] | Callable[[Iteration], float] | None = "last"  # None: by rule
+    state_weights: Weighting | None = "batch"  # None: by rule
+    accept: Literal["any", "improving"] = "any"
+    settles: bool = False  # whether to stop when neither decisions nor values move
     stop: Callable[[Iteration], bool] | None = None  # called after each round, in addition to patience
     sample_of: Callable[[Transitions], StateSample] = own_states  # the states to use if none are given
 
     _constraints: ClassVar[Constraints] = {
-        "evaluator": _part_with("evaluate"),
-        "space": _part_with("improve"),
+        "evaluator": optional(_part_with("evaluate")),
+        "space": optional(_part_with("improve")),
         "discount": as_discount,
-        "n_iterations": at_least(1),
+        "n_iterations": optional(at_least(1)),
         "initial_policy": optional(
             satisfying(
                 lambda policy: isinstance(policy, Policy),
@@ -128,18 +156,29 @@ class Loop:
         "update": optional(satisfying(callable, "be a function (old, new, *, q, states, k)")),
         "patience": optional(at_least(1)),
         "keep": satisfying(
-            lambda keep: callable(keep) or (isinstance(keep, str) and keep == "last"),
-            "be 'last' or a function of an Iteration (larger is better)",
+            lambda keep: keep is None or callable(keep) or (isinstance(keep, str) and keep in ("last", "best")),
+            "be 'last', 'best' or a function of an Iteration (larger is better)",
         ),
+        "state_weights": optional(one_of("batch", "occupancy", "mixture")),
+        "accept": one_of("any", "improving"),
     }
 
     def __post_init__(self) -> None:
         check_parameters(self)
         object.__setattr__(self, "discount", as_discount(self.discount))
 
+    @property
+    def n_rounds(self) -> int:
+        """The number of rounds, which a rule has filled in if the user did not."""
+        if self.n_iterations is None:
+            raise InvalidInputError("n_iterations must be given.")
+        return self.n_iterations
+
     def ends_with(self, iteration: Iteration) -> bool:
         """Return whether the loop ends after ``iteration``."""
         if self.patience is not None and iteration.n_unchanged >= self.patience:
+            return True
+        if self.settles and iteration.n_settled >= SETTLED_ROUNDS:
             return True
         return self.stop is not None and self.stop(iteration)
 
@@ -184,6 +223,21 @@ def state_sample(
     x.flags.writeable = False  # only results for arrays that cannot change are cached
     allowed = as_allowed(sample.allowed, "allowed", (len(x), policy.n_actions))
     return StateSample(x, as_weights(sample.weights, "weights", len(x)), allowed)
+
+
+def start_sample(starts: Any, batch: Any) -> StateSample | None:
+    """Return the checked states in which episodes begin; None if the batch tells."""
+    if starts is None:
+        return None
+    if not isinstance(batch, Transitions):
+        raise InvalidInputError("starts must come with a batch: they replace the first states of its episodes.")
+    if isinstance(starts, tuple) and not 1 <= len(starts) <= 3:
+        raise InvalidInputError(f"starts must be an array or (states, weights, allowed); got a tuple of {len(starts)}.")
+    sample = StateSample(*starts) if isinstance(starts, tuple) else StateSample(starts)
+    x = as_states(sample.states, "starts", n_features=batch.n_features).copy()
+    x.flags.writeable = False
+    allowed = as_allowed(sample.allowed, "allowed", (len(x), batch.n_actions))
+    return StateSample(x, as_weights(sample.weights, "weights of the starts", len(x)), allowed)
 
 
 def n_actions(evaluator: Any, transitions: Any) -> int:

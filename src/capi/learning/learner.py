@@ -14,6 +14,7 @@ from numbers import Real
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
+import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from capi._utils import registry
@@ -31,7 +32,9 @@ from capi.data.readers.roles import RoleNames
 from capi.data.schema import Schema
 from capi.data.transitions import Transitions
 from capi.errors import CapiError, InvalidInputError, not_fitted
+from capi.learning.decision_points import Points, points_of, visited
 from capi.learning.iteration import (
+    HARDLY,
     ByIteration,
     Iteration,
     Loop,
@@ -43,8 +46,11 @@ from capi.learning.iteration import (
     distance,
     n_actions,
     resolved,
+    start_sample,
     state_sample,
 )
+from capi.learning.keeping import Candidates, Judge
+from capi.learning.rules import WithoutActions, excluded_actions, made_worst, with_rules
 from capi.plotting.gaps import draw_gaps
 from capi.plotting.history import draw_history
 from capi.policies import Constant, Decisions, Training, decided, described, value_of
@@ -75,6 +81,7 @@ class Learner:
         transitions: Transitions | ByIteration[Transitions] | None = None,
         *,
         states: States | ByIteration[States] | None = None,
+        starts: States | None = None,
         after: Iteration | None = None,
     ) -> Iterator[Iteration]:
         """Yield each round of the paper's Algorithm 1; `fit` consumes this iterator.
@@ -82,21 +89,27 @@ class Learner:
         You can inspect or stop the loop between rounds. ``after`` resumes after a round that was yielded earlier, with the
         same results as without the interruption.
         """
-        loop = self.loop()
         check_batch(transitions)
+        loop = with_rules(self.loop(), transitions, states)
+        first = start_sample(starts, transitions)
         if after is not None and not isinstance(after, Iteration):
             raise InvalidInputError(f"after must be an Iteration yielded by iterate; got {after!r}.")
         seeds = seed_sequence(loop.random_state) if after is None else after.seeds
         policy = loop.initial_policy if after is None else after.policy
         q = None if after is None else after.q
+        excluded = excluded_actions(loop.evaluator, transitions)
         if policy is None:
-            policy = Constant(0, n_actions(loop.evaluator, transitions))
+            a = n_actions(loop.evaluator, transitions)
+            policy = Constant(int(np.setdiff1d(np.arange(a), excluded)[0]), a)
         sample: StateSample | None = None  # kept between rounds if its sources are fixed
         sources: list[Any] = [source for source in (states, transitions) if source is not None]
         fixed = not any(map(callable, sources or [loop.evaluator]))
         before: Decisions | None = None  # the policy's decisions on a fixed sample
+        points: Points | None = None  # where policies decide, if states count by their visits
+        visits = None if after is None else after.visits
+        judge: Judge | None = None
 
-        for k in range(0 if after is None else after.k + 1, loop.n_iterations):
+        for k in range(0 if after is None else after.k + 1, loop.n_rounds):
             if after is not None and loop.ends_with(after):
                 return
             started = perf_counter()
@@ -104,16 +117,28 @@ class Learner:
             batch = resolved(transitions, k, policy, partial(rng, 0), Transitions)
             evaluator = resolved(loop.evaluator, k, policy, partial(rng, 1), PolicyEvaluator)
             space = resolved(loop.space, k, policy, partial(rng, 2), PolicySpace)
-            if sample is None or not fixed:
-                sample = state_sample(states, batch, loop.sample_of, evaluator, k, policy, partial(rng, 3))
-                before = None
-            x, weights, allowed = sample
+            effective = None
+            if loop.state_weights in (None, "batch"):
+                if sample is None or not fixed:
+                    sample = state_sample(states, batch, loop.sample_of, evaluator, k, policy, partial(rng, 3))
+                    before = None
+                x, weights, allowed = sample
+                q = evaluator.evaluate(policy, batch, discount=loop.discount, states=x, previous=q, rng=rng(4))
+                values = checked_values(q, x, policy.n_actions, type(evaluator).__name__)
+            else:
+                if points is None or not fixed:
+                    points, before = points_of(evaluator, batch, first), None
+                x, allowed = points.states, points.allowed
+                q = evaluator.evaluate(policy, batch, discount=loop.discount, states=x, previous=q, rng=rng(4))
+                values = points.values(q, policy.n_actions, type(evaluator).__name__)
+                found = visited(loop.state_weights, points, q, policy, loop.discount, visits)
+                weights, visits, effective = found.weights, found.visits, found.effective
 
-            q = evaluator.evaluate(policy, batch, discount=loop.discount, states=x, previous=q, rng=rng(4))
-            values = checked_values(q, x, policy.n_actions, type(evaluator).__name__)
+            chosen_by = q if not len(excluded) else WithoutActions(q, excluded)
+            values = values if not len(excluded) else made_worst(values, excluded)
             problem = ImprovementProblem(x, values, weights, allowed)  # all parts are checked already
             scored = problem.scored_zero_one() if loop.loss == "zero-one" else problem
-            new = improved(space, scored, q=q, previous=policy, rng=rng(5))
+            new = improved(space, scored, q=chosen_by, previous=policy, rng=rng(5))
             check_policy(new, policy.n_actions, f"{type(space).__name__}.improve must return a Policy")
             if getattr(new, "stopped_by", None) == "interrupt":  # a tree that depends on when Ctrl-C was pressed
                 raise KeyboardInterrupt
@@ -123,6 +148,15 @@ class Learner:
                     return
                 check_policy(updated, policy.n_actions, "update must return a Policy or None")
                 new = updated
+            score, accepted, yardstick = None, True, None
+            if loop.accept == "improving":
+                judge = judge or Judge.of(batch, loop.discount, first, seeds, after)
+                score, accepted = judge.judged(k, q, policy, new)
+                yardstick = judge.yardstick
+                if not accepted:
+                    if visits is not None and points is not None:
+                        visits = visits + points.occupancy(q, new, loop.discount)[0]
+                    new = policy
 
             before = decided(policy, x, allowed) if before is None else before
             decisions = decided(new, x, allowed)
@@ -130,11 +164,31 @@ class Learner:
             loss = scored.loss_of(decisions)
             value = problem.mean(value_of(decisions, values))
             n_unchanged = (0 if after is None else after.n_unchanged) + 1 if changed == 0 else 0
+            still = after is not None and changed == 0 and abs(value - after.value) <= HARDLY * abs(value)
+            n_settled = (0 if after is None else after.n_settled) + 1 if still else 0
             before, policy = decisions, new
             schema = getattr(evaluator if batch is None else batch, "schema", None)
             n_drawn = len(batch) if batch is not None and callable(transitions) else 0
             seconds = perf_counter() - started
-            after = Iteration(k, q, policy, loss, changed, seconds, n_unchanged, seeds, schema, value, n_drawn)
+            after = Iteration(
+                k,
+                q,
+                policy,
+                loss,
+                changed,
+                seconds,
+                n_unchanged,
+                seeds,
+                schema,
+                value,
+                n_drawn,
+                n_settled,
+                visits,
+                effective,
+                score,
+                accepted,
+                yardstick,
+            )
             yield after
 
     def fit(
@@ -143,6 +197,7 @@ class Learner:
         y: None = None,
         *,
         states: States | ByIteration[States] | None = None,
+        starts: States | None = None,
         progress: bool = False,
         **roles: Unpack[RoleNames],
     ) -> Self:
@@ -158,6 +213,9 @@ class Learner:
         states : array of shape (n, d), or tuple (states, weights[, allowed]), or function of (k, policy, rng), optional
             The sample of nu on which the policy is improved. By default the states of the batch, with
             its weights and masks; without a batch, all states of the evaluator's model.
+        starts : array of shape (m, d), or tuple (states, weights[, allowed]), optional
+            The states in which episodes will begin, if those are not the first states of the batch's episodes; used by
+            ``state_weights``, ``keep`` and ``accept``.
         progress : bool
             Show a progress bar with the loss and the fraction of changed decisions in the terminal.
         **roles
@@ -177,27 +235,42 @@ class Learner:
         training = training_of(transitions, loop.discount, 0)
         for name in LEARNED:
             self.__dict__.pop(name, None)
+        loop = with_rules(loop, transitions, states)
         history: list[dict[str, float]] = []
         best = None
+        iteration: Iteration | None = None
+        candidates = Candidates(loop.n_rounds) if loop.keep == "best" else None
         earlier_schema: Schema | None = None
-        rounds = self.iterate(transitions, states=states)
-        for iteration in _with_progress_bar(rounds, loop.n_iterations) if progress else rounds:
+        rounds = self.iterate(transitions, states=states, starts=starts)
+        for iteration in _with_progress_bar(rounds, loop.n_rounds) if progress else rounds:
             schema, score = iteration.schema, _score(loop.keep, iteration)
             if history and schema != earlier_schema:
                 raise InvalidInputError(
                     f"features and actions must not change between rounds; at k = {iteration.k} they are {schema}."
                 )
             if best is None or score is None or score > best:
-                trained = replace(training, n_iterations=iteration.k + 1)
-                self.policy_: Policy = described(iteration.policy, schema, trained)
-                self.q_: QFunction = iteration.q
+                self._keep(iteration.policy, iteration.q, schema, replace(training, n_iterations=iteration.k + 1))
                 best = score
+            if candidates is not None:
+                candidates.add(iteration)
             history.append(iteration.numbers() | ({} if score is None else {"score": score}))
             earlier_schema = schema
             self.schema_, self.history_, self.roles_ = schema, history, table_roles
+        if candidates is not None and iteration is not None:
+            chosen = candidates.best(
+                iteration, transitions, loop.discount, loop.evaluator, start_sample(starts, transitions)
+            )
+            self._keep(chosen.policy, chosen.q, iteration.schema, replace(training, n_iterations=chosen.k + 1))
+            for k, score in chosen.scores.items():
+                history[k]["score"] = score
+            history[chosen.k]["kept"] = 1.0
         if "policy_" not in self.__dict__:
             raise InvalidInputError("update must return a Policy at k = 0; it returned None, so no policy was learned.")
         return self
+
+    def _keep(self, policy: Policy, q: QFunction, schema: Schema | None, training: Training) -> None:
+        self.policy_: Policy = described(policy, schema, training)
+        self.q_: QFunction = q
 
     def predict(self, states: Any, allowed: ArrayLike | None = None) -> NDArray[Any]:
         """Return the policy's action in each state, as labels of the batch's actions (n,).

@@ -1,0 +1,149 @@
+"""The iterate worth keeping: candidates of the later rounds, scored in one fixed pair of models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from capi._utils.randomness import numbered_rng
+from capi._utils.threads import available_cores
+from capi.data.transitions import Transitions
+from capi.errors import InvalidInputError
+from capi.evaluators.averager import Averager, why_not
+from capi.evaluators.honest_pair import HonestPair, settled_targets
+from capi.learning.iteration import Iteration, Yardstick
+from capi.types import Policy, QFunction, StateSample
+
+MOST_CANDIDATES = 10
+STREAM = 6  # of the random numbers of a round; the loop uses those before
+
+
+@dataclass(frozen=True, eq=False)
+class Best:
+    """The policy that is kept, the Q that belongs to it, its round, and the scores of all candidates by round."""
+
+    policy: Policy
+    q: QFunction
+    k: int
+    scores: dict[int, float]
+
+
+@dataclass(eq=False)
+class Candidates:
+    """Policies of at most ten rounds, spread over the later half of the loop, and of the last round."""
+
+    n_iterations: int
+    policies: dict[int, Policy] = field(default_factory=dict)  # by round
+
+    def add(self, iteration: Iteration) -> None:
+        """Remember the policy of a round, if it is a candidate."""
+        if iteration.k in candidate_rounds(self.n_iterations):
+            self.policies[iteration.k] = iteration.policy
+
+    def best(self, last: Iteration, batch: Any, discount: float, evaluator: Any, starts: StateSample | None) -> Best:
+        """Return the candidate with the best score, the first one in case of a tie."""
+        policies = {**self.policies, last.k: last.policy}
+        mdp = getattr(evaluator, "mdp", None)
+        if mdp is not None and hasattr(mdp, "discounted_occupancy"):
+            values = [float(mdp.start @ mdp.values(policy)) for policy in policies.values()]
+        else:
+            values = score_policies(list(policies.values()), last, batch, discount, starts)
+        scores = dict(zip(policies, values, strict=True))
+        k = max(scores, key=lambda number: (scores[number], -number))
+        q = last.q
+        if k != last.k and isinstance(batch, Transitions) and why_not(q, batch) is None:
+            q = Averager.of(q, batch, discount=discount, starts=starts).action_values(policies[k])
+        elif k != last.k and mdp is not None:
+            q = evaluator.evaluate(policies[k], None, discount=discount)
+        return Best(policies[k], q, k, scores)
+
+
+@dataclass(eq=False)
+class Judge:
+    """Accepts a policy only if its score rises, in a pair of models that changes rarely; the old policy is then scored again.
+
+    New models grow in rounds 1, 2, 4, 8 and so on, because early Qs know little more than the rewards.
+    """
+
+    batch: Transitions
+    discount: float
+    starts: StateSample | None
+    seeds: np.random.SeedSequence
+    yardstick: Yardstick | None = None
+    pair: HonestPair | None = None
+    known: tuple[Policy, float] | None = None  # the last accepted policy and its score
+
+    @classmethod
+    def of(
+        cls,
+        batch: Any,
+        discount: float,
+        starts: StateSample | None,
+        seeds: np.random.SeedSequence,
+        after: Iteration | None,
+    ) -> Judge:
+        """Return a judge that continues after a round."""
+        if not isinstance(batch, Transitions):
+            raise InvalidInputError(
+                "accept='improving' needs a batch, in which policies are compared. Pass transitions to fit."
+            )
+        judge = cls(batch, discount, starts, seeds)
+        if after is not None and after.yardstick is not None:
+            judge._grow(after.yardstick)
+        return judge
+
+    def judged(self, k: int, q: QFunction, old: Policy, new: Policy) -> tuple[float, bool]:
+        """Return the score of the new policy, and whether it is better than that of the old one."""
+        if self.pair is None or (k + 1) & k == 0:
+            self._grow(Yardstick(settled_targets(q, self.batch, old, self.discount, self.starts), k))
+        pair = self.pair
+        if pair is None:
+            raise ValueError("no models were grown")
+        of_old = self.known[1] if self.known is not None and self.known[0] is old else pair.score(old)
+        of_new = pair.score(new)
+        accepted = of_new > of_old
+        self.known = (new, of_new) if accepted else (old, of_old)
+        return of_new, accepted
+
+    def _grow(self, yardstick: Yardstick) -> None:
+        rng = numbered_rng(self.seeds, yardstick.k, STREAM)
+        self.pair = HonestPair.grown(
+            self.batch, yardstick.targets, discount=self.discount, rng=rng, starts=self.starts, n_jobs=available_cores()
+        )
+        self.yardstick, self.known = yardstick, None
+
+
+def candidate_rounds(n_iterations: int) -> set[int]:
+    """Return the rounds whose policies are candidates: at most ten, spread over the later half."""
+    first = n_iterations // 2
+    return set(
+        np.linspace(first, n_iterations - 1, min(MOST_CANDIDATES, n_iterations - first)).round().astype(int).tolist()
+    )
+
+
+def score_policies(
+    policies: Sequence[Policy], last: Iteration, batch: Any, discount: float, starts: StateSample | None = None
+) -> list[float]:
+    """Return the scores of policies in the pair of models that the batch and the last round's Q give (`HonestPair`)."""
+    if not isinstance(batch, Transitions):
+        raise InvalidInputError(
+            "keep='best' needs a fixed batch, in which all candidates are scored; this learner has none. Pass a batch, or a function as keep."
+        )
+    pair = pair_of(last.q, last.policy, batch, discount, starts, numbered_rng(last.seeds, last.k, STREAM))
+    return pair.scores(policies)
+
+
+def pair_of(
+    q: QFunction,
+    policy: Policy,
+    batch: Transitions,
+    discount: float,
+    starts: StateSample | None,
+    rng: np.random.Generator,
+) -> HonestPair:
+    """Return the pair of models whose trees are grown on the settled targets of ``policy``."""
+    targets = settled_targets(q, batch, policy, discount, starts)
+    return HonestPair.grown(batch, targets, discount=discount, rng=rng, starts=starts, n_jobs=available_cores())

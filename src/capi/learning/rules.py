@@ -1,0 +1,152 @@
+"""Rules for settings that the user leaves open: rounds, sweeps and sizes, from the batch and the discount.
+
+Decision 23 has the measurements behind the numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from capi._utils.validation import Floats, Ints
+from capi.data.elapsed import largest_discount
+from capi.data.transitions import Transitions
+from capi.errors import InvalidInputError, RareActionWarning
+from capi.evaluators.fitted_q import FittedQ
+from capi.learning.iteration import Loop
+from capi.policy_spaces.trees.optimal import OptimalTrees
+from capi.types import QFunction
+
+NEGLIGIBLE = 0.05  # share of a value that may lie beyond the horizon
+LONGER = 4  # a policy may keep the process going this many times as long as the longest logged episode
+SHORTEST, LONGEST = 50, 3000  # steps that a horizon covers, for any episodes
+ROUNDS = 30
+FEWEST_SWEEPS = 5  # per round of the default evaluator
+COMPLETE_ROUNDS = 20  # if each evaluation is complete
+DEPTH = 3
+WORK_LIMIT = 1_500_000_000  # of the search for an optimal tree in each round: about two seconds
+MANY_ROWS, FEWER_CUTS = 5_000, 64  # above so many rows, so many cuts per column
+FEWEST_IN_LEAF, ROWS_PER_LEAF_ROW = (
+    5,
+    500,
+)  # states in a leaf of the default space: at least five, and 0.2 % of the rows
+FEWEST_ROWS = 5  # of an action that may be chosen
+
+
+def with_rules(loop: Loop, transitions: Any, states: Any) -> Loop:
+    """Return the settings of a loop with those filled in that its user left open."""
+    batch = transitions if isinstance(transitions, Transitions) else None
+    evaluator, space = loop.evaluator, loop.space
+    if evaluator is None:
+        if batch is None:
+            raise InvalidInputError(
+                "evaluator must be given, or a fixed batch from which its settings follow. Pass transitions to fit."
+            )
+        evaluator = default_evaluator(batch, loop.discount)
+    space = default_space(0 if batch is None else len(batch)) if space is None else space
+    follows = states is None and by_trees(evaluator, transitions)
+    rounds = default_rounds(evaluator, batch, loop.discount) if loop.n_iterations is None else loop.n_iterations
+    if loop.state_weights not in (None, "batch") and states is not None:
+        raise InvalidInputError(
+            f"state_weights={loop.state_weights!r} chooses the states; omit states, or set state_weights='batch'."
+        )
+    return replace(
+        loop,
+        evaluator=evaluator,
+        space=space,
+        n_iterations=rounds,
+        keep=("best" if follows else "last") if loop.keep is None else loop.keep,
+        state_weights=("mixture" if follows else "batch") if loop.state_weights is None else loop.state_weights,
+        settles=loop.settles or loop.n_iterations is None,
+    )
+
+
+def by_trees(evaluator: Any, transitions: Any) -> bool:
+    """Return whether the evaluator averages a fixed batch in trees of its own, so that the two are a model."""
+    return isinstance(evaluator, FittedQ) and evaluator.regressor is None and isinstance(transitions, Transitions)
+
+
+def horizon(batch: Transitions | None, discount: float) -> int:
+    """Return how many steps ahead a policy should look: what lies beyond is worth a twentieth of a value."""
+    if discount == 0 or (batch is not None and bool(batch.terminated.all())):
+        return 1
+    slowest = discount if batch is None else largest_discount(batch, discount)
+    steps = min(math.ceil(math.log(NEGLIGIBLE) / math.log(slowest)), LONGEST)
+    if batch is not None and batch.episodes is not None:
+        steps = min(steps, max(SHORTEST, LONGER * int(batch.episode_lengths.max())))
+    return max(steps, 1)
+
+
+def default_evaluator(batch: Transitions, discount: float) -> FittedQ:
+    """Return fitted Q with enough sweeps per round to look as far as the horizon."""
+    steps = horizon(batch, discount)
+    return FittedQ(n_sweeps=1 if steps == 1 else max(FEWEST_SWEEPS, math.ceil(steps / ROUNDS)), n_jobs=-1)
+
+
+def default_space(n_rows: int) -> OptimalTrees:
+    """Return the space of small trees, with larger leaves and fewer cuts for more rows."""
+    return OptimalTrees(
+        max_depth=DEPTH,
+        n_thresholds=None if n_rows <= MANY_ROWS else FEWER_CUTS,
+        min_samples_leaf=max(FEWEST_IN_LEAF, n_rows // ROWS_PER_LEAF_ROW),
+        work_limit=WORK_LIMIT,
+        n_jobs=-1,
+    )
+
+
+def default_rounds(evaluator: Any, batch: Transitions | None, discount: float) -> int:
+    """Return the number of rounds after which the evaluator's sweeps reach the horizon."""
+    steps = horizon(batch, discount)
+    if steps == 1 and not hasattr(evaluator, "mdp"):
+        return 1
+    n_sweeps = getattr(evaluator, "n_sweeps", None)
+    return COMPLETE_ROUNDS if n_sweeps is None else max(COMPLETE_ROUNDS, math.ceil(steps / n_sweeps))
+
+
+def excluded_actions(evaluator: Any, transitions: Any) -> Ints:
+    """Return the actions that no policy may choose; evaluators other than by trees extrapolate, or refuse such a batch."""
+    return rare_actions(transitions) if by_trees(evaluator, transitions) else np.empty(0, dtype=np.int64)
+
+
+def rare_actions(batch: Transitions) -> Ints:
+    """Return the actions that the batch takes too rarely to be chosen, with a warning that names them."""
+    counts = np.bincount(
+        batch.actions if batch.weights is None else batch.actions[batch.weights > 0], minlength=batch.n_actions
+    )
+    fewest = min(FEWEST_ROWS, max(1, len(batch) // (10 * batch.n_actions)))  # small examples may have fewer
+    rare = np.flatnonzero(counts < fewest)
+    if len(rare) == batch.n_actions:
+        raise InvalidInputError("rows must have positive weight; none has.")
+    if len(rare):
+        named = ", ".join(f"{batch.schema.action_labels[a]!r} ({counts[a]} rows)" for a in rare)
+        warnings.warn(
+            f"the batch takes some actions too rarely to learn what they are worth: {named}. No policy will choose them. "
+            "Leave them out of the table, or merge them with similar ones.",
+            RareActionWarning,
+            stacklevel=3,
+        )
+    return rare
+
+
+class WithoutActions:
+    """A Q-function in which some actions are worse than all others, so that no policy chooses them."""
+
+    def __init__(self, q: QFunction, excluded: Ints) -> None:
+        self.q, self.excluded, self.n_actions = q, excluded, q.n_actions
+
+    def values(self, states: Floats) -> Floats:
+        """Return Q(x, a) for all actions; ``states`` (n, d) -> (n, A)."""
+        return made_worst(self.q.values(states), self.excluded)
+
+
+def made_worst(values: Floats, excluded: Ints) -> Floats:
+    """Return ``values`` (n, A) with the excluded actions below all others, by the range of the others or by one."""
+    others = np.delete(values, excluded, axis=1)
+    low, high = others.min(axis=1), others.max(axis=1)
+    made = values.copy()
+    made[:, excluded] = (low - np.maximum(high - low, 1.0))[:, None]
+    return made
