@@ -30,7 +30,6 @@ from capi.cli.progress import shown_work
 from capi.data.table_files import existing
 from capi.errors import InvalidInputError
 
-WORK_LIMIT = 1_500_000_000  # of the search for an optimal tree in each iteration: about two seconds
 MOST_NUMBERS = 10  # of iterations in a note
 OSCILLATING = 0.05  # share of decisions changed in the last iteration above which a note is printed
 
@@ -60,10 +59,19 @@ def fit(
     left_out: Except = None,
     discount: Annotated[float, typer.Option(help="Discount factor.")] = 0.99,
     discount_per: DiscountPer = None,
-    n_iterations: Annotated[int, typer.Option(help="Number of iterations (evaluation, then improvement).")] = 50,
+    n_iterations: Annotated[
+        int | None,
+        typer.Option(
+            help="Number of iterations (evaluation, then improvement).",
+            show_default="enough to see as far ahead as the discount and the episodes need",
+        ),
+    ] = None,
     random_state: Annotated[int, typer.Option(help="Random seed; the same seed gives the same policy.")] = 0,
     evaluator: Annotated[str, typer.Option(help="Policy evaluator: fitted-q or kernel-fitted-q.")] = "fitted-q",
-    n_sweeps: Annotated[int, typer.Option(help="Sweeps of the evaluator per iteration.")] = 5,
+    n_sweeps: Annotated[
+        int | None,
+        typer.Option(help="Sweeps of the evaluator per iteration.", show_default="chosen with the number of iterations"),
+    ] = None,
     space: Annotated[
         str, typer.Option(help="Policy space: optimal-trees, trees, forests, thresholds, linear or neighbors.")
     ] = "optimal-trees",
@@ -71,7 +79,7 @@ def fit(
         int | None, typer.Option(help="Maximum tree depth.", show_default="3, forests: no limit")
     ] = None,
     min_samples_leaf: Annotated[
-        int | None, typer.Option(help="Least number of states in a leaf.", show_default="at most 5, forests: 1")
+        int | None, typer.Option(help="Least number of states in a leaf.", show_default="optimal-trees: 5 or 0.2 % of the rows, trees: at most 5, forests: 1")
     ] = None,
     exact: Annotated[
         bool,
@@ -82,12 +90,23 @@ def fit(
     ] = False,
     hold_out: Annotated[float, typer.Option(help="Share of episodes held out for evaluation.")] = 0.0,
     keep: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="Policy to keep: last, or best of the last ten iterations by fitted Q evaluation "
-            "(small trees can oscillate between iterations)."
+            help="Policy to keep: that of the last iteration, or the best of ten later ones by their value in two models of the table "
+            "(small trees can oscillate between iterations).",
+            show_default="best with fitted-q, otherwise last",
         ),
-    ] = "last",
+    ] = None,
+    state_weights: Annotated[
+        str | None,
+        typer.Option(
+            help="States on which policies are improved: batch (all alike), occupancy (those that the policy visits) or mixture.",
+            show_default="mixture with fitted-q, otherwise batch",
+        ),
+    ] = None,
+    accept: Annotated[
+        str, typer.Option(help="Accept any new policy, or only one whose value in two models of the table is higher: improving.")
+    ] = "any",
     with_states: Annotated[
         bool,
         typer.Option(
@@ -129,9 +148,9 @@ def fit(
         if resume or table is None:
             return None
         sizes = {"max_depth": max_depth, "min_samples_leaf": min_samples_leaf}
-        options = {name: size for name, size in sizes.items() if size is not None}
-        if space == "optimal-trees" and not exact:
-            options["work_limit"] = WORK_LIMIT
+        options: dict[str, int | str] = {name: size for name, size in sizes.items() if size is not None}
+        if space == "optimal-trees" and exact:
+            options["work_limit"] = runs.NO_LIMIT
         return runs.RunSettings(
             table,
             roles_of(context),
@@ -140,13 +159,15 @@ def fit(
             random_state,
             evaluator,
             space,
-            {"n_sweeps": n_sweeps},
+            {} if n_sweeps is None else {"n_sweeps": n_sweeps},
             options,
             hold_out,
             keep,
             discount_per,
             with_states,
             min_category_rows,
+            state_weights,
+            accept,
         )
 
     try:

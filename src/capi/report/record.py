@@ -34,7 +34,6 @@ from capi.report.wording import (
     shown_counts,
     shown_share,
 )
-from capi.runs.settings import CANDIDATES
 
 MOST_LINES = 1500  # lines of rules
 MOST_RULE_LETTERS = 300_000
@@ -263,9 +262,13 @@ def _lines(sources: Sources, tree: FlatTree) -> Iterator[str]:
 def _convergence(sources: Sources) -> dict[str, Any]:
     """Return the history by column, with None for non-finite numbers, and the iteration that was kept: None if it was the last one."""
     history = [row for row in sources.result.history if 0 <= row.get("k", -1) < MOST_ITERATIONS]
-    known = [name for name in ("k", "loss", "changed", "value", "score") if any(name in row for row in history)]
+    known = [
+        name
+        for name in ("k", "loss", "changed", "value", "score", "effective_rows")
+        if any(name in row for row in history)
+    ]
     found: dict[str, Any] = {name: [number_or_none(row.get(name)) for row in history] for name in known}
-    return {**found, "kept": _kept(sources), "candidates": min(CANDIDATES, len(history))}
+    return {**found, "kept": _kept(sources), "candidates": sum("score" in row for row in history)}
 
 
 def _kept(sources: Sources) -> int | None:

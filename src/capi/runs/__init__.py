@@ -1,9 +1,9 @@
 """Runs: learn a policy from settings and a table, into a folder that survives interruptions.
 
 settings.toml      everything that the run depends on; `capi fit --settings` repeats the run
-history.csv        loss, changed decisions and estimated value of each iteration
+history.csv        loss, changed decisions, estimated value and effective rows of each iteration, scores, and the one that was kept
 policy.capi        the policy, once the run is finished
-values.zip         the action values that the policy was chosen from, at each decision of the table
+values.zip         the action values behind the policy, at each decision of the table
 secret.json        the learning episodes under a random key, by which `capi evaluate` recognises them; not for others
 evaluation.json    the estimated value of the policy, from the last `capi evaluate`
 table.sha256       until the run is finished: the digest of the table when the run began
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from capi.runs.predict import policy_of as policy_of
     from capi.runs.predict import predict_table as predict_table
     from capi.runs.predict import write_result as write_result
+    from capi.runs.settings import NO_LIMIT as NO_LIMIT
     from capi.runs.settings import RunSettings as RunSettings
     from capi.runs.table import ROLES as ROLES
     from capi.runs.table import read_decisions as read_decisions
@@ -34,6 +35,7 @@ else:
     __all__, __getattr__, __dir__ = lazy_exports(
         __name__,
         {
+            "NO_LIMIT": "settings",
             "ROLES": "table",
             "RunResult": "fit",
             "RunSettings": "settings",

@@ -5,13 +5,9 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Collection
-from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from capi._utils.randomness import seed_sequence
 from capi._utils.versions import versions
@@ -23,24 +19,14 @@ from capi.files.archive import read_archive, write_archive
 from capi.files.atomic import written_whole
 from capi.files.codecs import from_arrays, to_arrays
 from capi.files.packing import Packed
-from capi.learning.iteration import Iteration
+from capi.learning.iteration import Iteration, Yardstick
 from capi.types import Policy
 
 FORMAT = "capi checkpoint"
-BEST_VALUES = "best_values"
+VISITS, TARGETS = "visits", "targets"
 MOST_BYTES = 2**36  # checkpoints are our own files, and hold forests of any size
 MOST_WAITING = 0.5  # seconds for another thread that writes a checkpoint
-NUMBERS = ("k", "loss", "changed", "value", "seconds", "n_unchanged")
-
-
-@dataclass(frozen=True, eq=False)
-class Kept:
-    """The policy that the run would end with if it stopped now."""
-
-    k: int  # its iteration
-    policy: Policy
-    values: NDArray[np.float32]  # (n, A), from which it was chosen
-    score: float  # the best so far
+NUMBERS = ("k", "loss", "changed", "value", "seconds", "n_unchanged", "n_settled")
 
 
 class Checkpoints:
@@ -52,13 +38,13 @@ class Checkpoints:
     def __init__(self, path: Path, origin: str, n_iterations: int, share: float) -> None:
         self.path, self.origin, self.n_iterations = path, origin, n_iterations
         self.share = share  # of the running time that checkpoints may take
-        self._last: tuple[Iteration, list[dict[str, float]], Kept | None] | None = None  # not yet written
+        self._last: tuple[Iteration, list[dict[str, float]], dict[int, Policy]] | None = None  # not yet written
         self._written, self._cost = perf_counter(), 0.0
         self._lock = threading.Lock()  # an interrupted run may be saved by another thread
 
-    def add(self, iteration: Iteration, history: list[dict[str, float]], kept: Kept | None) -> None:
+    def add(self, iteration: Iteration, history: list[dict[str, float]], candidates: dict[int, Policy]) -> None:
         """Remember an iteration, and write it if it is time and more iterations follow."""
-        self._last = iteration, list(history), kept
+        self._last = iteration, list(history), dict(candidates)
         if perf_counter() - self._written >= self._cost / self.share and iteration.k + 1 < self.n_iterations:
             started = perf_counter()
             self.write_last()
@@ -71,9 +57,9 @@ class Checkpoints:
         try:
             if self._last is None:
                 return
-            iteration, history, kept = self._last
+            iteration, history, candidates = self._last
             try:
-                write_checkpoint(self.path, iteration, history, self.origin, kept)
+                write_checkpoint(self.path, iteration, history, self.origin, candidates)
             except (InvalidInputError, OSError) as error:
                 warnings.warn(
                     f"the progress of the run cannot be saved: {error} The run continues; if it is interrupted, it resumes "
@@ -94,20 +80,24 @@ class Checkpoints:
 
 
 def write_checkpoint(
-    path: Path, iteration: Iteration, history: list[dict[str, float]], origin: str, kept: Kept | None
+    path: Path, iteration: Iteration, history: list[dict[str, float]], origin: str, candidates: dict[int, Policy]
 ) -> None:
     """Write everything that the loop needs to resume after ``iteration``.
 
-    ``origin`` is the fingerprint of settings and table; ``kept`` is the best policy so far.
+    ``origin`` is the fingerprint of settings and table; ``candidates`` are the policies of earlier rounds that may be kept.
     """
-    policy, policy_arrays = to_arrays(iteration.policy).flat("policy.")
+    policy, arrays = to_arrays(iteration.policy).flat("policy.")
     q, q_arrays = to_arrays(iteration.q).flat("q.")
-    best: dict[str, Any] = {}
-    best_arrays: dict[str, Any] = {}
-    if kept is not None:
-        shown, best_arrays = to_arrays(kept.policy).flat("best.")
-        best = {"k": kept.k, "score": kept.score, "policy": shown}
-        best_arrays = {**best_arrays, BEST_VALUES: kept.values}
+    arrays.update(q_arrays)
+    earlier: list[dict[str, Any]] = []
+    for k, candidate in candidates.items():
+        packed, of_candidate = to_arrays(candidate).flat(f"candidate{k}.")
+        earlier.append({"k": k, "policy": packed})
+        arrays.update(of_candidate)
+    if iteration.visits is not None:
+        arrays[VISITS] = iteration.visits
+    if iteration.yardstick is not None:
+        arrays[TARGETS] = iteration.yardstick.targets
     header = {
         "format": FORMAT,
         "origin": origin,
@@ -117,16 +107,17 @@ def write_checkpoint(
         "history": history,
         "policy": policy,
         "q": q,
-        "best": best,
+        "candidates": earlier,
+        "yardstick": None if iteration.yardstick is None else iteration.yardstick.k,
     }
     with written_whole(path) as place:
-        write_archive(place, header, {**policy_arrays, **q_arrays, **best_arrays}, compressed=False)
+        write_archive(place, header, arrays, compressed=False)
 
 
 def read_checkpoint(
     path: Path, origins: Collection[str], batch: Transitions, evaluator: Any, seed: int
-) -> tuple[Iteration, list[dict[str, float]], Kept | None]:
-    """Return the iteration, history and best policy of a checkpoint made with the same settings, table and versions.
+) -> tuple[Iteration, list[dict[str, float]], dict[int, Policy]]:
+    """Return the iteration, history and candidates of a checkpoint made with the same settings, table and versions.
 
     ``origins`` are the accepted fingerprints of settings and table: as written now, and as written when the run started.
     """
@@ -140,19 +131,30 @@ def read_checkpoint(
         ):
             if found not in wanted:
                 raise InvalidInputError(f"it was made with other {what}. Start a new run.")
+        if "candidates" not in header:
+            raise InvalidInputError("it was made by an earlier version of capi. Start a new run.")
         policy = from_arrays(Packed.from_flat(header["policy"], arrays, "policy."))
         q = from_arrays(Packed.from_flat(header["q"], arrays, "q."), decides=False)
         numbers = {name: header["numbers"][name] for name in NUMBERS}
-        if "sweeps" not in header:
-            raise InvalidInputError("it was made by an earlier version of capi. Start a new run.")
         sweeps = [int(number) for number in header["sweeps"]]
-        best, kept = header["best"], None
-        if best:
-            chosen: Any = from_arrays(Packed.from_flat(best["policy"], arrays, "best."))
-            kept = Kept(int(best["k"]), chosen, arrays[BEST_VALUES], float(best["score"]))
+        candidates: dict[int, Policy] = {
+            int(one["k"]): from_arrays(Packed.from_flat(one["policy"], arrays, f"candidate{one['k']}."))
+            for one in header["candidates"]
+        }
+        visits = arrays.get(VISITS)
+        grown_in = header["yardstick"]
+        yardstick = None if grown_in is None else Yardstick(arrays[TARGETS], int(grown_in))
     except (InvalidInputError, KeyError, TypeError) as error:
         raise InvalidInputError(f"{path} cannot be resumed: {error}") from error
     if isinstance(q, FittedValues) and isinstance(evaluator, FittedQ):
         q = evaluator.restored(q, batch, *sweeps)
-    iteration = Iteration(q=q, policy=policy, seeds=seed_sequence(seed), schema=batch.schema, **numbers)
-    return iteration, header["history"], kept
+    iteration = Iteration(
+        q=q,
+        policy=policy,
+        seeds=seed_sequence(seed),
+        schema=batch.schema,
+        **numbers,
+        visits=visits,
+        yardstick=yardstick,
+    )
+    return iteration, header["history"], candidates

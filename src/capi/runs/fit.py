@@ -21,14 +21,15 @@ from capi.files.atomic import encode_text, result_folder, write_text, written_to
 from capi.files.lock import HOLDER, locked
 from capi.files.policy_file import load_policy, save_policy
 from capi.learning.iteration import Iteration
+from capi.learning.keeping import Best, Candidates
 from capi.learning.learner import training_of
 from capi.plotting.history import draw_history
 from capi.policies import described
 from capi.policy_spaces.constrained import ConstrainedPolicy
 from capi.policy_spaces.imitation import ReadByImitation
-from capi.runs.checkpoint import Checkpoints, Kept, read_checkpoint
+from capi.runs.checkpoint import Checkpoints, read_checkpoint
 from capi.runs.secret import SECRET, write_secret
-from capi.runs.settings import CANDIDATES, RunSettings, score_of
+from capi.runs.settings import RunSettings
 from capi.runs.table import check_several_actions
 from capi.types import Policy
 
@@ -51,6 +52,9 @@ HISTORY_COLUMNS = (
     "changed",
     "value",
     "score",
+    "kept",
+    "effective_rows",
+    "accepted",
     "cut_short",
 )  # only numbers that do not depend on the machine
 VALUES_FORMAT = "capi values"
@@ -141,13 +145,14 @@ def _locked_run(settings: RunSettings | None, folder: Path, resume: bool, shown:
     batch = settings.batch()  # before anything is written: an unreadable table must not leave a run behind
     check_several_actions(batch)
     batch.schema.to_dict()  # nor must names or labels that cannot be saved
+    settings = settings.with_rules(batch)
     table = digest(settings.table)
     if resume:
         _check_table(settings.table, table, folder)
     else:
         write_text(folder / TABLE, table + "\n")
         write_text(folder / SETTINGS, settings.to_toml())
-    checkpoints = Checkpoints(folder / CHECKPOINT, _origin(settings.to_toml(), table), settings.n_iterations, SHARE)
+    checkpoints = Checkpoints(folder / CHECKPOINT, _origin(settings.to_toml(), table), _rounds(settings), SHARE)
 
     def leave() -> str | None:
         """Save the last iteration; without one, there is nothing to resume, so free the folder again."""
@@ -225,36 +230,39 @@ def load_run(folder: str | Path) -> RunResult:
 def _run(
     settings: RunSettings, batch: Transitions, table: str, folder: Path, checkpoints: Checkpoints, shown: Any
 ) -> RunResult:
-    learner = settings.learner()
+    learner, n_rounds = settings.learner(), _rounds(settings)
     after: Iteration | None = None
-    kept: Kept | None = None  # the best so far, if the settings ask for it
+    candidates = Candidates(n_rounds)
     history: list[dict[str, float]] = []
     if (folder / CHECKPOINT).is_file():
         written_then = _origin((folder / SETTINGS).read_text(encoding="utf-8"), table)  # perhaps in an older layout
         origins = (checkpoints.origin, written_then)
-        after, history, kept = read_checkpoint(
+        after, history, candidates.policies = read_checkpoint(
             folder / CHECKPOINT, origins, batch, learner.evaluator, settings.random_state
         )
     done = 0 if after is None else after.k + 1
-    for iteration in shown(learner.iterate(batch, after=after), done, settings.n_iterations):
+    for iteration in shown(learner.iterate(batch, after=after), done, n_rounds):
         after = iteration
-        row = iteration.numbers() | ({"cut_short": 1.0} if getattr(iteration.policy, "stopped_by", None) else {})
-        if settings.keep == "best" and settings.n_iterations - iteration.k <= CANDIDATES:
-            candidate = _kept(
-                iteration, batch, score_of(iteration.policy, batch, settings.discount, settings.random_state)
-            )
-            row["score"] = candidate.score
-            kept = candidate if kept is None or candidate.score > kept.score else kept
-        history.append(row)
-        checkpoints.add(iteration, history, kept)
+        history.append(
+            iteration.numbers() | ({"cut_short": 1.0} if getattr(iteration.policy, "stopped_by", None) else {})
+        )
+        if settings.keep == "best":
+            candidates.add(iteration)
+        checkpoints.add(iteration, history, candidates.policies)
     if after is None:
         raise InvalidInputError("the run has no iterations.")
-    kept = _kept(after, batch, 0.0) if kept is None else kept
-    policy: Any = described(kept.policy, batch.schema, training_of(batch, settings.discount, kept.k + 1))
+    chosen = Best(after.policy, after.q, after.k, {})
+    if settings.keep == "best":
+        chosen = candidates.best(after, batch, settings.discount, learner.evaluator, None)
+        history[chosen.k]["kept"] = 1.0
+    for k, score in chosen.scores.items():
+        history[k]["score"] = score
+    values = chosen.q.values(batch.states).astype(np.float32)
+    policy: Any = described(chosen.policy, batch.schema, training_of(batch, settings.discount, chosen.k + 1))
     with written_together(folder, [HISTORY, VALUES, SECRET]) as places:
         encode_text(places[HISTORY], _csv(history))
         write_secret(places[SECRET], batch, table)
-        write_archive(places[VALUES], {"format": VALUES_FORMAT, "table": table}, {"values": kept.values})
+        write_archive(places[VALUES], {"format": VALUES_FORMAT, "table": table}, {"values": values})
     (folder / EVALUATION).unlink(missing_ok=True)  # of an earlier policy
     save_policy(policy, folder / POLICY, with_states=settings.with_states)
     checkpoints.remove()
@@ -268,8 +276,11 @@ def _origin(settings: str, table: str) -> str:
     return hashlib.sha256(settings.encode() + table.encode()).hexdigest()
 
 
-def _kept(iteration: Iteration, batch: Transitions, score: float) -> Kept:
-    return Kept(iteration.k, iteration.policy, iteration.q.values(batch.states).astype(np.float32), score)
+def _rounds(settings: RunSettings) -> int:
+    """Return the number of iterations, which a rule has filled in."""
+    if settings.n_iterations is None:
+        raise InvalidInputError("n_iterations must be given.")
+    return settings.n_iterations
 
 
 def _settings_of(folder: Path) -> RunSettings:

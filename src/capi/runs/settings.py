@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
-import numpy as np
 import tomli_w
 
-from capi import evaluators, offline, policy_spaces
-from capi._utils.parameters import at_least, check_options, check_parameters, one_of
+from capi import evaluators, policy_spaces
+from capi._utils.parameters import at_least, check_options, check_parameters, one_of, optional
 from capi._utils.renamed import refuse_old_names, renamed, translated
 from capi._utils.suggestions import did_you_mean
 from capi._utils.validation import as_discount, is_real
@@ -22,10 +21,10 @@ from capi.data.schema import Schema
 from capi.data.table_files import format_of
 from capi.data.transitions import Transitions
 from capi.errors import LEAST_SHOWN, InvalidInputError
+from capi.learning import rules
 from capi.learning.capi import CAPI
-from capi.learning.iteration import Iteration
 from capi.runs.table import read_decisions, resolved_roles
-from capi.types import Policy, PolicyEvaluator, PolicySpace
+from capi.types import PolicyEvaluator, PolicySpace
 
 EVALUATORS = {"fitted-q": "FittedQ", "kernel-fitted-q": "KernelFittedQ"}
 SPACES = {
@@ -39,7 +38,12 @@ SPACES = {
 NOT_IN_FILES = {"regressor", "kernel", "features", "metric_params", "monotone"}
 NO_LIMIT = "none"  # in settings files
 WRITTEN_BEFORE = {"min_samples_split", "min_samples_leaf"}  # options of trees in all files from before they had a depth
-CANDIDATES = 10  # keep="best" chooses among this many last iterations
+WRITTEN_BEFORE_WEIGHTS = {
+    "n_iterations",
+    "keep",
+    "hold_out",
+    "with_states",
+}  # in all files of runs from before states had weights
 LEARNING = (
     "discount",
     "n_iterations",
@@ -49,8 +53,11 @@ LEARNING = (
     "discount_per",
     "with_states",
     "min_category_rows",
+    "state_weights",
+    "accept",
 )
 HOLD_STATES = {"neighbors"}  # spaces whose policies decide by states of the table
+BY_RULE = ("n_thresholds", "min_samples_leaf", "work_limit")  # of optimal trees
 SECTIONS = ("data", "learning", "evaluator", "space")
 
 
@@ -59,28 +66,6 @@ class Parts(NamedTuple):
 
     evaluator: PolicyEvaluator
     space: PolicySpace
-
-
-class KeepsBest(CAPI):
-    """A learner that ends with the best policy of its last iterations, by fitted Q evaluation on the learning data."""
-
-    def fit(self, transitions: Any = None, y: None = None, **settings: Any) -> Self:
-        """Run the loop on the batch ``transitions``, and keep the best policy."""
-
-        def score(iteration: Iteration) -> float:
-            early = self.n_iterations - iteration.k > CANDIDATES
-            return -np.inf if early else score_of(iteration.policy, transitions, self.discount, self.random_state)
-
-        given, self.keep = self.keep, score
-        try:
-            return super().fit(transitions, y, **settings)
-        finally:
-            self.keep = given
-
-
-def score_of(policy: Policy, batch: Transitions, discount: float, seed: Any) -> float:
-    """Return the score by which a run compares the policies of its last iterations."""
-    return offline.fitted_value(policy, batch, discount=discount, random_state=seed, n_jobs=-1)
 
 
 def _share(value: Any, name: str) -> None:
@@ -101,7 +86,8 @@ class RunSettings:
         From roles (episode, time, state, action, reward, terminated, truncated, propensity, weight) to column names; state may be a
         list, a text such as "age,sex", or "*" for all columns without another role except those of the entry "except".
     discount : float in [0, 1)
-    n_iterations : int
+    n_iterations : int, optional
+        By default a rule chooses rounds and sweeps, from the discount and the episodes (`capi.learning.rules`).
     random_state : int
     evaluator, space : str
         Names from `EVALUATORS` and `SPACES`.
@@ -109,9 +95,10 @@ class RunSettings:
         Their parameters; omitted ones have their defaults.
     hold_out : float in [0, 1)
         Share of episodes held out for evaluation.
-    keep : "last" or "best"
-        The policy that the run ends with: that of the last iteration, or the best of the last ten by fitted Q evaluation on the
-        learning data. With small policies, iterations can oscillate between good and bad ones.
+    keep : "last" or "best", optional
+        The policy that the run ends with: that of the last iteration, or the best of ten later ones by their value in two models of
+        the learning data. With small policies, iterations can oscillate between good and bad ones. By default "best" with the evaluator
+        "fitted-q", otherwise "last".
     discount_per : float or str, optional
         Discount by elapsed time: the time that the discount refers to, in the units of the time column or, for dates, such as
         "7 days". Learning and evaluation both use it. By default each row is one step.
@@ -119,29 +106,37 @@ class RunSettings:
         Whether the policy file may hold states of the table; the space "neighbors" needs it. Everyone who gets the file gets them.
     min_category_rows : int
         Categories with fewer rows become one, "other"; 1 keeps all names, and the policy file holds them.
+    state_weights : "batch", "occupancy" or "mixture", optional
+        The states on which policies are improved, as in `CAPI`.
+    accept : "any" or "improving"
+        As in `CAPI`.
     """
 
     table: str
     roles: Mapping[str, Any]
     discount: float = 0.99
-    n_iterations: int = 50
+    n_iterations: int | None = None
     random_state: int = 0
     evaluator: str = "fitted-q"
     space: str = "optimal-trees"
-    evaluator_options: Mapping[str, Any] = field(default_factory=lambda: {"n_sweeps": 5})
+    evaluator_options: Mapping[str, Any] = field(default_factory=dict)
     space_options: Mapping[str, Any] = field(default_factory=dict)
     hold_out: float = 0.0
-    keep: str = "last"
+    keep: str | None = None
     discount_per: float | str | None = None
     with_states: bool = False
     min_category_rows: int = LEAST_SHOWN
+    state_weights: str | None = None
+    accept: str = "any"
 
     _constraints = {  # noqa: RUF012  frozen settings
         "discount": lambda value, _: as_discount(value),
-        "n_iterations": at_least(1),
+        "n_iterations": optional(at_least(1)),
         "random_state": at_least(0),
         "hold_out": _share,
-        "keep": one_of("last", "best"),
+        "keep": optional(one_of("last", "best")),
+        "state_weights": optional(one_of("batch", "occupancy", "mixture")),
+        "accept": one_of("any", "improving"),
         "with_states": one_of(True, False),
         "min_category_rows": at_least(1),
         "evaluator": one_of(*EVALUATORS),
@@ -189,13 +184,28 @@ class RunSettings:
 
     def learner(self) -> CAPI:
         """Return a learner with these settings."""
-        kind = KeepsBest if self.keep == "best" else CAPI
-        return kind(
-            *self.parts,
-            discount=self.discount,
-            n_iterations=self.n_iterations,
-            random_state=self.random_state,
-        )
+        settings: dict[str, Any] = {
+            "discount": self.discount,
+            "n_iterations": self.n_iterations,
+            "random_state": self.random_state,
+            "keep": self.keep,
+            "state_weights": self.state_weights,
+            "accept": self.accept,
+        }
+        return CAPI(*self.parts, **settings)
+
+    def with_rules(self, batch: Transitions) -> RunSettings:
+        """Return the settings with everything filled in that follows from the batch, so that the run's file is complete."""
+        evaluator_options, space_options = dict(self.evaluator_options), dict(self.space_options)
+        if self.evaluator == "fitted-q":
+            by_rule = rules.default_evaluator(batch, self.discount)
+            evaluator_options = {"n_sweeps": by_rule.n_sweeps, **evaluator_options}
+        if self.space == "optimal-trees":
+            sizes = _options(rules.default_space(len(batch)))
+            space_options = {name: sizes[name] for name in BY_RULE if name in sizes} | space_options
+        chosen = replace(self, evaluator_options=evaluator_options, space_options=space_options)
+        loop: Any = rules.with_rules(chosen.learner().loop(), batch, None)
+        return replace(chosen, n_iterations=loop.n_iterations, keep=loop.keep, state_weights=loop.state_weights)
 
     def batch(self, schema: Schema | None = None) -> Transitions:
         """Return the decisions to learn from: the whole table without the held-out episodes."""
@@ -255,6 +265,8 @@ class RunSettings:
         data = dict(found.get("data", {}))
         try:
             learning = translated(cls, found.get("learning", {}))
+            if set(learning) >= WRITTEN_BEFORE_WEIGHTS and "state_weights" not in learning:
+                learning = {**learning, "state_weights": "batch"}
             if unknown := sorted(set(learning) - set(LEARNING)):
                 guess = did_you_mean(unknown[0], LEARNING)
                 raise InvalidInputError(f"learning takes {', '.join(LEARNING)}; got {sorted(learning)}.{guess}")
