@@ -11,6 +11,7 @@ import typer
 
 from capi import experiments
 from capi._utils.late import rich
+from capi._utils.rescue import rescued_by
 from capi.cli.app import app, print_error
 from capi.cli.interrupts import exit_code
 from capi.cli.output import Json, print_json
@@ -22,6 +23,8 @@ from capi.experiments.terminal import print_result, shown_progress
 
 if TYPE_CHECKING:
     from capi.experiments.driver import Result
+
+STOPPED = "stopped; finished runs are kept, and the same command continues with the rest."
 
 
 @app.command(epilog="Example: capi reproduce chain --out results/chain")
@@ -70,16 +73,15 @@ def reproduce(
     if out is not None and name != "all":
         folders[name] = out
     try:
-        if only is not None:
-            _recompute(name, folders[name], *only)
-            return
-        results: list[Result] = []
-        show = results.append if as_json else print_result
-        finished = [_reproduced(key, folders[key], full, runs, jobs, show, alone=name != "all") for key in names]
+        with rescued_by(lambda: STOPPED):  # ending the processes of the runs may take a while
+            if only is not None:
+                _recompute(name, folders[name], *only)
+                return
+            results: list[Result] = []
+            show = results.append if as_json else print_result
+            finished = [_reproduced(key, folders[key], full, runs, jobs, show, alone=name != "all") for key in names]
     except KeyboardInterrupt:
-        rich.console.Console(stderr=True).print(
-            "stopped; finished runs are kept, and the same command continues with the rest."
-        )
+        rich.console.Console(stderr=True).print(STOPPED)
         raise typer.Exit(exit_code()) from None
     if as_json:
         print_json({"experiments": [_record(result) for result in results]})
