@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 import toy_experiment as toy
 from capi.cli import app
 from capi.experiments import NAMES
+from capi.experiments.records import FOLDER, Records
 
 
 def capi(*arguments, cwd=None):
@@ -38,24 +40,41 @@ def test_a_file_in_the_way_is_one_sentence(tmp_path):
     assert (tmp_path / "file").read_text() == "keep me"
 
 
+WITH_TOY = """
+import sys
+from pathlib import Path
+import toy_experiment as toy
+from capi.cli import main
+from capi.experiments import NAMES
+NAMES["toy"], sys.modules["capi.experiments.toy"] = "squares", toy
+toy.folder = Path(sys.argv.pop(1))
+main()
+"""
+
+
 def test_an_interruption_is_one_sentence_and_keeps_what_is_finished(tmp_path):
-    command = [sys.executable, "-m", "capi.cli", "reproduce", "chain", "--out", str(tmp_path / "out[/b]")]
+    (tmp_path / "wait-2").touch()  # the second run cannot end
+    arguments = [tmp_path, "reproduce", "toy", "--jobs", "1", "--out", tmp_path / "out[/b]"]
     process = subprocess.Popen(
-        command,
+        [sys.executable, "-c", WITH_TOY, *map(str, arguments)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(toy.__file__).parent), *sys.path])},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background shell ignores it
     )
-    while process.poll() is None and not (tmp_path / "out[/b]").is_dir():
-        time.sleep(0.05)  # the folder is created right before the work starts
-    time.sleep(1.5)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 130
+    try:
+        while process.poll() is None and not (tmp_path / "beat-2").exists():
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=300)
+    finally:
+        process.kill()
+    assert process.returncode == 130, err
     assert out == ""
     assert "stopped; finished runs are kept, and the same command continues with the rest." in err
-    assert [path.name for path in (tmp_path / "out[/b]").iterdir()] == ["records"]
+    assert [path.name for path in (tmp_path / "out[/b]").iterdir()] == [FOLDER]
+    assert [record["setting"] for record in Records(tmp_path / "out[/b]" / FOLDER)] == ["numbers/1"]
 
 
 def test_reproduce_shows_progress_results_and_failures(tmp_path, monkeypatch):
