@@ -68,7 +68,7 @@ def sent(number, patch, arguments, folder, **environment):
         time.sleep(0.02)
     process.send_signal(number)
     try:
-        _, err = process.communicate(timeout=60)  # deafness lasts much longer
+        _, err = process.communicate(timeout=300)  # deafness lasts much longer
     finally:
         process.kill()
     return process.returncode, err

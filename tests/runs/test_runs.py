@@ -362,22 +362,23 @@ def command(*arguments):
 
 
 def test_a_killed_process_loses_nothing_and_a_second_one_is_refused(table, tmp_path):
-    (tmp_path / "s.toml").write_text(settings_for(table, n_iterations=4000).to_toml())
+    (tmp_path / "s.toml").write_text(settings_for(table, n_iterations=1_000_000).to_toml())
     first = subprocess.Popen(
         command("fit", "--settings", tmp_path / "s.toml", "--out", tmp_path / "run"), stderr=subprocess.DEVNULL
     )
     checkpoint = tmp_path / "run" / "checkpoint.zip"
-    for _ in range(600):
-        if checkpoint.exists():
-            break
-        time.sleep(0.1)
-    second = subprocess.run(
-        command("fit", "--resume", "--out", tmp_path / "run"), capture_output=True, text=True, check=False
-    )
+    try:
+        while first.poll() is None and not checkpoint.exists():
+            time.sleep(0.02)
+        first.send_signal(signal.SIGSTOP)  # so that it cannot end, however long the second one takes
+        second = subprocess.run(
+            command("fit", "--resume", "--out", tmp_path / "run"), capture_output=True, text=True, check=False
+        )
+    finally:
+        first.kill()
+        first.wait()
     assert second.returncode == 1
     assert f"another process (id {first.pid}) is using" in " ".join(second.stderr.split())
-    os.kill(first.pid, signal.SIGKILL)
-    first.wait()
     assert not (tmp_path / "run" / "policy.capi").exists()
     done = []
 

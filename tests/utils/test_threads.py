@@ -1,4 +1,5 @@
 import threading
+import time
 
 import pytest
 
@@ -11,7 +12,7 @@ def test_results_come_in_the_order_of_the_pieces(n_jobs):
 
 
 def test_several_threads_work_at_once():
-    both_are_here = threading.Barrier(2, timeout=20)
+    both_are_here = threading.Barrier(2, timeout=300)
     assert in_threads(lambda _: both_are_here.wait() >= 0, [1, 2], 2) == [True, True]
 
 
@@ -22,6 +23,8 @@ def test_an_error_reaches_the_caller_and_ends_the_work(n_jobs):
     def work(i):
         if i == 5:
             raise ValueError("the fifth")
+        if i > 5:
+            time.sleep(0.001)  # the other threads cannot do everything before this one is heard
         done.append(i)
 
     with pytest.raises(ValueError, match="the fifth"):
