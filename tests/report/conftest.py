@@ -15,6 +15,7 @@ from capi.runs import RunSettings
 from report.tables import fitted, visits, with_policy
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+PATIENCE = 300_000  # milliseconds; only a failure takes that long, on a busy machine too
 
 
 @pytest.fixture(scope="session")
@@ -91,7 +92,7 @@ def browser():
             pytest.fail(f"CAPI_BROWSER=required, but there is {lacking}.")
         pytest.skip(f"there is {lacking}")
     with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        opened = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"], timeout=PATIENCE)
         yield opened
         opened.close()
 
@@ -104,6 +105,7 @@ def open_page(browser):
     def show(path, **options):
         page = browser.new_page(**{"viewport": {"width": 1200, "height": 900}, **options})
         opened.append(page)
+        page.set_default_timeout(PATIENCE)
         page.on("console", lambda message: troubles.append(message.text))
         page.on("pageerror", lambda error: troubles.append(str(error)))
         allowed = (Path(path).as_uri(), "data:,")  # the page itself, and that it has no icon
