@@ -184,8 +184,9 @@ def check_stopped(policy, states, values, reason, depth):
     assert policy.stopped_by == reason
     ours = loss(policy, states, values)
     greedy = Trees(max_depth=depth).improve(Binned.of(states, 30).as_states, values)
-    assert ours <= gap_weighted_loss(values, greedy.act(Binned.of(states, 30).as_states)) + 1e-12
-    assert 0 < policy.remaining_gap <= ours + 1e-9
+    known = gap_weighted_loss(values, greedy.act(Binned.of(states, 30).as_states))
+    assert ours <= known + 1e-12
+    assert 0 < policy.remaining_gap <= known + 1e-9  # not our loss: the last level may be better than the search knew
     assert f"stopped by {reason}" in policy.rules()
 
 
