@@ -87,4 +87,5 @@ def test_an_experiment_names_the_runs_that_take_long(capsys):
         )
     )
     lines._repeat()
-    assert capsys.readouterr().err.splitlines()[-1] == "chain: still running tree seed 1, tree seed 2"
+    counts = "1 of 4 finished, 2 running, 0 failed, time left unknown"
+    assert capsys.readouterr().err.splitlines()[-1] == f"chain: {counts}; still running tree seed 1, tree seed 2"

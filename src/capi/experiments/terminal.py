@@ -64,8 +64,9 @@ class ProgressLines:
 
     def _repeat(self) -> None:
         """Print what is running, because nothing has happened for a while."""
+        counts = "" if self.last is None else f"{self.last}; "
         running = "" if self.last is None else ", ".join(self.last.running[:MOST_RUNNING])
-        typer.echo(f"{self.name}: still running {running or 'the experiment'}", err=True)
+        typer.echo(f"{self.name}: {counts}still running {running or 'the experiment'}", err=True)
 
 
 def print_result(result: Result) -> None:
