@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from hashlib import sha256
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -130,7 +131,9 @@ def test_a_run_that_kills_its_process_is_recorded_too(records):
     outcome = run_tasks(tasks(records), jobs=1)
     assert [task.setting.name for task in outcome.failed] == ["numbers/2"]
     assert len(outcome.finished) == 2
-    assert "ended with exit code -9" in records.find(toy.settings("quick")[1], 0)["error"]
+    died, other = (records.find(toy.settings("quick")[i], 0) for i in (1, 2))
+    assert "ended with exit code -9" in died["error"]
+    assert died["run"]["code"] == other["run"]["code"]
 
 
 def test_a_free_process_that_was_killed_is_replaced(records):
@@ -353,6 +356,15 @@ def test_time_left_comes_from_other_seeds_of_the_same_setting(records):
     assert seen[0].seconds_left == pytest.approx(55 + 100 + 10 + 55), "unknown settings count as typical ones"
 
 
+def test_time_left_does_not_come_from_failures(records):
+    seen = []
+    for x in toy.NUMBERS:
+        (toy.folder / f"die-{x}").touch()
+    run_tasks(tasks(records), jobs=1, report=seen.append)
+    assert [progress.seconds_left for progress in seen if progress.n_failed < 3] == [None] * (len(seen) - 1)
+    assert str(seen[-1]) == "0 of 3 finished, 0 running, 3 failed, time left 0 s"
+
+
 def test_durations():
     assert [duration(seconds) for seconds in (0, 31, 89, 3599, 7384)] == [
         "0 s",
@@ -421,6 +433,15 @@ class TestRecords:
         with pytest.raises(InvalidInputError, match=r"seed-000.jsonl.gz must contain one record per line"):
             records.add(self.record(1))
         assert path.read_bytes() == content
+
+
+def test_the_digest_is_that_of_the_code_that_ran(tmp_path, monkeypatch):
+    source = "from pathlib import Path\ndef run(values, seed, n_jobs):\n    Path(__file__).write_text('changed')\n    return {}\n"
+    (tmp_path / "changed_by_its_run.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    reply = compute({"module": "changed_by_its_run", "function": "run", "values": {}, "seed": 0, "n_jobs": 1})
+    assert (tmp_path / "changed_by_its_run.py").read_text() == "changed"
+    assert reply["run"]["code"] == sha256(source.encode()).hexdigest()[:16]
 
 
 def test_a_module_that_cannot_be_imported_is_a_failure_not_an_end():

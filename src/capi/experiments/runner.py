@@ -190,6 +190,7 @@ class _Runner:
             self.free.append(process)
         else:
             reply = process.end()
+            reply["run"]["code"] = worker.code_of(run.task.experiment.run.__module__)
             if not process.is_ready:
                 run.release()
                 raise CapiError(f"a process for runs cannot be started. {reply['error']}")
@@ -206,7 +207,8 @@ class _Runner:
     def _conclude(self, task: Task, record: Record) -> None:
         finished = is_finished(record)
         (self.outcome.finished if finished else self.outcome.failed).append(task)
-        self.times.add(task, record)
+        if finished:
+            self.times.add(task, record)
         self._tell(f"{'finished' if finished else 'FAILED'} {task} ({record['run']['cpu_seconds']:.1f} CPU seconds)")
 
     def _tell(self, event: str = "") -> None:
@@ -307,6 +309,8 @@ class _Times:
 
     def left(self, tasks: Sequence[tuple[Task, float]], jobs: int) -> float | None:
         """Return the seconds that tasks need, given for how long each is running; None if no run has finished yet."""
+        if not tasks:
+            return 0.0
         means = {case: sum(seconds) / len(seconds) for case, seconds in self.seconds.items()}
         if not means:
             return None

@@ -60,6 +60,7 @@ class Pause:
 def compute(request: Mapping[str, Any], pause: Pause | None = None) -> dict[str, Any]:
     """Return the results of a run, or the traceback of its failure, with what it cost and which code it used."""
     started, cpu, paused = perf_counter(), process_time(), pause.seconds if pause else 0.0
+    code = code_of(request["module"])  # before the run: the sources may change during it
     try:
         module = _prepared(request["module"])
         started, cpu, paused = perf_counter(), process_time(), pause.seconds if pause else 0.0
@@ -70,7 +71,7 @@ def compute(request: Mapping[str, Any], pause: Pause | None = None) -> dict[str,
     paused = (pause.seconds if pause else 0.0) - paused
     run = {
         "versions": versions(),
-        "code": code_of(request["module"]),
+        "code": code,
         "processor": llvmlite.binding.get_host_cpu_name(),
         "n_jobs": request["n_jobs"],
         "cpu_seconds": round(process_time() - cpu, 3),
