@@ -38,7 +38,7 @@ def test_rfqi_is_the_loop_of_its_paper():
 def test_fitted_q_iteration_is_capi_with_all_policies_and_one_sweep_a_round(baseline, evaluator):
     batch, settings = random_batch(), {"discount": 0.9, "n_iterations": 5, "random_state": 0}
     ours = baseline(type(evaluator)(**{**vars(evaluator), "n_sweeps": 7}), **settings).fit(batch)
-    same = CAPI(evaluator, Unrestricted(), **settings).fit(batch)
+    same = CAPI(evaluator, Unrestricted(), **settings, keep="last", state_weights="batch").fit(batch)
     np.testing.assert_array_equal(ours.q_.values(batch.states), same.q_.values(batch.states))
     assert len(ours.history_) == 5
 

@@ -238,7 +238,7 @@ def test_any_object_with_get_params_is_a_part():
             "evaluator__regressor__alpha",
             "evaluator__regressor__alpha cannot be set: evaluator__regressor is a NoneType",
         ),
-        ("keep__x", "keep__x cannot be set: keep is a str, which has no parameters"),
+        ("keep__x", "keep__x cannot be set: keep is a NoneType, which has no parameters"),
         ("evaluator__", r"a parameter of FittedQ must be .*; got ''"),
     ],
 )

@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 from capi.cli import app
 from capi.errors import Caveat, InvalidInputError
 from capi.files.archive import read_archive
-from capi.offline import fitted_value
 from capi.runs import RunSettings, evaluate_run, fit, fit_run, load_run
 from small_runs import OPTIONS, interrupted, settings_for
 
@@ -90,35 +89,34 @@ def test_a_run_that_held_nothing_out_says_what_to_do(table, tmp_path):
     assert not (tmp_path / "run" / "evaluation.json").exists()
 
 
-def test_the_best_of_the_last_rounds_is_kept(table, tmp_path, monkeypatch):
-    monkeypatch.setattr(fit, "SHARE", np.inf)  # a checkpoint each iteration
-    monkeypatch.setattr(fit, "CANDIDATES", 4)
+def test_the_best_of_the_later_rounds_is_kept(table, tmp_path):
     settings = settings_for(table, space="optimal-trees", keep="best")
     whole = fit_run(settings, tmp_path / "whole")
-    scores = {int(row["k"]): row["score"] for row in load_run(tmp_path / "whole").history if "score" in row}
-    assert sorted(scores) == [2, 3, 4, 5]
+    history = load_run(tmp_path / "whole").history
+    scores = {int(row["k"]): row["score"] for row in history if "score" in row}
+    assert sorted(scores) == [3, 4, 5]
     best = max(scores, key=scores.get)
     assert whole.policy.training.n_iterations == best + 1
-    again = fitted_value(whole.policy, settings.batch(), discount=0.8, random_state=0)
-    assert again == pytest.approx(scores[best])
-    monkeypatch.setattr("capi.runs.settings.CANDIDATES", 4)
-    learned = settings.learner().fit(settings.batch())  # the learner that folds use
+    assert [int(row["k"]) for row in history if row.get("kept")] == [best]
+    learned = settings.with_rules(settings.batch()).learner().fit(settings.batch())  # the learner that folds use
     assert learned.policy_.rules() == whole.policy.rules()
-    assert learned.keep == "last"
+    assert learned.history_[best]["score"] == scores[best]
 
 
-def test_the_best_round_survives_an_interruption_and_the_first_of_equals_is_best(table, tmp_path, monkeypatch):
+@pytest.mark.parametrize("options", [{}, {"state_weights": "occupancy"}, {"accept": "improving"}], ids=str)
+@pytest.mark.parametrize("after", [1, 4])
+def test_the_best_round_survives_an_interruption(table, tmp_path, monkeypatch, options, after):
     monkeypatch.setattr(fit, "SHARE", np.inf)
-    monkeypatch.setattr(fit, "CANDIDATES", 4)
-    rounds = iter([1.0, 9.0, 2.0, 9.0, 1.0, 9.0, 2.0, 9.0])  # scores of the whole run, then of the run in two parts
-    monkeypatch.setattr(fit, "score_of", lambda *_: next(rounds))
-    settings = settings_for(table, space="optimal-trees", keep="best")
-    assert fit_run(settings, tmp_path / "whole").policy.training.n_iterations == 4
+    settings = settings_for(table, space="optimal-trees", keep="best", **options)
+    fit_run(settings, tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        fit_run(settings, tmp_path / "cut", shown=interrupted(4))
+        fit_run(settings, tmp_path / "cut", shown=interrupted(after))
     fit_run(None, tmp_path / "cut", resume=True)
-    for name in ("policy.capi", "history.csv", "values.zip"):
+    for name in ("policy.capi", "history.csv", "values.zip", "settings.toml"):
         assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_only_known_ways_to_keep_a_policy_are_accepted(table):
     with pytest.raises(InvalidInputError, match="keep"):
         settings_for(table, keep="first")
 
@@ -145,7 +143,7 @@ def test_the_command_line(table, tmp_path):
 
 
 def test_histories_can_be_drawn(run):
-    assert len(run.plot_history().axes) == 3
+    assert len(run.plot_history().axes) == 5
 
 
 def kinds(found):

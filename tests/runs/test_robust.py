@@ -135,7 +135,9 @@ def test_iterations_that_were_cut_short_are_told(table, tmp_path):
     assert "note    the search for the best tree was cut short in 3 of 3 iterations (1, 2, 3); --exact" in " ".join(
         told.split(" ")
     )
-    assert (run / "history.csv").read_text().splitlines()[0] == "k,loss,changed,value,cut_short"
+    assert (run / "history.csv").read_text().splitlines()[
+        0
+    ] == "k,loss,changed,value,score,kept,effective_rows,cut_short"
     assert [row["cut_short"] for row in load_run(run).history] == [1.0] * 3
     again = fit_run(limited, tmp_path / "again")
     assert (again.folder / "policy.capi").read_bytes() == (run / "policy.capi").read_bytes()

@@ -70,7 +70,9 @@ def fit(
     evaluator: Annotated[str, typer.Option(help="Policy evaluator: fitted-q or kernel-fitted-q.")] = "fitted-q",
     n_sweeps: Annotated[
         int | None,
-        typer.Option(help="Sweeps of the evaluator per iteration.", show_default="chosen with the number of iterations"),
+        typer.Option(
+            help="Sweeps of the evaluator per iteration.", show_default="chosen with the number of iterations"
+        ),
     ] = None,
     space: Annotated[
         str, typer.Option(help="Policy space: optimal-trees, trees, forests, thresholds, linear or neighbors.")
@@ -79,7 +81,11 @@ def fit(
         int | None, typer.Option(help="Maximum tree depth.", show_default="3, forests: no limit")
     ] = None,
     min_samples_leaf: Annotated[
-        int | None, typer.Option(help="Least number of states in a leaf.", show_default="optimal-trees: 5 or 0.2 % of the rows, trees: at most 5, forests: 1")
+        int | None,
+        typer.Option(
+            help="Least number of states in a leaf.",
+            show_default="optimal-trees: 5 or 0.2 % of the rows, trees: at most 5, forests: 1",
+        ),
     ] = None,
     exact: Annotated[
         bool,
@@ -105,7 +111,10 @@ def fit(
         ),
     ] = None,
     accept: Annotated[
-        str, typer.Option(help="Accept any new policy, or only one whose value in two models of the table is higher: improving.")
+        str,
+        typer.Option(
+            help="Accept any new policy, or only one whose value in two models of the table is higher: improving."
+        ),
     ] = "any",
     with_states: Annotated[
         bool,

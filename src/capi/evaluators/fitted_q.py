@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
-from sklearn.base import clone
 
+from capi._utils.late import sklearn
 from capi._utils.parameters import Constraints, at_least, check_parameters, literal_or, one_of, optional, satisfying
 from capi._utils.randomness import as_generator
 from capi._utils.renamed import renamed
@@ -25,9 +25,8 @@ from capi.evaluators._sweeps import SETTLED, after_sweeps, bellman_targets, foll
 from capi.evaluators.averager import Averager
 from capi.evaluators.fitted_values import FittedValues, ForestModel
 from capi.policies import decided
-from capi.trees.forest import Forest, Growth, grow, sums_of_targets
+from capi.trees.forest import Forest, Growth, grow, n_candidates, sums_of_targets
 from capi.trees.ranks import EncodedStates, encode
-from capi.trees.regressor import n_candidates
 from capi.types import Policy, QFunction
 
 
@@ -226,7 +225,7 @@ class FittedQ:
         return ForestModel(forest, threads, remembers=self.refresh_every != 1)
 
     def _model(self, t: Transitions, rows: Ints, targets: Floats, rng: np.random.Generator) -> _Model:
-        model = clone(self.regressor)
+        model = sklearn.base.clone(self.regressor)
         seeds = [name for name in model.get_params() if name.split("__")[-1] == "random_state"]  # in pipelines, too
         model.set_params(**{name: int(rng.integers(2**31)) for name in sorted(seeds)})
         w = _of(t.weights, rows)

@@ -21,6 +21,7 @@ PANELS = {  # columns of a history, and the titles of their panels
     "changed": "share of changed decisions",
     "value": "mean value, as Q estimates it",
     "score": "score",
+    "effective_rows": "effective rows that the policy visits",
 }
 MOST_MARKED = 40  # iterations; with more, the points overlap
 
@@ -31,9 +32,9 @@ def draw_history(history: Sequence[Mapping[str, Any]]) -> Figure:
     Parameters
     ----------
     history : sequence of mappings
-        One per iteration with its number ``k``, and ``loss``, ``changed``, ``value`` and ``score`` if known, like a
-        learner's ``history_``. A column that no iteration has gets no panel. If there are scores, the iteration with the
-        largest (the first in case of ties) is marked: its policy was kept.
+        One per iteration with its number ``k``, and ``loss``, ``changed``, ``value``, ``score`` and ``effective_rows`` if known, like a
+        learner's ``history_``. A column that no iteration has gets no panel. If there are scores, the iteration whose
+        policy was kept is marked: the one with ``kept``, or with the largest score.
 
     Examples
     --------
@@ -52,7 +53,10 @@ def draw_history(history: Sequence[Mapping[str, Any]]) -> Figure:
     figure, panels = new_figure(3.1 * len(shown), 2.7, n_cols=len(shown))
     for axes, (name, column) in zip(panels, shown.items(), strict=True):
         marker = "o" if len(k) <= MOST_MARKED else None
-        axes.plot(k, column, color=colour_of(0), marker=marker, markersize=3.5, linewidth=1.4, clip_on=False)
+        known = ~np.isnan(column)
+        axes.plot(
+            k[known], column[known], color=colour_of(0), marker=marker, markersize=3.5, linewidth=1.4, clip_on=False
+        )
         name_axes(axes, x="iteration", title=PANELS[name])
         axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
         if len(k) == 1:
@@ -63,19 +67,27 @@ def draw_history(history: Sequence[Mapping[str, Any]]) -> Figure:
         if name in ("loss", "changed"):  # never negative
             axes.set_ylim(0.0, 1.06 * float(np.nanmax(column)) or 1.0)
     if "score" in shown:
-        _mark_kept(figure, panels, k, shown)
+        _mark_kept(figure, panels, k, shown, _kept(history, shown["score"]))
     return figure
 
 
-def _mark_kept(figure: Figure, panels: Sequence[Axes], k: Floats, columns: Mapping[str, Floats]) -> None:
-    """Mark the iteration with the largest score in every panel."""
-    kept = int(np.nanargmax(columns["score"]))
+def _mark_kept(figure: Figure, panels: Sequence[Axes], k: Floats, columns: Mapping[str, Floats], kept: int) -> None:
+    """Mark the iteration whose policy was kept in every panel."""
     for axes, column in zip(panels, columns.values(), strict=True):
         line = axes.axvline(k[kept], color=colour_of(1), linestyle="--", linewidth=1.0, zorder=1.5)
         axes.plot(k[kept], column[kept], "o", color=colour_of(1), markersize=6, clip_on=False, zorder=3)
     legend = figure.legend([line], [f"kept: iteration {k[kept]:g}"], loc="outside lower right", frameon=False)
     for text in legend.get_texts():
         text.set(fontsize=SMALL_TEXT_SIZE, color=INK)
+
+
+def _kept(history: Sequence[Mapping[str, Any]], scores: Floats) -> int:
+    """Return which iteration was kept: the one that says so, the last accepted one, or that with the largest score."""
+    for name in ("kept", "accepted"):
+        marked = np.flatnonzero([bool(row.get(name)) for row in history])
+        if len(marked):
+            return int(marked[-1])
+    return int(np.nanargmax(scores))
 
 
 def _numbers(history: Sequence[Mapping[str, Any]], name: str) -> Floats:

@@ -131,18 +131,21 @@ def read_checkpoint(
         ):
             if found not in wanted:
                 raise InvalidInputError(f"it was made with other {what}. Start a new run.")
-        if "candidates" not in header:
+        if "sweeps" not in header or header.get(
+            "best"
+        ):  # what earlier versions kept as the best was scored in another way
             raise InvalidInputError("it was made by an earlier version of capi. Start a new run.")
         policy = from_arrays(Packed.from_flat(header["policy"], arrays, "policy."))
         q = from_arrays(Packed.from_flat(header["q"], arrays, "q."), decides=False)
-        numbers = {name: header["numbers"][name] for name in NUMBERS}
+        numbers = {"n_settled": 0, **header["numbers"]}  # which earlier versions do not have
+        numbers = {name: numbers[name] for name in NUMBERS}
         sweeps = [int(number) for number in header["sweeps"]]
         candidates: dict[int, Policy] = {
             int(one["k"]): from_arrays(Packed.from_flat(one["policy"], arrays, f"candidate{one['k']}."))
-            for one in header["candidates"]
+            for one in header.get("candidates", ())
         }
         visits = arrays.get(VISITS)
-        grown_in = header["yardstick"]
+        grown_in = header.get("yardstick")
         yardstick = None if grown_in is None else Yardstick(arrays[TARGETS], int(grown_in))
     except (InvalidInputError, KeyError, TypeError) as error:
         raise InvalidInputError(f"{path} cannot be resumed: {error}") from error

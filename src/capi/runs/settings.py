@@ -38,12 +38,8 @@ SPACES = {
 NOT_IN_FILES = {"regressor", "kernel", "features", "metric_params", "monotone"}
 NO_LIMIT = "none"  # in settings files
 WRITTEN_BEFORE = {"min_samples_split", "min_samples_leaf"}  # options of trees in all files from before they had a depth
-WRITTEN_BEFORE_WEIGHTS = {
-    "n_iterations",
-    "keep",
-    "hold_out",
-    "with_states",
-}  # in all files of runs from before states had weights
+# What all files of runs list; without weights of states, they are from before those existed.
+ALWAYS_WRITTEN = {"discount", "n_iterations", "random_state", "hold_out", "keep"}
 LEARNING = (
     "discount",
     "n_iterations",
@@ -265,7 +261,7 @@ class RunSettings:
         data = dict(found.get("data", {}))
         try:
             learning = translated(cls, found.get("learning", {}))
-            if set(learning) >= WRITTEN_BEFORE_WEIGHTS and "state_weights" not in learning:
+            if set(learning) >= ALWAYS_WRITTEN and "state_weights" not in learning:
                 learning = {**learning, "state_weights": "batch"}
             if unknown := sorted(set(learning) - set(LEARNING)):
                 guess = did_you_mean(unknown[0], LEARNING)

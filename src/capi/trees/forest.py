@@ -6,13 +6,15 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capi._utils.threads import in_threads
-from capi._utils.validation import Floats, Ints
+from capi._utils.validation import Floats, Ints, is_real
+from capi.errors import InvalidInputError
 from capi.trees._kernels import route
 from capi.trees._kernels.grow import grow_tree
 from capi.trees._kernels.node import fill_records
@@ -48,6 +50,20 @@ class Growth:
             self.best_cuts,
             self.policy,
         )
+
+
+def n_candidates(max_features: Any, n_features: int) -> int:
+    """Return how many features a node considers: all for None, a number, or a share of all (at least one)."""
+    if max_features is None:
+        return n_features
+    whole = isinstance(max_features, Integral)
+    if is_real(max_features) and whole and int(max_features) >= 1:
+        return min(int(max_features), n_features)
+    if is_real(max_features) and not whole and 0 < float(max_features) <= 1:
+        return max(1, int(float(max_features) * n_features))
+    raise InvalidInputError(
+        f"max_features must be a positive integer, a share in (0, 1] or None; got {max_features!r}."
+    )
 
 
 @dataclass(frozen=True, eq=False)

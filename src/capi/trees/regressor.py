@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, Self
 
 import numpy as np
@@ -13,9 +12,8 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from capi._utils.randomness import as_generator
 from capi._utils.renamed import renamed
 from capi._utils.threads import n_threads
-from capi._utils.validation import Floats, as_int, as_weights, is_real
-from capi.errors import InvalidInputError
-from capi.trees.forest import Forest, Growth, grow
+from capi._utils.validation import Floats, as_int, as_weights
+from capi.trees.forest import Forest, Growth, grow, n_candidates
 from capi.trees.ranks import encode
 
 
@@ -109,20 +107,6 @@ class ExtraTreesRegressor(RegressorMixin, BaseEstimator):  # type: ignore[misc] 
         tags.input_tags.allow_nan = True
         tags.target_tags.multi_output = True
         return tags
-
-
-def n_candidates(max_features: Any, n_features: int) -> int:
-    """Return how many features a node considers: all for None, a number, or a share of all (at least one)."""
-    if max_features is None:
-        return n_features
-    whole = isinstance(max_features, Integral)
-    if is_real(max_features) and whole and int(max_features) >= 1:
-        return min(int(max_features), n_features)
-    if is_real(max_features) and not whole and 0 < float(max_features) <= 1:
-        return max(1, int(float(max_features) * n_features))
-    raise InvalidInputError(
-        f"max_features must be a positive integer, a share in (0, 1] or None; got {max_features!r}."
-    )
 
 
 def _own_random_state(random_state: Any) -> Any:

@@ -16,8 +16,7 @@ from capi.policies import Deterministic, check_masks_given, first_allowed, in_bl
 from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver
 from capi.policy_spaces.imitation import ReadByImitation
 from capi.policy_spaces.trees.greedy import grown_on
-from capi.trees.forest import Forest, Growth
-from capi.trees.regressor import n_candidates
+from capi.trees.forest import Forest, Growth, n_candidates
 from capi.types import Policy, QFunction
 
 

@@ -18,9 +18,8 @@ from capi.policy_spaces._cuts import readable_cut
 from capi.policy_spaces._monotone import check_monotone, monotone_actions
 from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver
 from capi.policy_spaces.trees._outline import Outline, regret_reductions
-from capi.trees.forest import Forest, Growth, Tree, grow
+from capi.trees.forest import Forest, Growth, Tree, grow, n_candidates
 from capi.trees.ranks import encode
-from capi.trees.regressor import n_candidates
 from capi.types import Policy, QFunction
 
 if TYPE_CHECKING:
