@@ -139,6 +139,14 @@ def test_python_code_is_interrupted_without_force(settings, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_before_a_command_starts_has_its_exit_code(tmp_path, number):
+    slow = "import time; from typer.core import TyperGroup; TyperGroup.parse_args = lambda *_: (pathlib.Path('deaf').touch(), time.sleep(600))"
+    code, err = sent(number, slow, ["--help"], tmp_path)
+    assert code == 128 + number
+    assert "Traceback" not in err
+
+
 def test_a_process_that_shall_ignore_interrupts_ignores_them(tmp_path):
     code = "import os, signal; from capi.cli.interrupts import answer_signals; answer_signals(); os.kill(os.getpid(), 2); print(1)"
     command = [sys.executable, "-c", f"import signal; signal.signal(2, signal.SIG_IGN); {code}"]

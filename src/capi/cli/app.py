@@ -16,6 +16,7 @@ from capi.cli.interrupts import answer_signals, exit_code
 from capi.cli.output import with_output_options
 from capi.errors import CapiError
 
+INTERRUPTED = 130
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 RENAMED_OPTIONS = {
@@ -102,6 +103,10 @@ def main() -> None:
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(exit_code())
+    except SystemExit as ending:
+        if ending.code == INTERRUPTED:  # what typer makes of any interrupt outside a command
+            sys.exit(exit_code())
+        raise
 
 
 def _print_warning(message: Warning | str, *_: Any, **__: Any) -> None:
