@@ -16,7 +16,7 @@ from types import FrameType
 
 from capi._utils.rescue import rescue
 
-GRACE = 1.0  # seconds in which a command may end by itself
+GRACE = 0.5  # seconds in which a command may end by itself; the rest of the two seconds is for saving
 MOST_SECONDS = 10.0  # for saving; files are renamed when they are complete, so ending earlier does no harm
 POLLING = 0.02
 SHOW_CURSOR = "\x1b[?25h"  # progress bars hide it
