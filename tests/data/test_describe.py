@@ -205,6 +205,14 @@ def test_free_text_among_the_features():
     assert described(frame.assign(ward=wards), ["age", "ward"]).warnings == (), "60 wards with 16 rows each"
 
 
+def test_many_categories_with_rare_ones_are_neither_ordered_nor_silent():
+    notes = [f"seen {i % 100 if i % 2 else i} times today" for i in range(5 * N)]  # sorted after "other"
+    frame = pd.DataFrame({"arm": np.arange(5 * N) % 2, "gain": np.random.default_rng(0).random(5 * N)})
+    found = described(frame.assign(notes=notes), ["notes"])
+    assert [caveat.kind for caveat in found.warnings] == ["free-text"]
+    assert found.columns[0].read_as == "category"
+
+
 def test_sentences_are_free_text_and_unique_words_are_ids():
     frame = trial(note=[f"came in on day {i}" for i in range(N)], code=[f"p{i}" for i in range(N)])
     kinds = {caveat.column: caveat.kind for caveat in described(frame, ["age", "note", "code"]).warnings}

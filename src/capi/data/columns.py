@@ -94,9 +94,9 @@ class Column:
     def is_ordered(self) -> bool:
         """Whether the table or the user declared an order of the categories; many categories in sorted order count as unordered."""
         in_order = sorted(
-            self.values, key=lambda value: (isinstance(value, str), value)
+            self.listed, key=lambda value: (isinstance(value, str), value)
         )  # files may mix strings and numbers
-        return self.kind == "codes" and (len(self.values) <= MOST_VALUES or self.values != tuple(in_order))
+        return self.kind == "codes" and (len(self.values) <= MOST_VALUES or self.listed != tuple(in_order))
 
     @property
     def feature_names(self) -> tuple[str, ...]:
