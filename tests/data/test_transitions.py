@@ -218,3 +218,10 @@ def test_folds_are_reproducible_and_checked_at_once():
     for n_folds, words in ((1, "at least 2"), (21, "at most the number of episodes, 20")):
         with pytest.raises(InvalidInputError, match=words):
             batch.folds(n_folds)
+
+
+def test_rewards_whose_sum_overflows_are_shown_without_a_warning():
+    batch = Transitions(
+        np.zeros((3, 1)), np.array([0, 1, 0]), np.array([1e308, 1e308, 0.0]), np.zeros((3, 1)), np.ones(3, bool)
+    )
+    assert "rewards     0 to 1e+308, mean 6.667e+307" in str(batch)

@@ -485,7 +485,8 @@ def _check_same_kind(first: Transitions, batch: Transitions, i: int) -> None:
 
 
 def _range(values: Floats) -> str:
-    low, high, mean = (float(x) + 0.0 for x in (values.min(), values.max(), values.mean()))  # turns -0 into 0
+    mean = (values / len(values)).sum()  # the sum of the values themselves may overflow
+    low, high, mean = (float(x) + 0.0 for x in (values.min(), values.max(), mean))  # turns -0 into 0
     return f"{low:.4g} to {high:.4g}, mean {mean:.4g}"
 
 
