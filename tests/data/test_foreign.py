@@ -198,6 +198,18 @@ def test_truncated_parquet_files_are_refused_in_one_sentence(share, tmp_path):
     assert "\n" not in str(caught.value)
 
 
+def test_csv_files_that_are_not_utf_8_say_so(tmp_path):
+    """A spreadsheet writes Latin-1 by default in many countries."""
+    file = tmp_path / "t.csv"
+    lines = ["x,drug,gain", *["Ulm,0,1"] * 20_000, "Köln,1,2"]
+    file.write_bytes("\n".join([lines[0], *lines[-2:]]).encode("latin-1"))
+    with pytest.raises(InvalidInputError, match=r"must be UTF-8 text, but has the byte 0xf6\. Save the file as UTF-8"):
+        Transitions.from_csv(file, state="x", action="drug", reward="gain")
+    file.write_bytes("\n".join(lines).encode("latin-1"))
+    with pytest.raises(InvalidInputError, match=r"column 'x', row 20001 .*: must be UTF-8 text; got b'K.xf6ln'\. Save"):
+        Transitions.from_csv(file, state="x", action="drug", reward="gain")
+
+
 @pytest.mark.parametrize(
     "content", [b"\xff\xfe\x00x", b"x,a,r,e,t\n1,2\n", b"x,a,r,e,t\n\xff,1,2,3,4\n", b"\x1f\x8b\x08broken"]
 )

@@ -26,6 +26,7 @@ from capi.errors import CapiError, InvalidInputError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+SAVE_AS_UTF8 = " Save the file as UTF-8 (not Latin-1 or UTF-16)."
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +176,7 @@ class CsvFile:
                 header = next((line for line in lines if line), None)  # Arrow skips empty lines, too
                 n_lines = lines.line_num
         except Exception as error:  # Arrow's, Python's and those of the libraries that decompress
-            raise InvalidInputError(f"{path}: cannot be read as CSV: {first_line(error)}.") from error
+            raise _not_csv(path, error) from error
         if header is None:
             raise InvalidInputError(f"{path}: cannot be read as CSV: it must have a header, but the file is empty.")
         return cls(file, tuple(header), n_lines, delimiter)
@@ -184,8 +185,12 @@ class CsvFile:
         """Return the named columns; ``texts`` are columns to read as text, whatever their content."""
         Table(self.path, self.header, 0, self.header.index).check_names(names)
         types = {name: pa.string() for name in texts}
-        found = self._read(include_columns=list(names), strings_can_be_null=True, column_types=types)
-        return _of_arrow(found, self.path, 1)
+        found = _of_arrow(
+            self._read(include_columns=list(names), strings_can_be_null=True, column_types=types), self.path, 1
+        )
+        for name in names:
+            _check_utf8(name, found)
+        return found
 
     def as_text(self) -> Any:
         """Return the whole file as an Arrow table of text, so that it can be written back unchanged."""
@@ -201,7 +206,27 @@ class CsvFile:
                 convert_options=pa.csv.ConvertOptions(**conversion),
             )
         except Exception as error:  # Arrow's, Python's and those of the libraries that decompress
-            raise InvalidInputError(f"{self.path}: cannot be read as CSV: {first_line(error)}.") from error
+            raise _not_csv(self.path, error) from error
+
+
+def _not_csv(path: Any, error: Exception) -> InvalidInputError:
+    """Return our error for one that was raised while a CSV file was read."""
+    if isinstance(error, UnicodeDecodeError):
+        found = f"it must be UTF-8 text, but has the byte {error.object[error.start]:#04x}."
+        return InvalidInputError(f"{path}: cannot be read as CSV: {found}{SAVE_AS_UTF8}")
+    return InvalidInputError(f"{path}: cannot be read as CSV: {first_line(error)}.")
+
+
+def _check_utf8(name: str, table: Table) -> None:
+    """Refuse a column of a CSV file that Arrow read as bytes, because some of its values are not UTF-8."""
+    column = table.get(name)
+    if not pa.types.is_binary(column.type):
+        return
+    for row, item in enumerate(column.to_pylist()):
+        try:
+            (item or b"").decode()
+        except UnicodeDecodeError:
+            raise table.rejection(name, f"must be UTF-8 text; got {item!r}", row, SAVE_AS_UTF8) from None
 
 
 def parquet_table(path: Any, names: Collection[str]) -> Table:
