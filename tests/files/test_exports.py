@@ -419,9 +419,10 @@ def test_deep_trees_are_written_as_tables_and_refused_where_they_cannot_be():
     tree = chain(n)
     decide = decide_of(export_policy(tree, "python"))
     assert [decide(x0=float(x)) for x in range(n)] == tree.act(states).tolist()
-    for to in ("sql", "text", "dot", "json"):
+    for to in ("sql", "dot", "json"):
         with pytest.raises(InvalidInputError, match=r"at most \d+ splits"):
             export_policy(tree, to)
+    assert export_policy(tree, "text") == tree.rules(full=True), "rules() refers to it"
 
 
 def chain(n):

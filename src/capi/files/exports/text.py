@@ -35,8 +35,9 @@ def shown(policy: Any, to: str, note: str) -> str | None:
         )
     if not _can_be_shown(policy):
         return None
-    for tree in _trees(policy):
-        _check_depth(tree)
+    if to != "text":  # rules() refers readers of large trees to this text
+        for tree in _trees(policy):
+            _check_depth(tree)
     if to == "json":
         return _json(_record(policy), rules, note)
     if to == "dot":
@@ -79,7 +80,8 @@ def _check_depth(policy: TreePolicy) -> None:
         depth[left[i]] = depth[left[i] + 1] = depth[i] + 1
     if depth.max() > DEEPEST:
         raise InvalidInputError(
-            f"trees must have at most {DEEPEST} splits on a path to be shown; got {depth.max()}. Learn with a smaller max_depth."
+            f"trees must have at most {DEEPEST} splits on a path to be shown as JSON or DOT; got {depth.max()}. Export them as text, or "
+            "learn with a smaller max_depth."
         )
 
 
