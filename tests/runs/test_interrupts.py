@@ -147,6 +147,16 @@ def test_a_signal_before_a_command_starts_has_its_exit_code(tmp_path, number):
     assert "Traceback" not in err
 
 
+def test_an_interrupted_command_does_not_wait_for_the_shutdown_of_python(tmp_path):
+    slow = (
+        "import atexit, time; from capi.cli.app import InterruptibleGroup; "
+        "atexit.register(lambda: pathlib.Path('shutdown').touch()); "
+        "InterruptibleGroup.invoke = lambda *_: (pathlib.Path('deaf').touch(), time.sleep(600))"
+    )
+    assert sent(signal.SIGTERM, slow, ["warm-up"], tmp_path)[0] == 143
+    assert not (tmp_path / "shutdown").exists()
+
+
 def test_a_process_that_shall_ignore_interrupts_ignores_them(tmp_path):
     code = "import os, signal; from capi.cli.interrupts import answer_signals; answer_signals(); os.kill(os.getpid(), 2); print(1)"
     command = [sys.executable, "-c", f"import signal; signal.signal(2, signal.SIG_IGN); {code}"]

@@ -12,11 +12,10 @@ from typer.core import TyperCommand, TyperGroup
 
 from capi._utils.compiling import announced
 from capi._utils.versions import __version__
-from capi.cli.interrupts import answer_signals, exit_code
+from capi.cli.interrupts import answer_signals, end_interrupted, exit_code
 from capi.cli.output import with_output_options
 from capi.errors import CapiError
 
-INTERRUPTED = 130
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 RENAMED_OPTIONS = {
@@ -102,10 +101,10 @@ def main() -> None:
         print_error(error)
         sys.exit(1)
     except KeyboardInterrupt:
+        end_interrupted()
         sys.exit(exit_code())
-    except SystemExit as ending:
-        if ending.code == INTERRUPTED:  # what typer makes of any interrupt outside a command
-            sys.exit(exit_code())
+    except SystemExit:  # also what typer makes of an interrupt outside a command, with code 130 for all signals
+        end_interrupted()
         raise
 
 

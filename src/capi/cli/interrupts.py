@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import sys
 import threading
 from contextlib import suppress
 from types import FrameType
@@ -28,6 +29,15 @@ _received: list[int] = []
 def exit_code() -> int:
     """Return the exit code of an interrupted command: 143 after SIGTERM, otherwise 130."""
     return 128 + (_received[0] if _received else signal.SIGINT)
+
+
+def end_interrupted() -> None:
+    """End the process if a signal asked for it, without Python's shutdown: it can take long, and no thread runs to cut it short."""
+    if _received:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):  # no one reads it any more
+                stream.flush()
+        os._exit(exit_code())
 
 
 def answer_signals() -> None:
