@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from capi._utils import registry
 from capi._utils.compiling import announced
-from capi._utils.late import rich, sklearn
+from capi._utils.late import late, rich, sklearn
 from capi._utils.nested_parameters import changed as changed_parameters
 from capi._utils.nested_parameters import with_nested
 from capi._utils.randomness import numbered_rng, seed_sequence
@@ -32,7 +32,6 @@ from capi.data.readers.roles import RoleNames
 from capi.data.schema import Schema
 from capi.data.transitions import Transitions
 from capi.errors import CapiError, InvalidInputError, not_fitted
-from capi.learning.decision_points import Points, points_of, visited
 from capi.learning.iteration import (
     HARDLY,
     ByIteration,
@@ -49,8 +48,6 @@ from capi.learning.iteration import (
     start_sample,
     state_sample,
 )
-from capi.learning.keeping import Candidates, Judge
-from capi.learning.rules import WithoutActions, excluded_actions, made_worst, with_rules
 from capi.plotting.gaps import draw_gaps
 from capi.plotting.history import draw_history
 from capi.policies import Constant, Decisions, Training, decided, described, value_of
@@ -59,6 +56,12 @@ from capi.types import Policy, PolicyEvaluator, PolicySpace, QFunction, StateSam
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from capi.learning import decision_points, keeping, rules
+else:  # they need the compiler
+    decision_points, keeping, rules = (
+        late(f"capi.learning.{name}") for name in ("decision_points", "keeping", "rules")
+    )
 
 LEARNED = ("policy_", "q_", "history_", "schema_", "roles_")
 
@@ -90,14 +93,14 @@ class Learner:
         same results as without the interruption.
         """
         check_batch(transitions)
-        loop = with_rules(self.loop(), transitions, states)
+        loop = rules.with_rules(self.loop(), transitions, states)
         first = start_sample(starts, transitions)
         if after is not None and not isinstance(after, Iteration):
             raise InvalidInputError(f"after must be an Iteration yielded by iterate; got {after!r}.")
         seeds = seed_sequence(loop.random_state) if after is None else after.seeds
         policy = loop.initial_policy if after is None else after.policy
         q = None if after is None else after.q
-        excluded = excluded_actions(loop.evaluator, transitions)
+        excluded = rules.excluded_actions(loop.evaluator, transitions)
         if policy is None:
             a = n_actions(loop.evaluator, transitions)
             policy = Constant(int(np.setdiff1d(np.arange(a), excluded)[0]), a)
@@ -105,9 +108,9 @@ class Learner:
         sources: list[Any] = [source for source in (states, transitions) if source is not None]
         fixed = not any(map(callable, sources or [loop.evaluator]))
         before: Decisions | None = None  # the policy's decisions on a fixed sample
-        points: Points | None = None  # where policies decide, if states count by their visits
+        points: decision_points.Points | None = None  # where policies decide, if states count by their visits
         visits = None if after is None else after.visits
-        judge: Judge | None = None
+        judge: keeping.Judge | None = None
 
         for k in range(0 if after is None else after.k + 1, loop.n_rounds):
             if after is not None and loop.ends_with(after):
@@ -127,15 +130,15 @@ class Learner:
                 values = checked_values(q, x, policy.n_actions, type(evaluator).__name__)
             else:
                 if points is None or not fixed:
-                    points, before = points_of(evaluator, batch, first), None
+                    points, before = decision_points.points_of(evaluator, batch, first), None
                 x, allowed = points.states, points.allowed
                 q = evaluator.evaluate(policy, batch, discount=loop.discount, states=x, previous=q, rng=rng(4))
                 values = points.values(q, policy.n_actions, type(evaluator).__name__)
-                found = visited(loop.state_weights, points, q, policy, loop.discount, visits)
+                found = decision_points.visited(loop.state_weights, points, q, policy, loop.discount, visits)
                 weights, visits, effective = found.weights, found.visits, found.effective
 
-            chosen_by = q if not len(excluded) else WithoutActions(q, excluded)
-            values = values if not len(excluded) else made_worst(values, excluded)
+            chosen_by = q if not len(excluded) else rules.WithoutActions(q, excluded)
+            values = values if not len(excluded) else rules.made_worst(values, excluded)
             problem = ImprovementProblem(x, values, weights, allowed)  # all parts are checked already
             scored = problem.scored_zero_one() if loop.loss == "zero-one" else problem
             new = improved(space, scored, q=chosen_by, previous=policy, rng=rng(5))
@@ -150,7 +153,7 @@ class Learner:
                 new = updated
             score, accepted, yardstick = None, True, None
             if loop.accept == "improving":
-                judge = judge or Judge.of(batch, loop.discount, first, seeds, after)
+                judge = judge or keeping.Judge.of(batch, loop.discount, first, seeds, after)
                 score, accepted = judge.judged(k, q, policy, new)
                 yardstick = judge.yardstick
                 if not accepted:
@@ -235,11 +238,11 @@ class Learner:
         training = training_of(transitions, loop.discount, 0)
         for name in LEARNED:
             self.__dict__.pop(name, None)
-        loop = with_rules(loop, transitions, states)
+        loop = rules.with_rules(loop, transitions, states)
         history: list[dict[str, float]] = []
         best = None
         iteration: Iteration | None = None
-        candidates = Candidates(loop.n_rounds) if loop.keep == "best" else None
+        candidates = keeping.Candidates(loop.n_rounds) if loop.keep == "best" else None
         earlier_schema: Schema | None = None
         rounds = self.iterate(transitions, states=states, starts=starts)
         for iteration in _with_progress_bar(rounds, loop.n_rounds) if progress else rounds:

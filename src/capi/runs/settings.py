@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tomli_w
 
 from capi import evaluators, policy_spaces
+from capi._utils.late import late
 from capi._utils.parameters import at_least, check_options, check_parameters, one_of, optional
 from capi._utils.renamed import refuse_old_names, renamed, translated
 from capi._utils.suggestions import did_you_mean
@@ -21,10 +22,14 @@ from capi.data.schema import Schema
 from capi.data.table_files import format_of
 from capi.data.transitions import Transitions
 from capi.errors import LEAST_SHOWN, InvalidInputError
-from capi.learning import rules
 from capi.learning.capi import CAPI
 from capi.runs.table import read_decisions, resolved_roles
 from capi.types import PolicyEvaluator, PolicySpace
+
+if TYPE_CHECKING:
+    from capi.learning import rules
+else:
+    rules = late("capi.learning.rules")  # needs the compiler
 
 EVALUATORS = {"fitted-q": "FittedQ", "kernel-fitted-q": "KernelFittedQ"}
 SPACES = {
