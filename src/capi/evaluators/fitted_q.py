@@ -66,8 +66,9 @@ class FittedQ:
         One model per action, or one model with the action's number as an input. ``docs/decisions`` justifies the default.
         The model of an action that is never taken averages all rows; `CAPI` then never chooses that action.
     n_sweeps : int or None
-        Number of Bellman sweeps per evaluation, starting from the previous Q. None, which requires ``refresh_every="never"``,
-        is the fixed point of the sweeps, up to 1e-9 of its largest value, which `Averager` solves for.
+        Number of Bellman sweeps per evaluation, starting from the previous Q. None makes one sweep, which may grow new trees,
+        and then solves for the fixed point of all further sweeps on the same trees, up to 1e-9 of its largest value
+        (`capi.evaluators.averager`).
     refresh_every : int or "never"
         Maximum number of sweeps before the trees are regrown; 1 is the paper's scheme. In between, only the averages in the
         leaves are updated. Early trees, which were grown from little more than the rewards, are kept for at most as many sweeps
@@ -113,10 +114,9 @@ class FittedQ:
 
     def __post_init__(self) -> None:
         check_parameters(self)
-        if self.n_sweeps is None and (self.refresh_every != "never" or self.regressor is not None):
+        if self.n_sweeps is None and self.regressor is not None:
             raise InvalidInputError(
-                'n_sweeps=None requires refresh_every="never" and no regressor: otherwise Q does not have a fixed point. '
-                "Set them, or give a number of sweeps."
+                "n_sweeps=None requires the built-in trees: a regressor may have no fixed point. Give a number of sweeps."
             )
 
     def evaluate(

@@ -14,7 +14,6 @@ from numbers import Real
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
-import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from capi._utils import registry
@@ -43,14 +42,13 @@ from capi.learning.iteration import (
     check_policy,
     checked_values,
     distance,
-    n_actions,
     resolved,
     start_sample,
     state_sample,
 )
 from capi.plotting.gaps import draw_gaps
 from capi.plotting.history import draw_history
-from capi.policies import Constant, Decisions, Training, decided, described, value_of
+from capi.policies import Decisions, Training, decided, described, value_of
 from capi.policy_spaces._problem import ImprovementProblem, improved
 from capi.types import Policy, PolicyEvaluator, PolicySpace, QFunction, StateSample
 
@@ -102,8 +100,7 @@ class Learner:
         q = None if after is None else after.q
         excluded = rules.excluded_actions(loop.evaluator, transitions)
         if policy is None:
-            a = n_actions(loop.evaluator, transitions)
-            policy = Constant(int(np.setdiff1d(np.arange(a), excluded)[0]), a)
+            policy, q = rules.first_policy(loop, loop.evaluator, transitions, excluded, seeds)
         sample: StateSample | None = None  # kept between rounds if its sources are fixed
         sources: list[Any] = [source for source in (states, transitions) if source is not None]
         fixed = not any(map(callable, sources or [loop.evaluator]))

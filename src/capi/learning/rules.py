@@ -12,24 +12,25 @@ from typing import Any
 
 import numpy as np
 
+from capi._utils.randomness import numbered_rng
 from capi._utils.validation import Floats, Ints
 from capi.data.elapsed import largest_discount
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError, RareActionWarning
 from capi.evaluators.fitted_q import FittedQ
-from capi.learning.iteration import Loop
+from capi.learning.iteration import Loop, n_actions
+from capi.policies import Constant, Greedy
 from capi.policy_spaces.trees.optimal import OptimalTrees
-from capi.types import QFunction
+from capi.types import Policy, QFunction
 
 NEGLIGIBLE = 0.05  # share of a value that may lie beyond the horizon
 LONGER = 4  # a policy may keep the process going this many times as long as the longest logged episode
 SHORTEST, LONGEST = 50, 3000  # steps that a horizon covers, for any episodes
-ROUNDS = 30
-FEWEST_SWEEPS = 5  # per round of the default evaluator
-COMPLETE_ROUNDS = 20  # if each evaluation is complete
+ROUNDS = 20  # at least; enough if each evaluation is complete
+STREAM = 7  # of the random numbers of the first policy; the loop and the candidates use those before
 DEPTH = 3
-WORK_LIMIT = 1_500_000_000  # of the search for an optimal tree in each round: about two seconds
-MANY_ROWS, FEWER_CUTS = 5_000, 64  # above so many rows, so many cuts per column
+WORK_LIMIT = 500_000_000  # of the search for an optimal tree in each round: about a second
+MANY_ROWS, FEWER_CUTS = 1_000, 64  # above so many rows, so many cuts per column
 FEWEST_IN_LEAF, ROWS_PER_LEAF_ROW = (
     5,
     500,
@@ -82,9 +83,32 @@ def horizon(batch: Transitions | None, discount: float) -> int:
 
 
 def default_evaluator(batch: Transitions, discount: float) -> FittedQ:
-    """Return fitted Q with enough sweeps per round to look as far as the horizon."""
-    steps = horizon(batch, discount)
-    return FittedQ(n_sweeps=1 if steps == 1 else max(FEWEST_SWEEPS, math.ceil(steps / ROUNDS)), n_jobs=-1)
+    """Return fitted Q whose evaluations are complete; if nothing follows a decision, one sweep is."""
+    return FittedQ(n_sweeps=1 if horizon(batch, discount) == 1 else None, n_jobs=-1)
+
+
+def first_policy(
+    loop: Loop, evaluator: Any, transitions: Any, excluded: Ints, seeds: np.random.SeedSequence
+) -> tuple[Policy, QFunction | None]:
+    """Return the policy that the loop begins with if the user gives none, and its Q, if any.
+
+    If states count by their visits, the first policy decides which states are looked at, so it is the best of all policies, not
+    only of the space: the optimal one of a model, or that of fitted Q iteration over the horizon. Otherwise it is the first action.
+    """
+    batch, n = transitions, n_actions(evaluator, transitions)
+    first: Policy = Constant(int(np.setdiff1d(np.arange(n), excluded)[0]), n)
+    if loop.state_weights in (None, "batch"):
+        return first, None
+    if hasattr(evaluator, "mdp"):
+        return evaluator.mdp.optimal_policy, None
+    if not by_trees(evaluator, batch):
+        return first, None
+    sweep, q, rng = replace(evaluator, n_sweeps=1), None, numbered_rng(seeds, 0, STREAM)
+    policy = first
+    for _ in range(horizon(batch, loop.discount)):
+        q = sweep.evaluate(policy, batch, discount=loop.discount, previous=q, rng=rng)
+        policy = Greedy(q if not len(excluded) else WithoutActions(q, excluded), masked=batch.allowed is not None)
+    return policy, q
 
 
 def default_space(n_rows: int) -> OptimalTrees:
@@ -104,7 +128,7 @@ def default_rounds(evaluator: Any, batch: Transitions | None, discount: float) -
     if steps == 1 and not hasattr(evaluator, "mdp"):
         return 1
     n_sweeps = getattr(evaluator, "n_sweeps", None)
-    return COMPLETE_ROUNDS if n_sweeps is None else max(COMPLETE_ROUNDS, math.ceil(steps / n_sweeps))
+    return ROUNDS if n_sweeps is None else max(ROUNDS, math.ceil(steps / n_sweeps))
 
 
 def excluded_actions(evaluator: Any, transitions: Any) -> Ints:
