@@ -9,7 +9,7 @@ from capi.errors import InvalidInputError
 from capi.evaluators._sweeps import with_one_sweep
 from capi.evaluators.fitted_q import FittedQ
 from capi.evaluators.kernel_fitted_q import KernelFittedQ
-from capi.learning.iteration import Loop, next_states
+from capi.learning.iteration import Keep, Loop, next_states
 from capi.learning.learner import Learner
 from capi.policy_spaces import Unrestricted
 
@@ -22,12 +22,19 @@ class _SweptIteration(Learner, Generic[Evaluator]):
     _kind: ClassVar[type[FittedQ | KernelFittedQ]]
 
     def __init__(
-        self, evaluator: Evaluator, discount: float, n_iterations: int = 100, *, random_state: RandomState = None
+        self,
+        evaluator: Evaluator,
+        discount: float,
+        n_iterations: int = 100,
+        *,
+        random_state: RandomState = None,
+        keep: Keep = "last",
     ) -> None:
         self.evaluator = evaluator
         self.discount = discount
         self.n_iterations = n_iterations
         self.random_state = random_state
+        self.keep = keep
 
     def loop(self) -> Loop:
         """Return the settings of the loop: one sweep per round, all policies."""
@@ -39,6 +46,7 @@ class _SweptIteration(Learner, Generic[Evaluator]):
             self.discount,
             self.n_iterations,
             random_state=self.random_state,
+            keep=self.keep,
             sample_of=next_states,
         )
 
@@ -60,6 +68,8 @@ class FittedQIteration(_SweptIteration[FittedQ]):
         Number of rounds, that is, sweeps.
     random_state : int, Generator or None
         The same int gives the same policy.
+    keep : "last", "best", or function of an `Iteration`
+        Which policy to keep, as in `CAPI`.
 
     Examples
     --------
@@ -89,7 +99,9 @@ class RFQI(_SweptIteration[KernelFittedQ]):
     n_iterations : int
         Number of rounds, that is, sweeps.
     random_state : int, Generator or None
-        Has no effect, because nothing here is random; present as in every learner.
+        Has no effect on learning, in which nothing is random; ``keep="best"`` draws its trees from it.
+    keep : "last", "best", or function of an `Iteration`
+        Which policy to keep, as in `CAPI`.
 
     References
     ----------

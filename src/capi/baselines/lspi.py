@@ -6,7 +6,7 @@ from capi._utils.randomness import RandomState
 from capi.errors import InvalidInputError
 from capi.evaluators.bellman_residual import BellmanResidual
 from capi.evaluators.lstd import LSTDQ
-from capi.learning.iteration import Loop
+from capi.learning.iteration import Keep, Loop
 from capi.learning.learner import Learner
 from capi.policy_spaces import Unrestricted
 
@@ -28,6 +28,8 @@ class LSPI(Learner):
         Stop after this many consecutive rounds without a changed decision in the states of the batch; None never stops early.
     random_state : int, Generator or None
         The same int gives the same policy.
+    keep : "last", "best", or function of an `Iteration`
+        Which policy to keep, as in `CAPI`.
 
     Examples
     --------
@@ -46,12 +48,14 @@ class LSPI(Learner):
         *,
         patience: int | None = 1,
         random_state: RandomState = None,
+        keep: Keep = "last",
     ) -> None:
         self.evaluator = evaluator
         self.discount = discount
         self.n_iterations = n_iterations
         self.patience = patience
         self.random_state = random_state
+        self.keep = keep
 
     def loop(self) -> Loop:
         """Return the settings of the loop: one solved linear system per round, all policies."""
@@ -64,4 +68,5 @@ class LSPI(Learner):
             self.n_iterations,
             patience=self.patience,
             random_state=self.random_state,
+            keep=self.keep,
         )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Literal
 
 from capi._utils.randomness import RandomState
 from capi.learning.iteration import (
     ByIteration,
-    Iteration,
+    Keep,
     Loop,
     Update,
     Weighting,
@@ -111,7 +110,7 @@ class CAPI(Learner):
         loss: Literal["gap", "zero-one"] = "gap",
         update: Update | None = None,
         patience: int | None = None,
-        keep: Literal["last", "best"] | Callable[[Iteration], float] | None = None,
+        keep: Keep | None = None,
         state_weights: Weighting | None = None,
         accept: Literal["any", "improving"] = "any",
     ) -> None:

@@ -36,6 +36,7 @@ Weighting: TypeAlias = Literal["batch", "occupancy", "mixture"]
 States: TypeAlias = ArrayLike | tuple[ArrayLike, ...] | StateSample
 
 
+Keep: TypeAlias = "Literal['last', 'best'] | Callable[[Iteration], float]"
 SETTLED_ROUNDS = 3  # in which nothing moves, before the loop stops by itself
 HARDLY = 1e-3  # change of the mean value, relative to it, that does not count as movement
 
@@ -133,7 +134,7 @@ class Loop:
     loss: Literal["gap", "zero-one"] = "gap"
     update: Update | None = None
     patience: int | None = None
-    keep: Literal["last", "best"] | Callable[[Iteration], float] | None = "last"  # None: by rule
+    keep: Keep | None = "last"  # None: by rule
     state_weights: Weighting | None = "batch"  # None: by rule
     accept: Literal["any", "improving"] = "any"
     settles: bool = False  # whether to stop when neither decisions nor values move

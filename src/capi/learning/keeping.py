@@ -125,13 +125,9 @@ def candidate_rounds(n_iterations: int) -> set[int]:
 
 
 def score_policies(
-    policies: Sequence[Policy], last: Iteration, batch: Any, discount: float, starts: StateSample | None = None
+    policies: Sequence[Policy], last: Iteration, batch: Transitions, discount: float, starts: StateSample | None = None
 ) -> list[float]:
     """Return the scores of policies in the pair of models that the batch and the last round's Q give (`HonestPair`)."""
-    if not isinstance(batch, Transitions):
-        raise InvalidInputError(
-            "keep='best' needs a fixed batch, in which all candidates are scored; this learner has none. Pass a batch, or a function as keep."
-        )
     pair = pair_of(last.q, last.policy, batch, discount, starts, numbered_rng(last.seeds, last.k, STREAM))
     return pair.scores(policies)
 

@@ -51,6 +51,11 @@ def with_rules(loop: Loop, transitions: Any, states: Any) -> Loop:
     space = default_space(0 if batch is None else len(batch)) if space is None else space
     follows = states is None and by_trees(evaluator, transitions)
     rounds = default_rounds(evaluator, batch, loop.discount) if loop.n_iterations is None else loop.n_iterations
+    if loop.keep == "best" and batch is None and not hasattr(evaluator, "mdp"):
+        raise InvalidInputError(
+            "keep='best' needs a fixed batch, in which all candidates are scored; this learner has none. Pass a batch, or a "
+            "function as keep."
+        )
     if loop.state_weights not in (None, "batch") and states is not None:
         raise InvalidInputError(
             f"state_weights={loop.state_weights!r} chooses the states; omit states, or set state_weights='batch'."

@@ -1,0 +1,83 @@
+import numpy as np
+import pytest
+
+from capi import CAPI
+from capi.baselines import LSPI, RFQI, FittedQIteration
+from capi.domains import ChainWalk
+from capi.errors import InvalidInputError
+from capi.evaluators import LSTDQ, Exact, FittedQ, KernelFittedQ, Rollouts
+from capi.features.bases import Polynomial
+from capi.learning.keeping import Candidates, candidate_rounds, score_policies
+from capi.policy_spaces import Thresholds, Trees
+from capi.testing import random_batch
+
+SETTINGS = {"discount": 0.9, "n_iterations": 8, "random_state": 0}
+
+
+@pytest.mark.parametrize(("n", "rounds"), [(1, {0}), (2, {1}), (5, {2, 3, 4}), (20, set(range(10, 20))), (400, None)])
+def test_candidates_are_spread_over_the_later_rounds(n, rounds):
+    found = candidate_rounds(n)
+    assert len(found) <= 10
+    assert min(found) >= n // 2
+    assert n - 1 in found
+    assert rounds is None or found == rounds
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"state_weights": "batch"}, {"accept": "improving"}], ids=str)
+def test_the_best_of_the_candidates_is_kept(kwargs):
+    batch = random_batch()
+    learner = CAPI(FittedQ(n_trees=4), Trees(max_depth=2), **SETTINGS, keep="best", **kwargs).fit(batch)
+    rounds = list(learner.iterate(batch))
+    candidates = Candidates(8)
+    for step in rounds:
+        candidates.add(step)
+    chosen = candidates.best(rounds[-1], batch, 0.9, learner.evaluator, None)
+    assert chosen.k == max(chosen.scores, key=lambda k: (chosen.scores[k], -k))
+    assert sorted(chosen.scores) == [4, 5, 6, 7]
+    np.testing.assert_array_equal(learner.policy_.act(batch.states), rounds[chosen.k].policy.act(batch.states))
+    assert learner.policy_.training.n_iterations == chosen.k + 1
+    assert [row["k"] for row in learner.history_ if row.get("kept")] == [chosen.k]
+    again = score_policies([rounds[k].policy for k in chosen.scores], rounds[-1], batch, 0.9)
+    assert again == list(chosen.scores.values())
+    assert learner.q_.values(batch.states).shape == (len(batch), 3)
+
+
+def test_every_learner_with_a_batch_can_keep_its_best():
+    batch = random_batch()
+    for learner in (
+        FittedQIteration(FittedQ(n_trees=4), **SETTINGS, keep="best"),
+        RFQI(KernelFittedQ(), **SETTINGS, keep="best"),
+        LSPI(LSTDQ(Polynomial(1)), **SETTINGS, keep="best"),
+    ):
+        fitted = learner.fit(batch)
+        assert sum(row.get("kept", 0) for row in fitted.history_) == 1
+
+
+def test_a_model_scores_exactly():
+    mdp = ChainWalk(variant=2).mdp
+    learner = CAPI(Exact(mdp, n_sweeps=1), Thresholds(), 0.99, 6, keep="best").fit()
+    scores = [row["score"] for row in learner.history_ if "score" in row]
+    assert max(scores) == pytest.approx(mdp.start @ mdp.values(learner.policy_))
+
+
+def test_without_a_fixed_batch_there_is_no_score():
+    with pytest.raises(InvalidInputError, match=r"keep='best' needs a fixed batch"):
+        CAPI(FittedQ(n_trees=2), Trees(max_depth=1), 0.9, 2, keep="best").fit(lambda k, policy, rng: random_batch())
+    with pytest.raises(InvalidInputError, match=r"keep='best' needs a fixed batch"):
+        CAPI(Rollouts(ChainWalk()), Thresholds(), 0.9, 2, keep="best").fit()
+
+
+def test_only_improving_policies_are_accepted():
+    batch = random_batch()
+    learner = CAPI(FittedQ(n_trees=4), Trees(max_depth=2), **SETTINGS, accept="improving", keep="last")
+    rounds = list(learner.iterate(batch))
+    rejected = [step for step in rounds if not step.accepted]
+    assert rejected  # otherwise the test says nothing
+    for step in rejected:
+        assert step.policy is rounds[step.k - 1].policy
+        assert step.changed == 0
+    for cut in (0, 2, 5):
+        rest = list(learner.iterate(batch, after=rounds[cut]))
+        assert [step.score for step in rest] == [step.score for step in rounds[cut + 1 :]]
+    with pytest.raises(InvalidInputError, match="accept='improving' needs a batch"):
+        CAPI(Exact(ChainWalk().mdp), Thresholds(), 0.99, 2, accept="improving").fit()
