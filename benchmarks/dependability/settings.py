@@ -1,0 +1,54 @@
+"""The groups of settings, and how many seeds each has."""
+
+from capi.experiments.setting import Setting
+
+from .learners import DEFAULTS, VARIANTS, options_of
+from .problems import problem_of
+
+CONTROL = ("mountain-car", "pole", "cart-pole-v1", "mountain-car-v0", "acrobot-v1")
+MDPS = {  # the return of the uniformly random policy, and of the best depth-3 tree found with the model
+    "frozenlake_4x4": (0.012356, 0.520125),  # proved optimal
+    "frozenlake_8x8": (0.001100, 0.391780),  # the others: best iterate with occupancy weights, from the optimal policy
+    "frozenlake_12x12": (0.000172, 0.237178),
+    "inventory_management": (-961.966, 1026.649),
+    "traffic_intersection": (-146.444, 2.003),
+    "system_administrator_1": (98.896, 214.037),
+}
+SIZES, SOURCES = (2_000, 20_000), ("pairs", "log")
+GROUPS = {"hiv-tree": 20, "hiv-forest": 20, "control": 20, "mdps": 10, "rank": 1, "hiv-new": 10}  # numbers of seeds
+LAST = "hiv-new"  # looked at once, at the end: only runs if it is named
+
+
+def settings(group, variant=DEFAULTS):
+    """Return the settings of a group."""
+    if group in ("hiv-tree", "hiv-forest"):
+        return [_learning(group, "hiv", {"source": "embedded"}, variant, group.removeprefix("hiv-"))]
+    if group == "hiv-new":
+        return [_learning(group, "hiv", {"source": "new"}, variant)]
+    if group == "control":
+        return [_learning(f"control/{name}", "control", {"name": name}, variant) for name in CONTROL]
+    if group == "mdps":
+        return [
+            _learning(f"mdps/{name}/{source}-{n}", "mdp", {"name": name, "source": source, "n_rows": n}, variant)
+            for source in SOURCES
+            for n in SIZES
+            for name in MDPS
+        ]
+    return [
+        _ranking("rank/hiv", "hiv", {"source": "embedded"}, variant),
+        *(_ranking(f"rank/{name}", "control", {"name": name}, variant) for name in CONTROL),
+        *(
+            _ranking(f"rank/{name}", "mdp", {"name": name, "source": "pairs", "n_rows": 20_000}, variant)
+            for name in MDPS
+        ),
+    ]
+
+
+def _learning(name, problem, of_problem, variant, space="tree"):
+    values = {"task": "learning", "problem": problem, "of_problem": of_problem}
+    return Setting(name, {**values, "discount": problem_of(values).discount, "learner": options_of(variant, space)})
+
+
+def _ranking(name, problem, of_problem, variant):
+    values = {"task": "ranking", "problem": problem, "of_problem": of_problem}
+    return Setting(name, {**values, "learner": {"defaults": variant, "score": VARIANTS[variant]["score"]}})
