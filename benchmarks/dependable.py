@@ -19,7 +19,7 @@ from dependability import runs
 from dependability.learners import DEFAULTS, VARIANTS
 from dependability.problems import MDPS
 from dependability.settings import GROUPS, LAST, settings
-from dependability.table import rows, text
+from dependability.table import LEGEND, rows, text
 
 from capi.experiments.records import Records, is_finished, key_of
 from capi.experiments.runner import Task, duration, run_tasks
@@ -97,8 +97,9 @@ def main(arguments=None):
             )
         except KeyboardInterrupt:
             sys.exit("stopped; finished runs are kept, and the same command continues with the rest.")
-    print(f"\nDefaults: {options.defaults}. A ratio is (returned - random) / (best - random).\n")
+    print(f"\nDefaults: {options.defaults}\n")
     print(text(rows(Records(options.folder), options.defaults, named or list(GROUPS))))
+    print(f"\n{LEGEND}")
     if failed:
         sys.exit("some runs failed; --status shows why.")
 

@@ -74,7 +74,7 @@ class AcrobotV1:
     action_labels = ("-1", "0", "+1")
 
     def initial(self, n, rng):
-        return _observed(rng.uniform(-0.1, 0.1, size=(n, 4)))
+        return observed(rng.uniform(-0.1, 0.1, size=(n, 4)))
 
     def step(self, states, actions, rng):
         cos1, sin1, cos2, sin2, *velocities = states.T
@@ -82,10 +82,10 @@ class AcrobotV1:
         moved = _runge_kutta(angles, actions - 1.0)
         moved[:, 2:] = np.clip(moved[:, 2:], -TOP_SPEEDS, TOP_SPEEDS)
         terminated = -np.cos(moved[:, 0]) - np.cos(moved[:, 0] + moved[:, 1]) > 1.0
-        return _observed(moved), terminated - 1.0, terminated
+        return observed(moved), terminated - 1.0, terminated
 
 
-def _observed(angles):
+def observed(angles):
     """Return the state of angles and velocities (n, 4) -> (n, 6)."""
     first, second, *velocities = angles.T
     return np.column_stack([np.cos(first), np.sin(first), np.cos(second), np.sin(second), *velocities])

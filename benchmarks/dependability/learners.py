@@ -15,7 +15,7 @@ from capi.policy_spaces import Forests, OptimalTrees
 TREES = {"max_depth": 3, "work_limit": 1_500_000_000}
 VARIANTS = {  # by the tag that stands in the records as ``defaults``
     "capi-fit-0.1": {  # what `capi fit` does in version 0.1
-        "n_iterations": 50,
+        "loop": {"n_iterations": 50, "keep": "last"},
         "evaluator": {"n_sweeps": 5},
         "tree": TREES,
         "forest": {},
@@ -38,8 +38,8 @@ def learner_of(values, seed):
         FittedQ(**options["evaluator"], n_jobs=1),
         kind[options["space"]](**options["of_space"], n_jobs=1),
         discount=values["discount"],
-        n_iterations=options["n_iterations"],
         random_state=seed,
+        **options["loop"],
     )
 
 
@@ -49,9 +49,8 @@ class Learned:
 
     policy: Any
     round: int  # from 0, of the returned policy
-    n_rounds: int
     cpu_seconds: float  # without what ``seen`` took
-    numbers: list  # history of the learner
+    history: list  # the numbers of each round
 
 
 def learned(learner, data, seen):
@@ -70,8 +69,7 @@ def learned(learner, data, seen):
     started = process_time()
     learner.fit(data.batch)  # data.starts: where episodes begin, if the batch does not show it
     seconds = process_time() - started - spent
-    policy, history = learner.policy_, learner.history_
-    return Learned(policy, policy.training.n_iterations - 1, len(history), seconds, history)
+    return Learned(learner.policy_, learner.policy_.training.n_iterations - 1, seconds, learner.history_)
 
 
 def scores_of(policies, data, discount):

@@ -27,6 +27,8 @@ CACHE = "CAPI_BENCHMARK_CACHE"  # environment variable: the folder of generated 
 TEST_SEED, N_TEST = 20_000, 200  # of the start states of test episodes, the same for all runs
 RANDOM_SHARE = 0.5  # of the decisions in logs of control problems
 N_RANDOM_PATIENTS = 50
+COLLECTING = {**PROTOCOL, **LEARNING, **LAST, "n_rounds": 5, "eta_pi": None}  # as in scripts/make_hiv_table.py
+FIRST_SEED = 1_000  # of new patients; the embedded ones have seed 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,8 +233,8 @@ def new_patients(seed):
     path = result_folder(os.environ.get(CACHE) or own) / f"hiv-{seed}.npz"
     names = ("states", "actions", "rewards", "next_states", "terminated", "episodes", "propensities")
     if not path.exists():
-        values = {**PROTOCOL, **LEARNING, **LAST, "n_rounds": 5, "eta_pi": None}
-        batch, _ = rounds(HIV(), collecting_learner(values, 1_000 + seed), values, 1_000 + seed)
+        number = FIRST_SEED + seed
+        batch, _ = rounds(HIV(), collecting_learner(COLLECTING, number), COLLECTING, number)
         with written_whole(path) as place, place.open("wb") as file:
             np.savez_compressed(file, **{name: getattr(batch, name) for name in names})
     with np.load(path) as file:

@@ -22,8 +22,9 @@ LIBRARY = (  # what the runs use of the library
     "capi.simulation.returns",
     "capi.simulation.sampling",
     "capi.domains.cart_pole",
-    "capi.domains.hiv",
     "capi.domains.mountain_car",
+    "capi.experiments.hiv.run",
+    "capi.finite.mdp",
 )
 DIGITS = 6
 
@@ -41,13 +42,15 @@ def learning(values, seed):
     data = problem.data(seed)
     returns = []
     found = learned(learner_of(values, seed), data, lambda step: returns.append(problem.worth(step.policy)))
+    if len(returns) != len(found.history):
+        raise AssertionError(f"fit made {len(found.history)} rounds; {len(returns)} were seen.")
     return {
         "returned": rounded(problem.worth(found.policy)),
         "round": found.round,
         "returns": [rounded(number) for number in returns],
         "random": rounded(problem.random_worth()),
         "log": rounded(problem.log_worth(data)),
-        "changed": [rounded(step["changed"], 3) for step in found.numbers],
+        "changed": [rounded(step["changed"], 3) for step in found.history],
         "learning_cpu_seconds": round(found.cpu_seconds, 2),
     }
 
@@ -83,5 +86,5 @@ def prepare():
     """Compile everything once, so that no run's time includes compilation."""
     values = {"task": "learning", "problem": "control", "of_problem": {"name": "pole", "n_rows": 200}, "discount": 0.9}
     for space in ("tree", "forest"):
-        options = {"space": space, "of_space": {}, "evaluator": {"n_sweeps": 2}, "n_iterations": 2, "defaults": ""}
+        options = {"space": space, "of_space": {}, "evaluator": {"n_sweeps": 2}, "loop": {"n_iterations": 2}}
         learning({**values, "learner": options}, 0)

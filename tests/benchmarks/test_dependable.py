@@ -1,5 +1,6 @@
 """The harness of benchmarks/dependable.py: its problems are what they say, its runs are reproducible, its table counts right."""
 
+import importlib.util
 import sys
 from pathlib import Path
 
@@ -8,8 +9,9 @@ import numpy as np
 import pytest
 
 from capi import FiniteMDP
+from capi._utils import sources
 from capi.experiments.records import Records, is_finished
-from capi.policies import Constant, Uniform
+from capi.policies import Constant
 from capi.simulation import performance
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
@@ -30,7 +32,7 @@ TINY = {
     "space": "tree",
     "of_space": {"max_depth": 1},
     "evaluator": {"n_trees": 3},
-    "n_iterations": 3,
+    "loop": {"n_iterations": 3},
 }
 
 
@@ -66,25 +68,21 @@ def test_domains_step_as_the_environments_do(name):
 
 @pytest.mark.parametrize("name", ["MountainCar-v0", "Acrobot-v1"])
 def test_domains_end_where_the_environments_do(name):
-    """Random episodes do not reach the goal, so the heuristic's last states are compared, too."""
-    domain, rng = ENVIRONMENTS[name], np.random.default_rng(0)
-    policy, environment = environments.HEURISTICS[name.lower().replace("car", "-car")], gymnasium.make(name).unwrapped
-    state, _ = environment.reset(seed=1)[0], rng
-    own, n_steps = np.asarray(state, dtype=np.float64)[None], 0
-    if name == "MountainCar-v0":
-        own = np.array([environment.state])
-    else:
-        own = environments._observed(np.asarray(environment.state, dtype=np.float64)[None])
-    while True:
-        actions = policy.act(own)
-        own, rewards, terminated = domain.step(own, actions, rng)
+    """Random episodes do not reach the goal; those of the heuristic do, after the same number of steps."""
+    domain, environment = ENVIRONMENTS[name], gymnasium.make(name).unwrapped
+    policy = environments.HEURISTICS[name.lower().replace("car", "-car")]
+    observed, _ = environment.reset(seed=1)
+    inner = np.asarray(environment.state, dtype=np.float64)[None]
+    states = environments.observed(inner) if name == "Acrobot-v1" else inner
+    terminated, n_steps = [False], 0
+    while not terminated[0]:
+        actions = policy.act(states)
+        states, rewards, terminated = domain.step(states, actions, np.random.default_rng(0))
         observed, reward, ended, _, _ = environment.step(int(actions[0]))
         assert (rewards[0], terminated[0]) == (reward, ended)
         n_steps += 1
-        if ended:
-            break
     assert 50 < n_steps < 300
-    np.testing.assert_allclose(own[0], observed, atol=1e-3)  # single precision, over many steps
+    np.testing.assert_allclose(states[0], observed, atol=1e-3)  # single precision, over many steps
 
 
 def test_domains_start_where_the_environments_do():
@@ -188,9 +186,9 @@ def test_runs_are_reproducible_and_measure_every_iterate():
     for numbers in (first, again):
         del numbers["learning_cpu_seconds"]
     assert first == again
-    assert len(first["returns"]) == TINY["n_iterations"]
+    assert len(first["returns"]) == TINY["loop"]["n_iterations"]
     assert first["returned"] == first["returns"][first["round"]]
-    assert first["round"] == TINY["n_iterations"] - 1
+    assert first["round"] == TINY["loop"]["n_iterations"] - 1
 
 
 def test_the_returned_round_is_the_one_that_a_learner_keeps():
@@ -198,7 +196,7 @@ def test_the_returned_round_is_the_one_that_a_learner_keeps():
     learner = learners.learner_of({"learner": TINY, "discount": 0.98}, 0)
     learner.keep = lambda step: -abs(step.k - 1)
     found = learners.learned(learner, problem.data(0), lambda _: None)
-    assert (found.round, found.n_rounds) == (1, 3)
+    assert (found.round, len(found.history)) == (1, 3)
 
 
 def test_candidates_are_36_and_always_the_same(monkeypatch):
@@ -225,10 +223,9 @@ def test_every_setting_says_everything_about_its_learner():
 
 
 def record(setting, seed, **results):
-    values = {"learner": {"defaults": "now"}}
-    run = {"cpu_seconds": 1.0}
+    [values] = [one.values for one in settings.settings(setting.split("/")[0], "now") if one.name == setting]
     results = {"random": 0.0, "log": 0.1, "round": 0, **results}
-    return {"setting": setting, "seed": seed, "values": values, "results": results, "run": run}
+    return {"setting": setting, "seed": seed, "values": values, "results": results, "run": {"cpu_seconds": 1.0}}
 
 
 @pytest.fixture
@@ -315,5 +312,38 @@ def test_without_a_group_nothing_runs(tmp_path, capsys):
         dependable.main(["nonsense"])
 
 
-def test_uniform_decisions_are_the_random_policy():
-    assert problems.Control("mountain-car-v0").random_worth() == problems.Control("mountain-car-v0").worth(Uniform(3))
+def test_new_patients_are_made_as_the_embedded_ones_were():
+    spec = importlib.util.spec_from_file_location("make_hiv_table", BENCHMARKS.parent / "scripts" / "make_hiv_table.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    assert script.VALUES == problems.COLLECTING
+    assert script.SEED < problems.FIRST_SEED
+
+
+def test_new_patients_are_made_once_per_seed(tmp_path, monkeypatch):
+    few = {"n_patients": 2, "n_steps": 4, "n_rounds": 2, "n_trees": 2, "n_iterations": 2}
+    monkeypatch.setattr(problems, "COLLECTING", {**problems.COLLECTING, **few})
+    monkeypatch.setenv(problems.CACHE, str(tmp_path))
+    first = problems.Patients("new").data(0).batch
+    assert (len(first), first.n_episodes) == (16, 4)
+    made = (tmp_path / "hiv-0.npz").stat().st_mtime_ns
+    np.testing.assert_array_equal(problems.new_patients(0).states, first.states)
+    assert (tmp_path / "hiv-0.npz").stat().st_mtime_ns == made
+    assert not np.array_equal(problems.new_patients(1).actions, first.actions)
+    (tmp_path / "hiv-0.npz").unlink()
+    np.testing.assert_array_equal(problems.new_patients(0).next_states, first.next_states)
+
+
+def test_the_digest_covers_what_the_runs_import():
+    covered = set().union(*map(sources.sources_of, runs.LIBRARY))
+    for path in (BENCHMARKS / "dependability").glob("*.py"):
+        for package, names, alone in sources.IMPORTS.findall(path.read_bytes()):
+            parent, text = (package or alone).decode(), names.decode()
+            used = {sources._home_of(parent, name) for name in sources.NAMES.findall(text)} or {parent}
+            outside = {
+                "capi.experiments.setting",
+                "capi.experiments.records",
+                "capi.files.atomic",
+                "capi._utils.sources",
+            }  # no results depend on them
+            assert used <= covered | outside, path.name
