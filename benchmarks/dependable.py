@@ -33,9 +33,9 @@ def tasks(groups, options):
     n_seeds = {group: GROUPS[group] if options.seeds is None else options.seeds for group in groups}
     return [
         Task(runs, setting, seed, records)
-        for seed in range(max(n_seeds.values(), default=0))
+        for seed in range(options.first_seed, options.first_seed + max(n_seeds.values(), default=0))
         for group in groups
-        if seed < n_seeds[group]
+        if seed - options.first_seed < n_seeds[group]
         for setting in settings(group, options.defaults)
         if not options.only or any(part in setting.name for part in options.only)
     ]
@@ -72,6 +72,9 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"groups to run: {', '.join(GROUPS)}, or all")
     parser.add_argument("--seeds", type=int, help="number of seeds (default: that of each group)")
+    parser.add_argument(
+        "--first-seed", type=int, default=0, help="to choose settings on other seeds than those reported"
+    )
     parser.add_argument("--jobs", type=int, default=-1, help="number of runs at once (default: one per core)")
     parser.add_argument("--only", nargs="+", metavar="TEXT", help="only settings whose name contains one of these")
     parser.add_argument("--mdps", type=Path, metavar="FOLDER", help=f"folder of the finite MDPs (default: {MDPS})")
@@ -98,7 +101,7 @@ def main(arguments=None):
         except KeyboardInterrupt:
             sys.exit("stopped; finished runs are kept, and the same command continues with the rest.")
     print(f"\nDefaults: {options.defaults}\n")
-    print(text(rows(Records(options.folder), options.defaults, named or list(GROUPS))))
+    print(text(rows(Records(options.folder), options.defaults, named or list(GROUPS), options.first_seed)))
     print(f"\n{LEGEND}")
     if failed:
         sys.exit("some runs failed; --status shows why.")

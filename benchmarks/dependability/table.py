@@ -102,14 +102,16 @@ def ratio(results, best=None):
     return (results["returned"] - results["random"]) / gain if gain > 0 else None
 
 
-def rows(records, variant, groups=GROUPS):
-    """Return the lines of the table for the finished ``records`` of a variant."""
+def rows(records, variant, groups=GROUPS, first_seed=0):
+    """Return the lines of the table for the finished ``records`` of a variant, as many seeds of each group as it has."""
     chosen = [setting for group in groups for setting in settings(group, variant)]
     names = {key_of(setting.values): setting.name for setting in chosen}
+    seeds = {setting.name: range(first_seed, first_seed + GROUPS[setting.name.partition("/")[0]]) for setting in chosen}
     by_name = {setting.name: [] for setting in chosen}
     for record in filter(is_finished, records):
-        if (key := key_of(record["values"])) in names:
-            by_name[names[key]].append(record)
+        name = names.get(key_of(record["values"]))
+        if name is not None and record["seed"] in seeds[name]:
+            by_name[name].append(record)
     makers = {"control": _control, "mdps": _mdps, "rank": _rank}
     return [row for group in groups for row in makers.get(group, _hiv)(group, by_name)]
 

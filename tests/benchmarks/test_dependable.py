@@ -245,7 +245,12 @@ def test_few_bad_seeds_are_allowed_and_hopeless_ones_count_as_bad(now):
     last = record("control/pole", 19, returned=0.9, returns=[1.0])
     full = {row.name: row for row in table.rows([*good, *bad, last], "now", ["control"])}["control/pole"]
     assert (full.verdict, full.cells()[3]) == ("reached", "failed")
-    worse = {row.name: row for row in table.rows([*good, *bad, bad[0]], "now", ["control"])}["control/pole"]
+    worse = {
+        row.name: row
+        for row in table.rows(
+            [*good, *bad, record("control/pole", 19, returned=0.1, returns=[1.0])], "now", ["control"]
+        )
+    }["control/pole"]
     assert worse.verdict == "not reached"
 
 
@@ -259,6 +264,12 @@ def test_hiv_needs_no_bad_run_and_a_good_median(now):
     assert verdict([8.9e8] * 20) == "not reached"
     assert verdict([4e8]) == "not reached", "no further run can mend it"
     assert verdict([9.1e8] * 3) == "3 of 20 runs"
+
+
+def test_other_seeds_are_not_mixed_in(now):
+    records = [record("hiv-tree", seed, returned=float(seed), returns=[1e9]) for seed in (0, 19, 20, 100)]
+    assert table.rows(records, "now", ["hiv-tree"])[0].numbers == [0.0, 19.0]
+    assert table.rows(records, "now", ["hiv-tree"], first_seed=100)[0].numbers == [100.0]
 
 
 def test_medians_of_finite_problems_are_over_all_runs(now):
