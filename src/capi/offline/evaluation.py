@@ -33,7 +33,7 @@ from capi.offline.log_checks import log_caveats
 from capi.offline.nuisances import behaviour_value, estimators_of, fitted_start, quantities_of
 from capi.offline.resampling import resampled
 from capi.offline.sensitivity import Sensitivity, sensitivity_of
-from capi.policies import EpsilonGreedy, Mixture
+from capi.policies import changes_with_time
 from capi.types import Policy, PolicyEvaluator
 
 
@@ -323,7 +323,7 @@ def check_is_evaluable(name: str, policy: Policy, batch: Transitions) -> None:
             f"{name} must have as many actions as the batch: it has {policy.n_actions} actions, the batch {batch.n_actions}. "
             "Pass n_actions or action_labels to the batch."
         )
-    if _changes_with_time(policy):
+    if changes_with_time(policy):
         raise InvalidInputError(f"{name} changes with time; only stationary policies can be evaluated from a log.")
     schema = getattr(policy, "schema", None)
     if schema is not None and schema != batch.schema:
@@ -331,13 +331,6 @@ def check_is_evaluable(name: str, policy: Policy, batch: Transitions) -> None:
             f"{name} must have been learned from a table with the same columns and actions as this batch; got {schema} and {batch.schema}. "
             "Read the table with schema=policy.schema."
         )
-
-
-def _changes_with_time(policy: Any) -> bool:
-    if isinstance(policy, EpsilonGreedy | Mixture):  # these change if a member does
-        members = policy.policies if isinstance(policy, Mixture) else [policy.policy]
-        return any(map(_changes_with_time, members))
-    return hasattr(policy, "at") and policy.at(0) is not policy
 
 
 def _estimated(estimators: Mapping[Any, Estimator], log: Log) -> dict[Any, Estimate]:

@@ -1,7 +1,7 @@
 """Policies that need no learning, and the base classes of all policies."""
 
 from capi.policies.base import Described, Deterministic, Training, decided, described
-from capi.policies.composite import EpsilonGreedy, Mixture, NonStationary
+from capi.policies.composite import EpsilonGreedy, Mixture, NonStationary, changes_with_time
 from capi.policies.decisions import (
     Decisions,
     check_masks_given,
@@ -26,6 +26,7 @@ __all__ = [
     "Tabular",
     "Training",
     "Uniform",
+    "changes_with_time",
     "check_masks_given",
     "decided",
     "described",

@@ -190,6 +190,14 @@ class NonStationary(Described):
         return self.policies[0].probabilities(states, allowed)
 
 
+def changes_with_time(policy: Any) -> bool:
+    """Return whether the policy decides by the number of the step, as PSDP's does; a mixture does if a member does."""
+    if isinstance(policy, EpsilonGreedy | Mixture):
+        members = policy.policies if isinstance(policy, Mixture) else [policy.policy]
+        return any(map(changes_with_time, members))
+    return hasattr(policy, "at") and policy.at(0) is not policy
+
+
 def _at_step(policy: Any, t: int) -> Policy:
     """Return the policy of step ``t``: the policy itself unless it changes with time."""
     return policy.at(t) if hasattr(policy, "at") else policy
