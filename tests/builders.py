@@ -85,3 +85,37 @@ class Layers:
             propensities=self.behaviour[states, actions],
         )
         return batch, np.array(probabilities)
+
+
+def wandering(seed=0, n_episodes=25, n_actions=3, **columns):
+    """Return random walks in the plane whose next state is the state of the next row; half of the episodes terminate.
+
+    ``columns`` are names of further columns, which are drawn: weights (some zero), elapsed, masks.
+    """
+    rng = np.random.default_rng(seed)
+    lengths = rng.integers(1, 7, size=n_episodes)
+    n, last = int(lengths.sum()), np.cumsum(lengths) - 1
+    paths = np.cumsum(rng.normal(size=(n + n_episodes, 2)), axis=0) / 3
+    episodes = np.repeat(np.arange(n_episodes), lengths)
+    rows = np.arange(n) + episodes  # of the paths, each of which has one state more than rows
+    actions = rng.permutation(np.arange(n) % n_actions)
+    ends = np.zeros(n, dtype=bool)
+    ends[last] = rng.random(n_episodes) < 0.5
+    further = {}
+    if columns.pop("weights", False):
+        further["weights"] = rng.choice([0.0, 0.5, 1.0, 3.0], size=n, p=[0.2, 0.3, 0.3, 0.2])
+        further["weights"][0] = 1.0
+    if columns.pop("elapsed", False):
+        further["elapsed"] = rng.choice([0.5, 1.0, 2.5], size=n)
+    if columns.pop("masks", False):
+        allowed = rng.random((n, n_actions)) < 0.6
+        allowed[np.arange(n), actions] = True
+        following = rng.random((n, n_actions)) < 0.6
+        following[:, rng.integers(n_actions)] = True
+        following[ends] = False
+        further |= {"allowed": allowed, "next_allowed": following}
+    assert not columns, columns
+    rewards = np.sin(paths[rows, 0]) + 0.5 * actions * paths[rows, 1]
+    return Transitions(
+        paths[rows], actions, rewards, paths[rows + 1], ends, n_actions=n_actions, episodes=episodes, **further
+    )

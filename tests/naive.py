@@ -465,3 +465,86 @@ def left_out_leaf_values(again, system, n_sweeps=3000):
             break
         theta = new
     return theta
+
+
+class DenseAverager:
+    """The model that a batch and trees are, by dense matrices that are filled node by node."""
+
+    def __init__(self, batch, forests, groups, inputs, weights, discount):
+        """``groups[k]`` are the rows that forest k averages, ``inputs`` is a function from states and an action to a forest and its inputs."""
+        self.batch, self.forests, self.inputs = batch, forests, inputs
+        self.offsets = np.cumsum([0, *(sum(len(tree.counts) for tree in forest.trees) for forest in forests)])
+        self.S = np.zeros((self.offsets[-1], len(batch)))
+        for k, (forest, rows) in enumerate(zip(forests, groups, strict=True)):
+            leaf = self.offsets[k]
+            x = inputs(batch.states[rows], batch.actions[rows])[1]
+            for tree in forest.trees:
+                for number, members in enumerate(cells(tree.nodes, leaves(tree.nodes, x), weights[rows])):
+                    w = weights[rows[members]]
+                    self.S[leaf + number, rows[members]] = w / w.sum()
+                leaf += len(tree.counts)
+        self.steps = np.zeros(len(batch))
+        for i, ends in enumerate(batch.terminated):
+            self.steps[i] = 0.0 if ends else discount ** (1.0 if batch.elapsed is None else batch.elapsed[i])
+
+    def look_ups(self, states, probabilities):
+        """Return G (m, l): the weight of each leaf in the value of each state."""
+        G = np.zeros((len(states), self.S.shape[0]))
+        for a in range(probabilities.shape[1]):
+            k, x = self.inputs(states, np.full(len(states), a))
+            leaf = self.offsets[k]
+            for tree in self.forests[k].trees:
+                for i, number in enumerate(leaves(tree.nodes, x)):
+                    G[i, leaf + number] += probabilities[i, a] / len(self.forests[k].trees)
+                leaf += len(tree.counts)
+        return G
+
+    def solve(self, policy, starts):
+        """Return the value J, the values of the next states (n,), of the leaves (l,), and the visits to the rows (n,)."""
+        t, (states, weights, allowed) = self.batch, starts
+        masks = None if t.next_allowed is None else t.next_allowed | t.terminated[:, None]
+        G = self.look_ups(t.next_states, policy.probabilities(t.next_states, masks)) * (~t.terminated)[:, None]
+        G0 = self.look_ups(states, policy.probabilities(states, allowed))
+        d0 = np.ones(len(states)) if weights is None else weights
+        d0 = d0 / d0.sum()
+        chain = G @ self.S
+        v = np.linalg.solve(np.eye(len(t)) - chain * self.steps, chain @ t.rewards)
+        of_leaves = self.S @ (t.rewards + self.steps * v)
+        visits = np.linalg.solve(np.eye(len(t)) - chain.T * self.steps, self.S.T @ G0.T @ d0)
+        return d0 @ G0 @ of_leaves, v, of_leaves, visits
+
+    def optimal_values(self, starts):
+        """Return the optimal values of the next states (n,) and of the start states, by value iteration."""
+        t, n_actions = self.batch, self.batch.n_actions
+        masks = np.ones((len(t), n_actions), bool) if t.next_allowed is None else t.next_allowed | t.terminated[:, None]
+        tables = [
+            self.look_ups(t.next_states, np.eye(n_actions)[np.full(len(t), a)]) @ self.S for a in range(n_actions)
+        ]
+        v, before = np.zeros(len(t)), None
+        while before is None or np.abs(v - before).max() > 1e-13 * np.abs(v).max():
+            q = np.stack([table @ (t.rewards + self.steps * v) for table in tables], axis=1)
+            v, before = np.where(t.terminated, 0.0, np.where(masks, q, -np.inf).max(axis=1)), v
+        allowed = np.ones((len(starts.states), n_actions), bool) if starts.allowed is None else starts.allowed
+        of_leaves = self.S @ (t.rewards + self.steps * v)
+        q = [
+            self.look_ups(starts.states, np.eye(n_actions)[np.full(len(starts.states), a)]) @ of_leaves
+            for a in range(n_actions)
+        ]
+        return v, np.where(allowed, np.stack(q, axis=1), -np.inf).max(axis=1)
+
+
+def cells(nodes, leaf_of_row, weights):
+    """Yield the rows that each leaf averages: those of its nearest ancestor, or of itself, whose rows have weight."""
+    parents = {child: node for node, left in enumerate(nodes["left"]) if left >= 0 for child in (left, left + 1)}
+    node_of_leaf = {-1 - left: node for node, left in enumerate(nodes["left"]) if left < 0}
+    below = {node: [] for node in range(len(nodes))}
+    for i, leaf in enumerate(leaf_of_row):
+        node = node_of_leaf[leaf]
+        while node is not None:
+            below[node].append(i)
+            node = parents.get(node)
+    for leaf in range(len(node_of_leaf)):
+        node = node_of_leaf[leaf]
+        while not weights[below[node]].sum() > 0:
+            node = parents[node]
+        yield np.array(below[node])

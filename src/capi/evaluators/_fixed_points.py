@@ -10,11 +10,10 @@ entries that were replaced are used at once: the residual that they leave is wha
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, bicgstab, gmres
+from scipy.sparse.linalg import LinearOperator, gmres
 
 from capi._utils.validation import Floats
 from capi.errors import DivergenceError
@@ -22,16 +21,20 @@ from capi.errors import DivergenceError
 Sweep = Callable[[Floats, Floats], Floats]  # (constant, x) -> constant + B x, a new array
 Norm = Callable[[Floats], float]
 
-MOST_PROPOSALS = 6
 MOST_PRODUCTS = 250  # of a proposal
-BASIS = 60  # vectors that gmres keeps
-CAUTION = 0.3  # aim below the tolerance by this factor
+BASIS = 40  # vectors that gmres keeps
+CAUTION = 0.5  # aim below the tolerance by this factor
 EASY = 12  # sweeps; if so few suffice, nothing is proposed
+ROUNDING = 1e-14  # a sweep that moves x by less, relative to its norm, shows nothing but rounding
+TINY = np.finfo(np.float64).tiny
 
 
 @dataclass(frozen=True, eq=False)
 class FixedPoint:
-    """A fixed point, a bound on its error relative to its size, and the number of products that it took."""
+    """A fixed point, a bound on its error relative to its size, and the number of products that it took.
+
+    The bound is below the tolerance unless the discount is so close to 1 that rounding alone exceeds it.
+    """
 
     x: Floats
     error: float
@@ -40,12 +43,60 @@ class FixedPoint:
 
 def largest(x: Floats) -> float:
     """Return the maximum norm, for averages of values."""
-    return float(np.abs(x).max(initial=0.0))
+    return max(float(x.max(initial=0.0)), -float(x.min(initial=0.0)))
 
 
 def total(x: Floats) -> float:
     """Return the sum norm, for flows of weight."""
     return float(np.abs(x).sum())
+
+
+def check_finite(size: float) -> None:
+    """Refuse values whose norm is ``size`` if it is infinite or NaN."""
+    if not np.isfinite(size):
+        raise DivergenceError(
+            "values must stay finite; rewards or weights are too large, or differ too much in scale. Rescale them."
+        )
+
+
+@dataclass
+class _Problem:
+    sweep: Sweep
+    constant: Floats
+    discount: float
+    tolerance: float
+    norm: Norm
+    zeros: Floats = field(init=False)
+    n_products: int = 0
+
+    def __post_init__(self) -> None:
+        self.zeros = np.zeros_like(self.constant)
+
+    def residual(self, x: Floats) -> Floats:
+        """Return (I - B) x."""
+        self.n_products += 1
+        return x - self.sweep(self.zeros, x)
+
+    def swept(self, x: Floats) -> _Swept:
+        self.n_products += 1
+        after = self.sweep(self.constant, x)
+        moved, size = self.norm(after - x), self.norm(after)
+        check_finite(size)
+        return _Swept(x, after, self.error(moved, size), moved > ROUNDING * size)
+
+    def error(self, moved: float, size: float) -> float:
+        """Return the bound on the relative error after a sweep that moved x by ``moved``."""
+        return 0.0 if moved == 0 else self.discount / (1 - self.discount) * moved / max(size, TINY)
+
+
+@dataclass(frozen=True, eq=False)
+class _Swept:
+    """A sweep from ``x``, and a bound on the error of the result."""
+
+    x: Floats
+    after: Floats
+    error: float
+    moves: bool  # by more than rounding
 
 
 def fixed_point(
@@ -55,45 +106,56 @@ def fixed_point(
 
     ``discount`` bounds the sums of B; ``start`` is a guess. Raises `DivergenceError` if numbers overflow.
     """
-    counter = [0]
-
-    def linear(x: Floats) -> Floats:
-        counter[0] += 1
-        return sweep(np.zeros_like(constant), x)
-
-    def swept(x: Floats) -> tuple[Floats, float]:
-        """Return the next sweep and a bound on its relative error."""
-        counter[0] += 1
-        after = sweep(constant, x)
-        moved, size = norm(after - x), norm(after)
-        if not np.isfinite(size):
-            raise DivergenceError(
-                "values must stay finite; rewards or weights are too large, or differ too much in scale. Rescale them."
-            )
-        return after, 0.0 if moved == 0 else discount / (1 - discount) * moved / max(size, np.finfo(float).tiny)
-
-    operator = LinearOperator((len(constant), len(constant)), matvec=lambda x: x - linear(x), dtype=np.float64)
-    x = np.zeros_like(constant) if start is None else start
+    problem = _Problem(sweep, constant, discount, tolerance, norm)
     with np.errstate(all="ignore"):
-        after, error = swept(x)
-        for method in [bicgstab, gmres] * (MOST_PROPOSALS // 2):
-            if error <= tolerance or error * discount**EASY <= tolerance:
+        best = problem.swept(problem.zeros if start is None else start)
+        for propose in PROPOSE:
+            if not best.moves or best.error * discount**EASY <= tolerance:
                 break
-            proposed = x + _solution(method, operator, after - x, CAUTION * tolerance / error)
+            proposed = propose(problem, best)
             if np.isfinite(proposed).all():
-                candidate, its_error = swept(proposed)
-                if its_error < error:
-                    x, after, error = proposed, candidate, its_error
-        while error > tolerance:
-            x = after
-            after, error = swept(x)
-    return FixedPoint(after, error, counter[0])
+                candidate = problem.swept(proposed)
+                best = candidate if candidate.error < best.error else best
+        while best.error > tolerance and best.moves:
+            best = problem.swept(best.after)
+    return FixedPoint(best.after, best.error, problem.n_products)
 
 
-def _solution(method: Any, operator: LinearOperator, right: Floats, tolerance: float) -> Floats:
-    """Return what a Krylov method proposes as the solution; it may be wrong."""
-    limits = (
-        {"maxiter": MOST_PRODUCTS // 2} if method is bicgstab else {"restart": BASIS, "maxiter": MOST_PRODUCTS // BASIS}
-    )
-    found: Floats = method(operator, right, rtol=min(tolerance, 0.1), atol=0.0, **limits)[0]
-    return found
+def _bicgstab(problem: _Problem, found: _Swept) -> Floats:
+    """Return a proposal of BiCGSTAB (van der Vorst 1992): SciPy's cannot stop at the stated error, which is in another norm."""
+    scale = _scale(found.after - found.x)
+    x, r = found.x / scale, (found.after - found.x) / scale  # the residual is what a sweep would move
+    shadow, p, rho = r, r, r @ r
+    for _ in range(MOST_PRODUCTS // 2):
+        v = problem.residual(p)
+        step = rho / (shadow @ v)
+        s = r - step * v
+        t = problem.residual(s)
+        damping = (t @ s) / (t @ t)
+        if not np.isfinite(step * damping):  # it broke down
+            break
+        x = x + (step * p + damping * s)
+        r = s - damping * t
+        if problem.error(problem.norm(r), problem.norm(x)) <= CAUTION * problem.tolerance:
+            break
+        before, rho = rho, shadow @ r
+        p = r + (rho / before * step / damping) * (p - damping * v)
+    return x * scale
+
+
+def _gmres(problem: _Problem, found: _Swept) -> Floats:
+    scale, n = _scale(found.after - found.x), len(found.x)
+    operator = LinearOperator((n, n), matvec=problem.residual, dtype=np.float64)
+    rtol = min(0.1, CAUTION * problem.tolerance / found.error)
+    change: Floats = gmres(
+        operator, (found.after - found.x) / scale, rtol=rtol, atol=0.0, restart=BASIS, maxiter=MOST_PRODUCTS // BASIS
+    )[0]
+    return found.x + scale * change
+
+
+def _scale(x: Floats) -> float:
+    """Return the power of two next to the largest number, so that squares neither overflow nor vanish."""
+    return float(2.0 ** np.clip(np.frexp(largest(x))[1], -1000, 1000))
+
+
+PROPOSE = (_bicgstab, _bicgstab, _gmres) * 2  # one after another, each from the best point so far

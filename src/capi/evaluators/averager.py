@@ -30,15 +30,16 @@ from typing import Any
 import numpy as np
 
 from capi._utils.array_cache import Remembered
+from capi._utils.row_ops import chosen_entries
 from capi._utils.threads import one_blas_thread
-from capi._utils.validation import Floats, Ints, as_states, as_weights
+from capi._utils.validation import Floats, Ints, as_allowed, as_states, as_weights
 from capi.data.elapsed import largest_discount, step_factors, times_factors
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
-from capi.evaluators._fixed_points import FixedPoint, Sweep, fixed_point, largest, total
+from capi.evaluators._fixed_points import FixedPoint, Sweep, check_finite, fixed_point, largest, total
 from capi.evaluators.fitted_values import FittedValues, ForestModel
 from capi.loss import greedy
-from capi.policies import Decisions, Greedy, decided
+from capi.policies import Decisions, Greedy, changes_with_time, decided
 from capi.trees._kernels.averages import sweep_rows
 from capi.trees.cells import Cells, LookUps
 from capi.trees.forest import Forest, Growth, grow
@@ -47,6 +48,7 @@ from capi.trees.ranks import encode
 from capi.types import Policy, StateSample
 
 VALUE_ERROR = 1e-6  # of all values, relative to the largest
+EXACT = 1e-9  # of the values of which the best policy is greedy
 OCCUPANCY_ERROR = 1e-3  # of all visits together, relative to their sum
 SMALL_CELLS = 10  # rows; if cells have more on average, a matrix from row to row would take more work than the leaves
 FEWEST = 2  # rows of an action; with fewer, its trees average all rows
@@ -77,8 +79,9 @@ class Averager:
     cells: Cells
     starts: StateSample  # where episodes begin
     weights: Floats  # (n,) of the rows
+    separate: bool = True  # whether each action has a forest of its own
     n_jobs: int = 1
-    known: Sequence[Remembered[Leaves]] = field(default=(), repr=False)  # leaves of the next states, by action
+    known: Sequence[Remembered[Leaves]] = field(default=(), repr=False)  # leaves of fixed states in each forest
 
     @classmethod
     def of(
@@ -110,7 +113,8 @@ class Averager:
         threads = q.models[0].n_jobs if n_jobs is None else n_jobs
         rows = q.prepared.groups
         cells = Cells.of(forests, rows, [forest.leaves_in_trees_of_rows for forest in forests], len(batch), threads)
-        return cls._made(batch, discount, forests, cells, starts, threads)
+        known = [model.known for model in q.models]
+        return cls._made(batch, discount, forests, cells, starts, q.separate, threads, known)
 
     @classmethod
     def grown(
@@ -143,7 +147,8 @@ class Averager:
                 forest.leaves_in_trees(own.states[rows], n_jobs) for forest, rows in zip(forests, of_own, strict=True)
             ]
         cells = Cells.of(forests, of_own, leaves, len(own), n_jobs)
-        return cls._made(own, discount, forests, cells, starts, n_jobs)
+        known = [Remembered[Leaves]() for _ in forests]
+        return cls._made(own, discount, forests, cells, starts, True, n_jobs, known)
 
     @classmethod
     def _made(
@@ -153,16 +158,12 @@ class Averager:
         forests: list[Forest],
         cells: Cells,
         starts: StateSample | None,
+        separate: bool,
         n_jobs: int,
+        known: Sequence[Remembered[Leaves]],
     ) -> Averager:
         weights = np.ones(len(batch)) if batch.weights is None else batch.weights
-        known = [Remembered[Leaves]() for _ in range(batch.n_actions)]
-        return cls(batch, discount, forests, cells, checked_starts(starts, batch), weights, n_jobs, known)
-
-    @property
-    def separate(self) -> bool:
-        """Whether each action has a forest of its own."""
-        return len(self.forests) == self.batch.n_actions
+        return cls(batch, discount, forests, cells, checked_starts(starts, batch), weights, separate, n_jobs, known)
 
     def value(self, policy: Policy) -> float:
         """Return the value of ``policy`` in the model, averaged over the start states."""
@@ -182,7 +183,7 @@ class Averager:
 
     def under(self, policy: Policy) -> UnderPolicy:
         """Return the model under a policy, for several questions about the same one."""
-        if hasattr(policy, "at"):
+        if changes_with_time(policy):
             raise InvalidInputError(
                 f"{type(policy).__name__} decides by the number of the step, which the states of the model do not have. "
                 "Evaluate the policies of its steps."
@@ -198,21 +199,32 @@ class Averager:
         """Return the best of all policies in the model, by policy iteration; it is greedy in its own action values."""
         t, (states, _, allowed) = self.batch, self.starts
         masks = t.next_masks()
-        under = self._under(
-            greedy(np.zeros((len(t), t.n_actions)), masks), greedy(np.zeros((len(states), t.n_actions)), allowed)
+        following, initial = (
+            greedy(np.zeros((len(x), t.n_actions)), mask) for x, mask in ((t.next_states, masks), (states, allowed))
         )
-        best = -np.inf
+        values = None
         for _ in range(MOST_IMPROVEMENTS):
-            q = under.action_values
-            if under.value <= best + VALUE_ERROR * abs(best):
+            under = self._under(following, initial)
+            solution = under.solved_values(t.rewards, values, EXACT)
+            values = solution.x
+            q = self.q_of(self.leaf_means(t.rewards + self.steps * values))
+            table = q.values(t.next_states)
+            better = greedy(table, masks)
+            gains = chosen_entries(table, better) - chosen_entries(table, following)
+            improves = (gains > 2 * EXACT * largest(values)) & ~t.terminated
+            if not improves.any():
                 break
-            best, kept = under.value, q
-            under = self._under(greedy(q.values(t.next_states), masks), greedy(q.values(states), allowed))
-        return Greedy(kept, masked=masks is not None)
+            following = np.where(improves, better, following)
+        return Greedy(q, masked=masks is not None)
 
     def reweighted(self, weights: Floats) -> Averager:
-        """Return the model with other weights (n,) of the rows, for resampling; the trees and the start states stay."""
-        return replace(self, weights=weights)
+        """Return the model with other weights (n,) of the rows, for resampling; the trees and the start states stay.
+
+        A leaf whose rows all have weight 0 takes the average of its nearest ancestor with others. Rows whose weight in the batch is 0 stay out.
+        """
+        checked = as_weights(weights, "weights", len(self.batch), "the batch")
+        w = np.ones(len(self.batch)) if checked is None else checked
+        return replace(self, weights=w, cells=self.cells.weighted(w, self.n_jobs))
 
     def q_of(self, leaf_values: Floats) -> FittedValues:
         """Return the Q-function with these values of the leaves (l,)."""
@@ -222,6 +234,7 @@ class Averager:
                 forest.with_sums((leaf_values[starts[k] : starts[k + 1]] * forest.leaf_weights)[:, None]),
                 self.n_jobs,
                 True,
+                self.known[k],
             )
             for k, forest in enumerate(self.forests)
         ]
@@ -242,15 +255,11 @@ class Averager:
 
     def _leaves(self, states: Floats, points: Ints, action: int) -> Leaves:
         """Return the leaves of some points (T, m); those of all next states are computed once."""
-
-        def all_leaves(x: Floats) -> Leaves:
-            if self.separate:
-                return self.forests[action].leaves_in_trees(x, self.n_jobs)
-            return self.forests[0].leaves_in_trees(np.column_stack([x, np.full(len(x), float(action))]), self.n_jobs)
-
-        if self.known and states is self.batch.next_states:
-            return np.ascontiguousarray(self.known[action].of(states, lambda: all_leaves(states))[:, points])
-        return all_leaves(states[points])
+        k = action if self.separate else 0
+        model, known = ForestModel(self.forests[k], self.n_jobs, True, self.known[k]), states is self.batch.next_states
+        x = states if known else states[points]
+        leaves = model.leaves(x) if self.separate else model.leaves_of_actions(x, self.batch.n_actions)[action]
+        return np.ascontiguousarray(leaves[:, points]) if known else leaves
 
     def _under(self, following: Decisions, initial: Decisions) -> UnderPolicy:
         t = self.batch
@@ -317,7 +326,9 @@ class UnderPolicy:
     @cached_property
     def leaf_values(self) -> Floats:
         """The action value in each leaf (l,)."""
-        return self.model.leaf_means(self.model.batch.rewards + self.model.steps * self.next_values)
+        values = self.model.leaf_means(self.model.batch.rewards + self.model.steps * self.next_values)
+        check_finite(largest(values))
+        return values
 
     @cached_property
     def action_values(self) -> FittedValues:
@@ -425,7 +436,9 @@ def checked_starts(starts: StateSample | None, batch: Transitions) -> StateSampl
     """Return the start states of a model: the given ones, or the first states of the batch's episodes with positive weight."""
     if starts is not None:
         states = as_states(starts.states, n_features=batch.n_features)
-        return StateSample(states, as_weights(starts.weights, "weights of the starts", len(states)), starts.allowed)
+        weights = as_weights(starts.weights, "weights of the starts", len(states))
+        allowed = as_allowed(starts.allowed, "allowed actions of the starts", (len(states), batch.n_actions))
+        return StateSample(states, weights, allowed)
     first = batch.episode_starts
     if batch.weights is not None:
         first = first[batch.weights[first] > 0]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,17 +18,20 @@ from capi.trees._kernels import averages
 from capi.trees.forest import Forest
 from capi.trees.predictor import Leaves
 
-POINTS_AT_ONCE = 4096
-CELLS_AT_ONCE = 2**16
+AT_ONCE = 2**18  # rows or look-ups that a thread takes at a time: for fewer a second one is not worth its start
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
     """The cells of all leaves of some forests; leaves are numbered across the forests."""
 
-    forest_starts: Ints  # (F + 1,) where each forest's leaves start
+    forests: Sequence[Forest]
     members: NDArray[np.int32]  # the rows of all trees, sorted by leaf
-    first: Ints  # (l,) where each leaf's cell starts in ``members``
+    start: Ints  # (l,) where the rows in each leaf start in ``members``
+    own: Ints  # (l,) their number
+    first: (
+        Ints  # (l,) where each leaf's cell starts: with its rows, or, if they have no weight, with those of an ancestor
+    )
     end: Ints  # (l,)
     n_rows: int
 
@@ -35,32 +40,52 @@ class Cells:
         cls, forests: Sequence[Forest], rows: Sequence[Ints], leaves: Sequence[Leaves], n_rows: int, n_jobs: int = 1
     ) -> Cells:
         """Return the cells of ``forests``: forest k averages ``rows[k]`` (m,), which are in the leaves ``leaves[k]`` (T, m)."""
-        forest_starts = np.cumsum([0, *(forest.leaf_starts[-1] for forest in forests)])
         n_members = np.cumsum([0, *(len(f.trees) * len(r) for f, r in zip(forests, rows, strict=True))])
-        members = np.empty(n_members[-1], dtype=np.int32)
-        first, end = np.empty(forest_starts[-1], dtype=np.int64), np.empty(forest_starts[-1], dtype=np.int64)
+        n_leaves = sum(int(forest.leaf_starts[-1]) for forest in forests)
+        members, start, own = (
+            np.empty(n_members[-1], np.int32),
+            np.empty(n_leaves, np.int64),
+            np.empty(n_leaves, np.int64),
+        )
 
-        def place(tree: tuple[int, int]) -> None:
-            k, t = tree
-            offset = int(n_members[k]) + t * len(rows[k])
-            of_leaf = slice(
-                forest_starts[k] + forests[k].leaf_starts[t], forest_starts[k] + forests[k].leaf_starts[t + 1]
+        def place(tree: _Tree) -> None:
+            offset = int(n_members[tree.forest]) + tree.number * len(rows[tree.forest])
+            here, of_rows = members[offset : offset + len(rows[tree.forest])], leaves[tree.forest][tree.number]
+            averages.place_rows(
+                tree.left, of_rows, rows[tree.forest], offset, here, start[tree.leaves], own[tree.leaves]
             )
-            left = np.ascontiguousarray(forests[k].trees[t].nodes["left"])
-            here = members[offset : offset + len(rows[k])]
-            averages.place_rows(left, leaves[k][t], rows[k], offset, here, first[of_leaf], end[of_leaf])
 
-        in_threads(place, [(k, t) for k, forest in enumerate(forests) for t in range(len(forest.trees))], n_jobs)
-        return cls(forest_starts, members, first, end, n_rows)
+        in_threads(place, _trees(forests), n_jobs)
+        return cls(forests, members, start, own, start, start + own, n_rows)._bounded(own.astype(np.float64), n_jobs)
+
+    def weighted(self, weights: Floats, n_jobs: int = 1) -> Cells:
+        """Return the cells for other ``weights`` (n,) of the rows: a leaf whose rows all have weight 0 takes those of an ancestor."""
+        return self._bounded(replace(self, first=self.start, end=self.start + self.own).sums(weights, n_jobs), n_jobs)
+
+    def _bounded(self, weights: Floats, n_jobs: int) -> Cells:
+        """Return the cells if the leaves have ``weights`` (l,)."""
+        first, end = np.empty_like(self.start), np.empty_like(self.start)
+
+        def bound(tree: _Tree) -> None:
+            here = tree.leaves
+            averages.bound_cells(tree.left, self.start[here], self.own[here], weights[here], first[here], end[here])
+
+        in_threads(bound, _trees(self.forests), n_jobs)
+        return replace(self, first=first, end=end)
+
+    @cached_property
+    def forest_starts(self) -> Ints:
+        """Where each forest's leaves start (F + 1,)."""
+        return np.cumsum([0, *(forest.leaf_starts[-1] for forest in self.forests)])
 
     def sums(self, y: Floats, n_jobs: int = 1) -> Floats:
         """Return the sum of ``y`` (n,) over the rows of each cell (l,)."""
         out = np.empty(len(self.first))
 
-        def of_cells(start: int) -> None:
-            averages.cell_sums(self.members, self.first, self.end, y, start, min(start + CELLS_AT_ONCE, len(out)), out)
+        def of_cells(piece: tuple[int, int]) -> None:
+            averages.cell_sums(self.members, self.first, self.end, y, *piece, out)
 
-        in_threads(of_cells, range(0, len(out), CELLS_AT_ONCE), n_jobs)
+        in_threads(of_cells, _pieces(len(out), len(self.members)), n_jobs)
         return out
 
     def spread(self, x: Floats) -> Floats:
@@ -103,11 +128,10 @@ class LookUps:
         """Return the weighted sum of the values ``of_cells`` (l,) that each point looks up (points,)."""
         out = np.empty(len(self))
 
-        def of_points(start: int) -> None:
-            end = min(start + POINTS_AT_ONCE, len(out))
-            averages.look_up(self.pointers, self.cells, self.shares, of_cells, start, end, out)
+        def of_points(piece: tuple[int, int]) -> None:
+            averages.look_up(self.pointers, self.cells, self.shares, of_cells, *piece, out)
 
-        in_threads(of_points, range(0, len(out), POINTS_AT_ONCE), n_jobs)
+        in_threads(of_points, _pieces(len(out), len(self.cells)), n_jobs)
         return out
 
     def back(self, x: Floats, n_cells: int) -> Floats:
@@ -127,10 +151,10 @@ class LookUps:
         """
         of_thread = threading.local()
 
-        def of_points(start: int) -> tuple[NDArray[np.int32], Floats, Ints]:
+        def of_points(piece: tuple[int, int]) -> tuple[NDArray[np.int32], Floats, Ints]:
             if not hasattr(of_thread, "marks"):
                 of_thread.marks, of_thread.totals = np.full(cells.n_rows, -1), np.empty(cells.n_rows)
-            end = min(start + POINTS_AT_ONCE, len(self))
+            start, end = piece
             most = int(cells.sizes[self.cells[self.pointers[start] : self.pointers[end]]].sum())
             columns, data, lengths = (
                 np.empty(most, dtype=np.int32),
@@ -156,7 +180,33 @@ class LookUps:
             )
             return columns[:n].copy(), data[:n].copy(), lengths
 
-        parts = in_threads(of_points, range(0, len(self), POINTS_AT_ONCE), n_jobs)
+        parts = in_threads(of_points, _pieces(len(self), len(self.cells)), n_jobs)
         pointers = np.cumsum(np.concatenate([[0], *(lengths for _, _, lengths in parts)]))
         columns, data = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
         return sparse.csr_array((data, columns, pointers), shape=(len(self), cells.n_rows))
+
+
+class _Tree(NamedTuple):
+    """One of all trees of some forests."""
+
+    forest: int
+    number: int
+    left: Ints  # (nodes,) each node's left child, or -1 - the number of its leaf
+    leaves: slice  # of the leaves of all forests
+
+
+def _pieces(n: int, work: int) -> list[tuple[int, int]]:
+    """Return the first and the last + 1 of each piece of ``n`` items, all of which take ``work`` steps."""
+    size = max(1, n * AT_ONCE // max(1, work))
+    return [(start, min(start + size, n)) for start in range(0, n, size)]
+
+
+def _trees(forests: Sequence[Forest]) -> list[_Tree]:
+    found, before = [], 0
+    for k, forest in enumerate(forests):
+        starts = (before + forest.leaf_starts).tolist()
+        for t, tree in enumerate(forest.trees):
+            left = np.ascontiguousarray(tree.nodes["left"])
+            found.append(_Tree(k, t, left, slice(starts[t], starts[t + 1])))
+        before = starts[-1]
+    return found

@@ -1,8 +1,8 @@
 """Kernels that average rows in the leaves of kept trees, and that follow such averages from row to row.
 
 The *cell* of a leaf is the set of rows that it averages. ``members`` lists the rows of all trees, each tree's sorted by
-leaf, such that the rows below any node are contiguous: cell l is ``members[first[l] : end[l]]``. A leaf without rows has
-the cell of its nearest ancestor that has some.
+leaf, such that the rows below any node are contiguous: cell l is ``members[first[l] : end[l]]``. A leaf without rows, or
+with rows of weight 0 only, has the cell of its nearest ancestor that has some.
 
 The cells that points look up are a sparse matrix in compressed rows: point i looks up ``cells[pointers[i] : pointers[i + 1]]``
 with the weights ``shares``.
@@ -14,38 +14,54 @@ from capi._utils.compile import compiled, compiled_any_order
 
 
 @compiled
-def place_rows(left, leaves, rows, offset, members, first, end):
-    """Write the cells of one tree: ``members`` (m,), and ``first`` and ``end`` (l,), counted from ``offset``.
+def place_rows(left, leaves, rows, offset, members, start, own):
+    """Sort the ``rows`` (m,) of one tree by their ``leaves`` (m,) into ``members`` (m,), such that those below any node are contiguous.
 
-    ``left`` (nodes,) is each node's left child, or -1 - the number of its leaf; a parent comes before its children.
-    ``leaves`` (m,) are the leaves of the ``rows`` (m,).
+    ``left`` (nodes,) is each node's left child, or -1 - the number of its leaf; a parent comes before its children. Where the rows
+    of each leaf start, counted from ``offset``, goes to ``start`` (l,), their number to ``own`` (l,).
     """
-    n_nodes, n_leaves = len(left), len(first)
-    counts = np.zeros(n_leaves, dtype=np.int64)
+    own[:] = 0
     for i in range(len(leaves)):
-        counts[leaves[i]] += 1
-    inside = np.empty(n_nodes, dtype=np.int64)  # rows below each node
-    for node in range(n_nodes - 1, -1, -1):
+        own[leaves[i]] += 1
+    inside = np.empty(len(left), dtype=np.int64)  # rows below each node
+    for node in range(len(left) - 1, -1, -1):
         child = left[node]
-        inside[node] = counts[-1 - child] if child < 0 else inside[child] + inside[child + 1]
-    start, low, high = np.zeros(n_nodes, dtype=np.int64), np.zeros(n_nodes, dtype=np.int64), inside.copy()
-    free = np.zeros(n_leaves, dtype=np.int64)
-    for node in range(n_nodes):
+        inside[node] = own[-1 - child] if child < 0 else inside[child] + inside[child + 1]
+    begin, free = np.zeros(len(left), dtype=np.int64), np.zeros(len(own), dtype=np.int64)
+    for node in range(len(left)):
         child = left[node]
         if child < 0:
-            leaf = -1 - child
-            first[leaf], end[leaf], free[leaf] = offset + low[node], offset + high[node], start[node]
-            continue
-        start[child], start[child + 1] = start[node], start[node] + inside[child]
-        for side in range(child, child + 2):
-            if inside[side] > 0:
-                low[side], high[side] = start[side], start[side] + inside[side]
-            else:
-                low[side], high[side] = low[node], high[node]
+            free[-1 - child], start[-1 - child] = begin[node], offset + begin[node]
+        else:
+            begin[child], begin[child + 1] = begin[node], begin[node] + inside[child]
     for i in range(len(leaves)):
         leaf = leaves[i]
         members[free[leaf]] = rows[i]
         free[leaf] += 1
+
+
+@compiled
+def bound_cells(left, start, own, weights, first, end):
+    """Write the cell of each leaf of a tree to ``first`` and ``end`` (l,): its own rows, or, without weight, those of an ancestor.
+
+    ``start`` and ``own`` (l,) are those of `place_rows`, ``weights`` (l,) the weights of the leaves' rows.
+    """
+    low, high, weight = np.empty(len(left), dtype=np.int64), np.empty(len(left), dtype=np.int64), np.empty(len(left))
+    for node in range(len(left) - 1, -1, -1):  # the rows below each node
+        child = left[node]
+        if child < 0:
+            leaf = -1 - child
+            low[node], high[node], weight[node] = start[leaf], start[leaf] + own[leaf], weights[leaf]
+        else:
+            low[node], high[node], weight[node] = low[child], high[child + 1], weight[child] + weight[child + 1]
+    for node in range(len(left)):
+        child = left[node]
+        if child < 0:
+            first[-1 - child], end[-1 - child] = low[node], high[node]
+            continue
+        for side in range(child, child + 2):
+            if not weight[side] > 0:
+                low[side], high[side], weight[side] = low[node], high[node], weight[node]
 
 
 @compiled
