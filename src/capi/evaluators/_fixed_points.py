@@ -106,6 +106,8 @@ def fixed_point(
 
     ``discount`` bounds the sums of B; ``start`` is a guess. Raises `DivergenceError` if numbers overflow.
     """
+    if not constant.any():  # otherwise a guess would only fade away
+        return FixedPoint(np.zeros_like(constant), 0.0, 0)
     problem = _Problem(sweep, constant, discount, tolerance, norm)
     with np.errstate(all="ignore"):
         best = problem.swept(problem.zeros if start is None else start)

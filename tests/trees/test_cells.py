@@ -1,0 +1,145 @@
+"""The rows that leaves average: twins that walk nodes in Python, transposes, and leaves without rows."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+import naive
+from capi.trees._kernels.averages import sweep_rows
+from capi.trees.cells import Cells, LookUps
+from capi.trees.forest import Growth, grow
+from capi.trees.ranks import encode
+
+
+def two_forests(seed, n_structure=25, n_rows=18):
+    """Return two forests, the rows that each averages, which are others than those that it was grown on, and all states."""
+    rng = np.random.default_rng(seed)
+    growth = Growth(n_trees=3, min_samples_split=2)
+    forests = [
+        grow(encode(rng.normal(size=(n_structure, 2)), 1), rng.normal(size=(n_structure, 1)), growth, rng)
+        for _ in range(2)
+    ]
+    states = rng.normal(size=(n_rows, 2))
+    rows = [np.sort(rng.choice(n_rows, size=size, replace=False)) for size in (n_rows // 2, n_rows // 3)]
+    return forests, rows, states
+
+
+def cells_of(forests, rows, states, n_jobs=1):
+    leaves = [forest.leaves_in_trees(states[r]) for forest, r in zip(forests, rows, strict=True)]
+    return Cells.of(forests, rows, leaves, len(states), n_jobs)
+
+
+def expected_cells(forests, rows, states, weights):
+    for forest, r in zip(forests, rows, strict=True):
+        for tree in forest.trees:
+            for members in naive.cells(tree.nodes, naive.leaves(tree.nodes, states[r]), weights[r]):
+                yield sorted(r[members].tolist())
+
+
+def members_of(cells):
+    return [sorted(cells.members[a:b].tolist()) for a, b in zip(cells.first, cells.end, strict=True)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_leaf_without_rows_takes_those_of_its_nearest_ancestor_with_some(seed):
+    forests, rows, states = two_forests(seed)
+    cells = cells_of(forests, rows, states, n_jobs=1 + seed % 2)
+    expected = list(expected_cells(forests, rows, states, np.ones(len(states))))
+    assert members_of(cells) == expected
+    assert (cells.own == 0).any()
+    assert (cells.sizes > 0).all()
+    assert cells.forest_starts.tolist() == [0, forests[0].leaf_starts[-1], sum(f.leaf_starts[-1] for f in forests)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_leaf_whose_rows_have_no_weight_takes_those_of_an_ancestor(seed):
+    forests, rows, states = two_forests(seed)
+    cells = cells_of(forests, rows, states)
+    weights = np.random.default_rng(seed).choice([0.0, 0.0, 2.0], size=len(states))
+    for r in rows:
+        weights[r[0]] = 1.0  # some weight in each forest
+    weighted = cells.weighted(weights)
+    assert members_of(weighted) == list(expected_cells(forests, rows, states, weights))
+    assert (weighted.sums(weights) > 0).all()
+    assert members_of(weighted.weighted(np.ones(len(states)))) == members_of(cells)
+
+
+def test_if_no_row_has_weight_every_leaf_has_the_cell_of_the_root():
+    forests, rows, states = two_forests(0)
+    cells = cells_of(forests, rows, states).weighted(np.zeros(len(states)))
+    assert set(cells.sizes) == {len(r) for r in rows}
+    empty = cells_of(forests, [r[:0] for r in rows], states)
+    assert not empty.sizes.any()
+    assert not empty.sums(np.ones(len(states))).any()
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_sums_and_spread_are_transposes(n_jobs, monkeypatch):
+    monkeypatch.setattr("capi.trees.cells.AT_ONCE", 16)
+    forests, rows, states = two_forests(1)
+    cells, rng = cells_of(forests, rows, states), np.random.default_rng(0)
+    y, x = rng.normal(size=len(states)), rng.normal(size=len(cells.first))
+    sums = [y[members].sum() for members in members_of(cells)]
+    np.testing.assert_allclose(cells.sums(y, n_jobs), sums, atol=1e-12)
+    np.testing.assert_allclose(cells.spread(x) @ y, x @ sums)
+
+
+def look_ups(forests, rng, n_points=11):
+    """Return look-ups of points in one forest or both, and the same as a dense matrix."""
+    states = rng.normal(size=(n_points, 2))
+    n_leaves = sum(f.leaf_starts[-1] for f in forests)
+    dense, asked, offset = np.zeros((n_points, n_leaves)), [], 0
+    for forest in forests:
+        points = np.flatnonzero(rng.random(n_points) < 0.6)
+        share = rng.random(len(points))
+        starts = forest.leaf_starts[:-1] + offset
+        asked.append((points, forest.leaves_in_trees(states[points]), starts, share))
+        for t, tree in enumerate(forest.trees):
+            for i, leaf, p in zip(points, naive.leaves(tree.nodes, states[points]), share, strict=True):
+                dense[i, starts[t] + leaf] += p
+        offset += forest.leaf_starts[-1]
+    return LookUps.of(n_points, asked), dense
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_look_ups_are_a_sparse_matrix(n_jobs, monkeypatch):
+    monkeypatch.setattr("capi.trees.cells.AT_ONCE", 16)
+    rng = np.random.default_rng(2)
+    forests, rows, states = two_forests(2)
+    asked, dense = look_ups(forests, rng)
+    x, y = rng.normal(size=dense.shape[1]), rng.normal(size=dense.shape[0])
+    assert len(asked) == len(dense)
+    np.testing.assert_allclose(asked.values(x, n_jobs), dense @ x, atol=1e-12)
+    np.testing.assert_allclose(asked.back(y, dense.shape[1]), dense.T @ y, atol=1e-12)
+
+    cells = cells_of(forests, rows, states)
+    weights, inverse = rng.random(len(states)), rng.random(dense.shape[1])
+    spread = np.zeros((dense.shape[1], len(states)))
+    for leaf, members in enumerate(members_of(cells)):
+        spread[leaf, members] = inverse[leaf]
+    found = asked.row_shares(cells, weights, inverse, n_jobs)
+    np.testing.assert_allclose(found.toarray(), dense @ spread * weights, atol=1e-12)
+    assert asked.n_members(cells) == sum(cells.sizes[leaf] * n for leaf, n in enumerate((dense > 0).sum(axis=0)))
+
+
+def test_points_that_ask_for_nothing_get_zero():
+    nothing = LookUps.of(4, [])
+    np.testing.assert_array_equal(nothing.values(np.ones(3)), np.zeros(4))
+    np.testing.assert_array_equal(nothing.back(np.ones(4), 3), np.zeros(3))
+    forests, rows, states = two_forests(0)
+    cells = cells_of(forests, rows, states)
+    n_leaves = len(cells.first)
+    assert nothing.row_shares(cells, np.ones(len(states)), np.ones(n_leaves)).nnz == 0
+    assert nothing.n_members(cells) == 0
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_sweep_uses_what_it_has_replaced_already(backwards):
+    rng = np.random.default_rng(3)
+    B = sparse.random_array((12, 12), density=0.4, rng=rng, format="csr")
+    constant, values = rng.normal(size=12), rng.normal(size=12)
+    expected = values.copy()
+    for i in range(12)[:: -1 if backwards else 1]:
+        expected[i] = constant[i] + B.toarray()[i] @ expected
+    sweep_rows(B.indptr, B.indices, B.data, constant, backwards, values)
+    np.testing.assert_allclose(values, expected, rtol=1e-12)
