@@ -297,7 +297,7 @@ class Averager:
 
     def shared_back(self, of_leaves: Floats) -> Floats:
         """Return how much of the weight ``of_leaves`` (l,) each row gets (n,): the product with the transpose of S."""
-        return self.weights * self.cells.spread(self.inverse * of_leaves)
+        return self.weights * self.cells.spread(self.inverse * of_leaves, self.n_jobs)
 
 
 @dataclass(frozen=True, eq=False)
@@ -364,7 +364,9 @@ class UnderPolicy:
     def occupancy(self) -> Floats:
         """The discounted number of visits to each row (n,)."""
         m = self.model
-        return self._first_visits + m.shared_back(self.following.back(self.occupancy_solution.x, len(m.inverse)))
+        return self._first_visits + m.shared_back(
+            self.following.back(self.occupancy_solution.x, len(m.inverse), m.n_jobs)
+        )
 
     @property
     def effective_rows(self) -> float:
@@ -382,7 +384,7 @@ class UnderPolicy:
     def _chain(self) -> Any:
         """The discounted weight of each row in the value of each next state, as a sparse matrix (n, n); None if leaves are large."""
         m = self.model
-        if self.following.n_members(m.cells) > SMALL_CELLS * len(self.following.cells):
+        if self.following.members_of_points(m.cells, m.n_jobs).sum() > SMALL_CELLS * self.following.size:
             return None
         return self.following.row_shares(m.cells, m.weights * m.steps, m.inverse, m.n_jobs)
 
@@ -403,7 +405,9 @@ class UnderPolicy:
         """One sweep over the weights of the decisions in the next states; earlier rows come first."""
         m = self.model
         if self._chain is None:
-            return lambda constant, x: constant + m.steps * m.shared_back(self.following.back(x, len(m.inverse)))
+            return lambda constant, x: (
+                constant + m.steps * m.shared_back(self.following.back(x, len(m.inverse), m.n_jobs))
+            )
         return _gauss_seidel(self._chain_back, backwards=False)
 
 

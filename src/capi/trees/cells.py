@@ -18,7 +18,21 @@ from capi.trees._kernels import averages
 from capi.trees.forest import Forest
 from capi.trees.predictor import Leaves
 
-AT_ONCE = 2**18  # rows or look-ups that a thread takes at a time: for fewer a second one is not worth its start
+AT_ONCE = 2**18  # look-ups that a thread makes at a time: for fewer a second thread is not worth its start
+
+
+class Asked(NamedTuple):
+    """The leaves of some points in one forest."""
+
+    points: Ints  # (m,) their numbers, rising
+    leaves: Leaves  # (T, m)
+    starts: Ints  # (T,) where the leaves of each tree start
+    shares: Floats  # (m,) the weight of each point's leaves
+
+    @property
+    def size(self) -> int:
+        """Number of look-ups."""
+        return self.leaves.size
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,6 +40,7 @@ class Cells:
     """The cells of all leaves of some forests; leaves are numbered across the forests."""
 
     forests: Sequence[Forest]
+    rows: Sequence[Asked]  # of each forest
     members: NDArray[np.int32]  # the rows of all trees, sorted by leaf
     start: Ints  # (l,) where the rows in each leaf start in ``members``
     own: Ints  # (l,) their number
@@ -40,27 +55,29 @@ class Cells:
         cls, forests: Sequence[Forest], rows: Sequence[Ints], leaves: Sequence[Leaves], n_rows: int, n_jobs: int = 1
     ) -> Cells:
         """Return the cells of ``forests``: forest k averages ``rows[k]`` (m,), which are in the leaves ``leaves[k]`` (T, m)."""
-        n_members = np.cumsum([0, *(len(f.trees) * len(r) for f, r in zip(forests, rows, strict=True))])
-        n_leaves = sum(int(forest.leaf_starts[-1]) for forest in forests)
-        members, start, own = (
-            np.empty(n_members[-1], np.int32),
-            np.empty(n_leaves, np.int64),
-            np.empty(n_leaves, np.int64),
-        )
+        asked, n_leaves = [], 0
+        for forest, points, of_points in zip(forests, rows, leaves, strict=True):
+            asked.append(Asked(points, of_points, n_leaves + forest.leaf_starts[:-1], np.ones(len(points))))
+            n_leaves += int(forest.leaf_starts[-1])
+        offsets = np.cumsum([0, *(part.size for part in asked)])
+        members = np.empty(offsets[-1], dtype=np.int32)
+        start, own = np.empty(n_leaves, dtype=np.int64), np.empty(n_leaves, dtype=np.int64)
 
         def place(tree: _Tree) -> None:
-            offset = int(n_members[tree.forest]) + tree.number * len(rows[tree.forest])
-            here, of_rows = members[offset : offset + len(rows[tree.forest])], leaves[tree.forest][tree.number]
+            points, of_trees = asked[tree.forest][:2]
+            offset = int(offsets[tree.forest]) + tree.number * len(points)
+            here = members[offset : offset + len(points)]
             averages.place_rows(
-                tree.left, of_rows, rows[tree.forest], offset, here, start[tree.leaves], own[tree.leaves]
+                tree.left, of_trees[tree.number], points, offset, here, start[tree.leaves], own[tree.leaves]
             )
 
         in_threads(place, _trees(forests), n_jobs)
-        return cls(forests, members, start, own, start, start + own, n_rows)._bounded(own.astype(np.float64), n_jobs)
+        cells = cls(forests, asked, members, start, own, start, start + own, n_rows)
+        return cells._bounded(own.astype(np.float64), n_jobs)
 
     def weighted(self, weights: Floats, n_jobs: int = 1) -> Cells:
         """Return the cells for other ``weights`` (n,) of the rows: a leaf whose rows all have weight 0 takes those of an ancestor."""
-        return self._bounded(replace(self, first=self.start, end=self.start + self.own).sums(weights, n_jobs), n_jobs)
+        return self._bounded(_to_leaves(self.rows, weights, len(self.start), n_jobs), n_jobs)
 
     def _bounded(self, weights: Floats, n_jobs: int) -> Cells:
         """Return the cells if the leaves have ``weights`` (l,)."""
@@ -78,20 +95,25 @@ class Cells:
         """Where each forest's leaves start (F + 1,)."""
         return np.cumsum([0, *(forest.leaf_starts[-1] for forest in self.forests)])
 
+    @cached_property
+    def _borrowed(self) -> Ints:
+        """The leaves that have the cell of an ancestor."""
+        return np.flatnonzero((self.first != self.start) | (self.end != self.start + self.own))
+
     def sums(self, y: Floats, n_jobs: int = 1) -> Floats:
         """Return the sum of ``y`` (n,) over the rows of each cell (l,)."""
-        out = np.empty(len(self.first))
-
-        def of_cells(piece: tuple[int, int]) -> None:
-            averages.cell_sums(self.members, self.first, self.end, y, *piece, out)
-
-        in_threads(of_cells, _pieces(len(out), len(self.members)), n_jobs)
+        out = _to_leaves(self.rows, y, len(self.start), n_jobs)
+        averages.cell_sums(self.members, self.first, self.end, y, self._borrowed, out)
         return out
 
-    def spread(self, x: Floats) -> Floats:
+    def spread(self, x: Floats, n_jobs: int = 1) -> Floats:
         """Return, for each row, the sum of ``x`` (l,) over its cells (n,): the transpose of `sums`."""
-        out = np.zeros(self.n_rows)
-        averages.spread_over_cells(self.members, self.first, self.end, x, out)
+        owned = x
+        if len(self._borrowed):
+            owned = x.copy()
+            owned[self._borrowed] = 0.0
+        out = _to_points(self.rows, owned, self.n_rows, n_jobs)
+        averages.spread_over_cells(self.members, self.first, self.end, x, self._borrowed, out)
         return out
 
     @property
@@ -104,45 +126,46 @@ class Cells:
 class LookUps:
     """The cells that points look up, with their weights: a sparse matrix (points, l)."""
 
-    pointers: Ints  # (points + 1,)
-    cells: NDArray[np.int32]
-    shares: Floats
+    n_points: int
+    asked: Sequence[Asked]
 
     @classmethod
     def of(cls, n_points: int, asked: Sequence[tuple[Ints, Leaves, Ints, Floats]]) -> LookUps:
         """Return the look-ups of points: each part has their numbers (m,), leaves (T, m), the start of each tree's leaves (T,), and shares (m,)."""
-        widths = np.zeros(n_points, dtype=np.int64)
-        for points, leaves, _, _ in asked:
-            widths[points] += len(leaves)
-        pointers = np.append(0, np.cumsum(widths))
-        cells, shares = np.empty(pointers[-1], dtype=np.int32), np.empty(pointers[-1])
-        filled = np.zeros(n_points, dtype=np.int64)
-        for points, leaves, starts, share in asked:
-            averages.ask(pointers, points, leaves, starts, share, filled, cells, shares)
-        return cls(pointers, cells, shares)
+        return cls(n_points, [Asked(*part) for part in asked])
 
     def __len__(self) -> int:
-        return len(self.pointers) - 1
+        return self.n_points
+
+    @property
+    def size(self) -> int:
+        """Number of look-ups of all points."""
+        return sum(part.size for part in self.asked)
 
     def values(self, of_cells: Floats, n_jobs: int = 1) -> Floats:
         """Return the weighted sum of the values ``of_cells`` (l,) that each point looks up (points,)."""
-        out = np.empty(len(self))
+        return _to_points(self.asked, of_cells, self.n_points, n_jobs)
 
-        def of_points(piece: tuple[int, int]) -> None:
-            averages.look_up(self.pointers, self.cells, self.shares, of_cells, *piece, out)
-
-        in_threads(of_points, _pieces(len(out), len(self.cells)), n_jobs)
-        return out
-
-    def back(self, x: Floats, n_cells: int) -> Floats:
+    def back(self, x: Floats, n_cells: int, n_jobs: int = 1) -> Floats:
         """Return, for each cell, the weighted sum of ``x`` (points,) over the points that look it up (l,): the transpose of `values`."""
-        out = np.zeros(n_cells)
-        averages.look_back(self.pointers, self.cells, self.shares, x, out)
-        return out
+        return _to_leaves(self.asked, x, n_cells, n_jobs)
 
-    def n_members(self, cells: Cells) -> int:
-        """Return how many rows all points look at, those that several cells share counted several times."""
-        return int(cells.sizes[self.cells].sum())
+    def members_of_points(self, cells: Cells, n_jobs: int = 1) -> Ints:
+        """Return how many rows each point looks at (points,), those that several of its cells share counted several times."""
+        counted = [part._replace(shares=np.ones(len(part.points))) for part in self.asked]
+        return _to_points(counted, cells.sizes.astype(np.float64), self.n_points, n_jobs).astype(np.int64)
+
+    def compressed(self) -> tuple[Ints, NDArray[np.int32], Floats]:
+        """Return the look-ups in compressed rows: where each point's start (points + 1,), their leaves, and weights."""
+        widths = np.zeros(self.n_points, dtype=np.int64)
+        for part in self.asked:
+            widths[part.points] += len(part.leaves)
+        pointers = np.append(0, np.cumsum(widths))
+        cells, shares = np.empty(pointers[-1], dtype=np.int32), np.empty(pointers[-1])
+        filled = pointers[:-1].copy()
+        for part in self.asked:
+            averages.ask(*part, filled, cells, shares)
+        return pointers, cells, shares
 
     def row_shares(self, cells: Cells, weights: Floats, inverse: Floats, n_jobs: int = 1) -> sparse.csr_array:
         """Return the weight of each row in each point's average (points, n).
@@ -150,40 +173,55 @@ class LookUps:
         Row j counts ``weights[j]`` (n,) times the ``inverse`` (l,) of each of its cells.
         """
         of_thread = threading.local()
+        pointers, leaves, shares = self.compressed()
+        bounds = np.empty(len(cells.first), dtype=averages.BOUNDS)
+        bounds["first"], bounds["size"], bounds["inverse"] = cells.first, cells.sizes, inverse
+        most = np.append(0, np.cumsum(self.members_of_points(cells, n_jobs)))
 
         def of_points(piece: tuple[int, int]) -> tuple[NDArray[np.int32], Floats, Ints]:
             if not hasattr(of_thread, "marks"):
-                of_thread.marks, of_thread.totals = np.full(cells.n_rows, -1), np.empty(cells.n_rows)
-            start, end = piece
-            most = int(cells.sizes[self.cells[self.pointers[start] : self.pointers[end]]].sum())
-            columns, data, lengths = (
-                np.empty(most, dtype=np.int32),
-                np.empty(most),
-                np.empty(end - start, dtype=np.int64),
-            )
+                of_thread.marks, of_thread.totals = np.full(cells.n_rows, -1, dtype=np.int32), np.zeros(cells.n_rows)
+            room = int(most[piece[1]] - most[piece[0]]) + 1  # the kernel writes one entry ahead
+            columns, data = np.empty(room, dtype=np.int32), np.empty(room)
+            lengths = np.empty(piece[1] - piece[0], dtype=np.int64)
+            scratch = of_thread.marks, of_thread.totals
             n = averages.row_shares(
-                self.pointers,
-                self.cells,
-                self.shares,
-                cells.members,
-                cells.first,
-                cells.end,
-                inverse,
-                weights,
-                start,
-                end,
-                of_thread.marks,
-                of_thread.totals,
-                columns,
-                data,
-                lengths,
+                pointers, leaves, shares, cells.members, bounds, weights, *piece, *scratch, columns, data, lengths
             )
             return columns[:n].copy(), data[:n].copy(), lengths
 
-        parts = in_threads(of_points, _pieces(len(self), len(self.cells)), n_jobs)
-        pointers = np.cumsum(np.concatenate([[0], *(lengths for _, _, lengths in parts)]))
+        parts = in_threads(of_points, _pieces(self.n_points, self.size), n_jobs)
+        ends = np.cumsum(np.concatenate([[0], *(lengths for _, _, lengths in parts)]))
         columns, data = (np.concatenate([part[k] for part in parts]) for k in (0, 1))
-        return sparse.csr_array((data, columns, pointers), shape=(len(self), cells.n_rows))
+        small = np.int32 if ends[-1] < 2**31 else np.int64
+        return sparse.csr_array((data, columns, ends.astype(small)), shape=(self.n_points, cells.n_rows))
+
+
+def _to_points(parts: Sequence[Asked], values: Floats, n_points: int, n_jobs: int) -> Floats:
+    """Return the weighted sum over trees of the ``values`` (l,) of each point's leaves (points,)."""
+    out = np.zeros(n_points)
+
+    def of_piece(piece: tuple[int, int]) -> None:
+        for part in parts:
+            first, end = np.searchsorted(part.points, piece).tolist()
+            averages.look_up(part.leaves, part.starts, values, part.points, part.shares, first, end, out)
+
+    in_threads(of_piece, _pieces(n_points, sum(part.size for part in parts)), n_jobs)
+    return out
+
+
+def _to_leaves(parts: Sequence[Asked], x: Floats, n_leaves: int, n_jobs: int) -> Floats:
+    """Return the weighted sum of ``x`` (points,) over the points of each leaf (l,)."""
+    out = np.zeros(n_leaves)
+    given = [part.shares * x[part.points] for part in parts]
+
+    def of_piece(piece: tuple[int, int]) -> None:
+        for part, y in zip(parts, given, strict=True):
+            averages.look_back(part.leaves, part.starts, *piece, y, out)
+
+    n_trees = max((len(part.leaves) for part in parts), default=0)
+    in_threads(of_piece, _pieces(n_trees, sum(part.size for part in parts)), n_jobs)
+    return out
 
 
 class _Tree(NamedTuple):

@@ -4,13 +4,17 @@ The *cell* of a leaf is the set of rows that it averages. ``members`` lists the 
 leaf, such that the rows below any node are contiguous: cell l is ``members[first[l] : end[l]]``. A leaf without rows, or
 with rows of weight 0 only, has the cell of its nearest ancestor that has some.
 
-The cells that points look up are a sparse matrix in compressed rows: point i looks up ``cells[pointers[i] : pointers[i + 1]]``
-with the weights ``shares``.
+Points look up one leaf in each tree, ``leaves`` (T, m), tree by tree: all values of a tree then stay in a fast cache. To follow averages from
+row to row the look-ups become a sparse matrix in compressed rows: point i looks up the cells ``cells[pointers[i] : pointers[i + 1]]`` with
+the weights ``shares``.
 """
 
 import numpy as np
 
 from capi._utils.compile import compiled, compiled_any_order
+
+POINTS_OF_SUMS = 512  # their sums stay in the fastest cache
+BOUNDS = np.dtype([("first", "u4"), ("size", "u4"), ("inverse", "f8")])
 
 
 @compiled
@@ -65,9 +69,9 @@ def bound_cells(left, start, own, weights, first, end):
 
 
 @compiled
-def cell_sums(members, first, end, y, from_cell, to_cell, out):
-    """Write the sum of ``y`` (n,) over the rows of each cell from ``from_cell`` up to ``to_cell`` to ``out`` (l,)."""
-    for cell in range(from_cell, to_cell):
+def cell_sums(members, first, end, y, chosen, out):
+    """Write the sum of ``y`` (n,) over the rows of each of the ``chosen`` cells to ``out`` (l,)."""
+    for cell in chosen:
         total = 0.0
         for k in range(first[cell], end[cell]):
             total += y[members[k]]
@@ -75,46 +79,65 @@ def cell_sums(members, first, end, y, from_cell, to_cell, out):
 
 
 @compiled
-def spread_over_cells(members, first, end, x, out):
-    """Add ``x`` (l,) of each cell to ``out`` (n,) of each of its rows: the transpose of `cell_sums`."""
-    for cell in range(len(first)):
+def spread_over_cells(members, first, end, x, chosen, out):
+    """Add ``x`` (l,) of each of the ``chosen`` cells to ``out`` (n,) of each of its rows: the transpose of `cell_sums`."""
+    for cell in chosen:
         if x[cell] != 0.0:
             for k in range(first[cell], end[cell]):
                 out[members[k]] += x[cell]
 
 
 @compiled
-def ask(pointers, rows, leaves, starts, share, filled, cells, shares):
-    """Append the ``leaves`` (T, m) of points ``rows`` (m,), each with weight ``share`` (m,), to the cells that they look up.
+def look_up(leaves, starts, values, points, shares, first, end, out):
+    """Add the sum over trees of the ``values`` (l,) of ``leaves`` (T, m) to ``out`` (n,), for the points ``first .. end - 1`` of m.
 
-    The leaves of tree t start at ``starts[t]``; ``filled`` (n,) counts the cells that each point has already.
+    ``points`` (m,) are their places in ``out``, ``shares`` (m,) their weights; the leaves of tree t start at ``starts[t]``. Four trees
+    are processed at a time, so the sums are rarely read and written; each point adds the trees in order.
     """
-    for k in range(len(rows)):
-        i = rows[k]
-        place = pointers[i] + filled[i]
+    n_trees = len(leaves)
+    in_fours = n_trees - n_trees % 4
+    sums = np.empty(POINTS_OF_SUMS)
+    for start in range(first, end, POINTS_OF_SUMS):
+        block = slice(start, min(start + POINTS_OF_SUMS, end))
+        total = sums[: block.stop - start]
+        total[:] = 0.0
+        for t in range(0, in_fours, 4):
+            a, b, c, d = leaves[t, block], leaves[t + 1, block], leaves[t + 2, block], leaves[t + 3, block]
+            of_a, of_b = values[starts[t] :], values[starts[t + 1] :]
+            of_c, of_d = values[starts[t + 2] :], values[starts[t + 3] :]
+            for i in range(len(total)):
+                two = total[i] + of_a[np.uint64(a[i])] + of_b[np.uint64(b[i])]
+                total[i] = two + of_c[np.uint64(c[i])] + of_d[np.uint64(d[i])]
+        for t in range(in_fours, n_trees):
+            a, of_a = leaves[t, block], values[starts[t] :]
+            for i in range(len(total)):
+                total[i] += of_a[np.uint64(a[i])]
+        place, share = points[block], shares[block]
+        for i in range(len(total)):
+            out[place[i]] += share[i] * total[i]
+
+
+@compiled
+def look_back(leaves, starts, first, end, y, out):
+    """Add ``y`` (m,) of each point to ``out`` (l,) of its ``leaves`` (T, m), in trees ``first .. end - 1``: the transpose of `look_up`."""
+    for t in range(first, end):
+        of_point, of_leaf = leaves[t], out[starts[t] :]
+        for i in range(len(y)):
+            of_leaf[np.uint64(of_point[i])] += y[i]
+
+
+@compiled
+def ask(points, leaves, starts, share, filled, cells, shares):
+    """Append the ``leaves`` (T, m) of ``points`` (m,), each with weight ``share`` (m,), to the cells that they look up.
+
+    The leaves of tree t start at ``starts[t]``; ``filled`` (n,) is where each point's next cell goes, and moves on.
+    """
+    for k in range(len(points)):
+        place = filled[points[k]]
         for t in range(len(leaves)):
             cells[place + t] = starts[t] + leaves[t, k]
             shares[place + t] = share[k]
-        filled[i] += len(leaves)
-
-
-@compiled
-def look_up(pointers, cells, shares, values, from_point, to_point, out):
-    """Write the weighted sum of the ``values`` (l,) of its cells to ``out`` (n,) for each point from ``from_point`` up to ``to_point``."""
-    for i in range(from_point, to_point):
-        total = 0.0
-        for k in range(pointers[i], pointers[i + 1]):
-            total += shares[k] * values[cells[k]]
-        out[i] = total
-
-
-@compiled
-def look_back(pointers, cells, shares, x, out):
-    """Add each point's weighted ``x`` (n,) to ``out`` (l,) of its cells: the transpose of `look_up`."""
-    for i in range(len(x)):
-        if x[i] != 0.0:
-            for k in range(pointers[i], pointers[i + 1]):
-                out[cells[k]] += shares[k] * x[i]
+        filled[points[k]] += len(leaves)
 
 
 @compiled
@@ -123,9 +146,7 @@ def row_shares(
     cells,
     shares,
     members,
-    first,
-    end,
-    inverse,
+    bounds,
     weights,
     from_point,
     to_point,
@@ -137,25 +158,37 @@ def row_shares(
 ):
     """Write which rows each point averages, and with which weights, for the points from ``from_point`` up to ``to_point``.
 
-    Row j of cell l counts ``weights[j] * inverse[l]`` (n,), (l,). The rows go to ``columns`` and ``data``, one point after
-    another, their number to ``lengths``. ``marks`` (n,), whose entries must not equal a point's number before, and ``totals`` (n,) are scratch.
+    ``bounds`` (l,) of type BOUNDS say where each cell starts in ``members``, its size, and the weight of its rows; row j
+    counts ``weights[j]`` (n,) times that. The rows go to ``columns`` and ``data``, one point after another, their number
+    to ``lengths``. ``marks`` (n,), whose entries must not equal a point's number before, and ``totals`` (n,) are scratch.
     """
+    widest = 0
+    for i in range(from_point, to_point):
+        widest = max(widest, pointers[i + 1] - pointers[i])
+    first, size, share = np.empty(widest, np.int64), np.empty(widest, np.int64), np.empty(widest)
+    touched = np.empty(widest, np.int64)  # never read: the processor fetches the members meanwhile
     free = np.int64(0)
     for i in range(from_point, to_point):
         before = free
-        for k in range(pointers[i], pointers[i + 1]):
-            cell = cells[k]
-            share = shares[k] * inverse[cell]
-            for member in range(first[cell], end[cell]):
-                j = members[member]
-                if marks[j] != i:
-                    marks[j], totals[j] = i, 0.0
-                    columns[free] = j
-                    free += 1
-                totals[j] += share
-        for place in range(before, free):
-            j = columns[place]
-            data[place] = totals[j] * weights[j]
+        here, its_share = cells[pointers[i] : pointers[i + 1]], shares[pointers[i] : pointers[i + 1]]
+        for k in range(len(here)):  # all cells are far apart in memory: ask for them together
+            cell = bounds[np.uint64(here[k])]
+            first[k], size[k], share[k] = cell["first"], cell["size"], its_share[k] * cell["inverse"]
+        for k in range(len(here)):
+            if size[k] > 0:
+                touched[k] = members[np.uint64(first[k])]
+        for k in range(len(here)):
+            for member in range(first[k], first[k] + size[k]):
+                j = np.uint64(members[np.uint64(member)])
+                known = marks[j] == i  # no branch: a guess would often be wrong
+                columns[np.uint64(free)] = j
+                free += not known
+                marks[j] = i
+                totals[j] = share[k] + (totals[j] if known else 0.0)
+        row, of_row = columns[before:free], data[before:free]
+        for place in range(len(row)):
+            j = np.uint64(row[place])
+            of_row[place] = totals[j] * weights[j]
         lengths[i - from_point] = free - before
     return free
 
