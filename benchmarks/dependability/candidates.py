@@ -20,7 +20,7 @@ N_SWEEPS = 5
 
 
 def candidates(problem, data, seed):
-    """Return the policies of the list."""
+    """Return the policies of the list, and the last round of the run that they come from."""
     batch = data.batch
     run = CAPI(
         FittedQ(n_sweeps=N_SWEEPS, n_jobs=1),
@@ -28,15 +28,20 @@ def candidates(problem, data, seed):
         discount=problem.discount,
         n_iterations=ROUNDS[-1] + 1,
         random_state=seed,
+        keep="last",
+        state_weights="batch",
     )
-    values = {step.k: step.q.values(batch.states) for step in run.iterate(batch) if step.k in ROUNDS}
+    values = {}
+    for step in run.iterate(batch):
+        if step.k in ROUNDS:
+            values[step.k] = step.q.values(batch.states)
     weights = {name: weights_of(name, batch, problem.discount, seed) for name in WEIGHTINGS}
     found = []
     for (i, depth), (j, leaf), (k, name) in product(*map(enumerate, (DEPTHS, LEAVES, WEIGHTINGS))):
         space = OptimalTrees(max_depth=depth, min_samples_leaf=leaf, **LIMITS, n_jobs=1)
         q_values = values[ROUNDS[(i + j + k) % len(ROUNDS)]]
         found.append(space.improve(batch.states, q_values, weights=weights[name]))
-    return found
+    return found, step
 
 
 def weights_of(name, batch, discount, seed):

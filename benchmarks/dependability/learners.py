@@ -9,20 +9,28 @@ from typing import Any
 
 from capi import CAPI
 from capi.evaluators import FittedQ
-from capi.offline import fitted_value
+from capi.learning.keeping import score_policies
 from capi.policy_spaces import Forests, OptimalTrees
+from capi.types import StateSample
 
-TREES = {"max_depth": 3, "work_limit": 1_500_000_000}
+BEFORE = {"keep": "last", "state_weights": "batch"}
 VARIANTS = {  # by the tag that stands in the records as ``defaults``
-    "capi-fit-0.1": {  # what `capi fit` does in version 0.1
-        "loop": {"n_iterations": 50, "keep": "last"},
+    "capi-fit-0.1": {  # what `capi fit` did before there were rules
+        "loop": {"n_iterations": 50, **BEFORE},
         "evaluator": {"n_sweeps": 5},
-        "tree": TREES,
+        "tree": {"max_depth": 3, "work_limit": 1_500_000_000},
         "forest": {},
-        "score": "fitted_value",
+        "score": "honest pair",
+    },
+    "rules-1": {  # CAPI(discount=...), and for forests CAPI(space=Forests(), discount=...)
+        "loop": {},
+        "evaluator": None,
+        "tree": None,
+        "forest": {},
+        "score": "honest pair",
     },
 }
-DEFAULTS = "capi-fit-0.1"
+DEFAULTS = "rules-1"
 
 
 def options_of(variant, space):
@@ -32,11 +40,11 @@ def options_of(variant, space):
 
 
 def learner_of(values, seed):
-    """Return the learner of a setting, with one thread."""
-    options, kind = values["learner"], {"tree": OptimalTrees, "forest": Forests}
+    """Return the learner of a setting."""
+    options, kind = values["learner"], {"tree": OptimalTrees, "forest": Forests}[values["learner"]["space"]]
     return CAPI(
-        FittedQ(**options["evaluator"], n_jobs=1),
-        kind[options["space"]](**options["of_space"], n_jobs=1),
+        None if options["evaluator"] is None else FittedQ(**options["evaluator"], n_jobs=1),
+        None if options["of_space"] is None else kind(**options["of_space"], n_jobs=1),
         discount=values["discount"],
         random_state=seed,
         **options["loop"],
@@ -67,11 +75,12 @@ def learned(learner, data, seen):
 
     learner.iterate = watched  # fit consumes it
     started = process_time()
-    learner.fit(data.batch)  # data.starts: where episodes begin, if the batch does not show it
+    learner.fit(data.batch, **({} if data.starts is None else {"starts": data.starts}))
     seconds = process_time() - started - spent
     return Learned(learner.policy_, learner.policy_.training.n_iterations - 1, seconds, learner.history_)
 
 
-def scores_of(policies, data, discount):
-    """Return the score by which the library compares policies, of each policy."""
-    return [fitted_value(policy, data.batch, discount=discount, n_jobs=1) for policy in policies]
+def scores_of(policies, last, data, discount):
+    """Return the score by which the library compares policies, of each policy; ``last`` is the last round of an ordinary run."""
+    starts = None if data.starts is None else StateSample(*data.starts)
+    return score_policies(policies, last, data.batch, discount, starts)

@@ -18,7 +18,9 @@ LIBRARY = (  # what the runs use of the library
     "capi.evaluators.fitted_q",
     "capi.policy_spaces.trees.optimal",
     "capi.policy_spaces.trees.forests",
-    "capi.offline.score",
+    "capi.learning.keeping",
+    "capi.learning.decision_points",
+    "capi.learning.rules",
     "capi.simulation.returns",
     "capi.simulation.sampling",
     "capi.domains.cart_pole",
@@ -59,8 +61,8 @@ def ranking(values, seed):
     """Return the scores and the true returns of the fixed list of candidates, and their rank correlation."""
     problem = problem_of(values)
     data = problem.data(seed)
-    policies = candidates(problem, data, seed)
-    scores, returns = scores_of(policies, data, problem.discount), [problem.worth(policy) for policy in policies]
+    policies, last = candidates(problem, data, seed)
+    scores, returns = scores_of(policies, last, data, problem.discount), [problem.worth(policy) for policy in policies]
     differ = len(set(scores)) > 1 and len(set(returns)) > 1
     return {
         "correlation": rounded(float(spearmanr(scores, returns).statistic)) if differ else 0.0,
@@ -86,5 +88,5 @@ def prepare():
     """Compile everything once, so that no run's time includes compilation."""
     values = {"task": "learning", "problem": "control", "of_problem": {"name": "pole", "n_rows": 200}, "discount": 0.9}
     for space in ("tree", "forest"):
-        options = {"space": space, "of_space": {}, "evaluator": {"n_sweeps": 2}, "loop": {"n_iterations": 2}}
+        options = {"space": space, "of_space": {}, "evaluator": {"n_sweeps": None}, "loop": {"n_iterations": 2}}
         learning({**values, "learner": options}, 0)
