@@ -6,6 +6,7 @@ import os
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -150,3 +151,26 @@ def test_the_command_line_limits_the_search_unless_told_otherwise(table, tmp_pat
     done = CliRunner().invoke(app, ["fit", table, "--out", str(tmp_path / "run"), *OPTIONS, *options])
     assert "cut_short" not in json.loads(done.stdout)["history"][0]
     assert ("work_limit = 1500000000" in (tmp_path / "run" / "settings.toml").read_text()) is not exact
+
+
+@pytest.mark.parametrize(
+    "options", [{"space": "linear"}, {"space": "thresholds"}, {"evaluator": "kernel-fitted-q"}], ids=str
+)
+def test_parts_that_need_complete_tables_name_the_column_and_the_row(table, tmp_path, options):
+    frame = pd.read_csv(table)
+    frame.loc[3, "dose"] = np.nan
+    frame.to_csv(tmp_path / "holes.csv", index=False)
+    settings = RunSettings(str(tmp_path / "holes.csv"), ROLES, discount=0.8, n_iterations=2, **options)
+    with pytest.raises(InvalidInputError, match=r"column 'dose' must have no missing values for .*; row 3 has one"):
+        fit_run(settings, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_in_place_of_the_checkpoint_does_not_stop_a_run(table, tmp_path):
+    def in_the_way(rounds, done, total):
+        for iteration in rounds:
+            (tmp_path / "run" / "checkpoint.zip").mkdir(exist_ok=True)
+            yield iteration
+
+    with pytest.warns(CheckpointWarning, match="cannot be saved"):
+        assert fit_run(settings_for(table), tmp_path / "run", shown=in_the_way).rules()

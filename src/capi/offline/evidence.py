@@ -38,6 +38,7 @@ NO_OVERLAP = {  # kinds of severe caveats that leave nothing to compare, and why
     "weights-overflow": "its importance weights overflow",
     "no-agreement": "too few logged episodes agree with it",
     "little-overlap": "too few logged episodes agree with it",
+    "dominant-episode": "a single episode decides the estimate",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import warnings
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -76,7 +77,8 @@ class Checkpoints:
         """Remove the checkpoint of a finished run."""
         with self._lock:
             self._last = None
-            self.path.unlink(missing_ok=True)
+            with suppress(OSError):  # the policy is saved; what is in the way is not ours
+                self.path.unlink(missing_ok=True)
 
 
 def write_checkpoint(

@@ -30,7 +30,7 @@ from capi.policy_spaces.imitation import ReadByImitation
 from capi.runs.checkpoint import Checkpoints, read_checkpoint
 from capi.runs.secret import SECRET, write_secret
 from capi.runs.settings import RunSettings
-from capi.runs.table import check_several_actions
+from capi.runs.table import check_complete, check_several_actions
 from capi.types import Policy
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ HISTORY_COLUMNS = (
     "accepted",
     "cut_short",
 )  # only numbers that do not depend on the machine
+COMPLETE = {"kernel-fitted-q", "linear", "thresholds"}  # parts that need tables without missing values
 VALUES_FORMAT = "capi values"
 SHARE = 0.05  # of the running time that checkpoints may take
 READ_AT_ONCE = 2**20
@@ -144,6 +145,8 @@ def _locked_run(settings: RunSettings | None, folder: Path, resume: bool, shown:
     settings.check_can_be_saved()
     batch = settings.batch()  # before anything is written: an unreadable table must not leave a run behind
     check_several_actions(batch)
+    for kind in {settings.evaluator, settings.space} & COMPLETE:
+        check_complete(batch, kind)
     batch.schema.to_dict()  # nor must names or labels that cannot be saved
     settings = settings.with_rules(batch)
     table = digest(settings.table)

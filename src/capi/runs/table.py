@@ -135,3 +135,14 @@ def check_several_actions(batch: Transitions) -> None:
             f"at least two actions must be taken in the table; every row takes action {label!r}, so there is nothing to compare it "
             "with and nothing can be learned. Check the action column and how the rows were filtered."
         )
+
+
+def check_complete(batch: Transitions, part: str) -> None:
+    """Refuse missing values, which ``part`` of the settings cannot handle; the message names the column and the first row."""
+    missing = np.isnan(batch.states)
+    if missing.any():
+        row, column = (int(number) for number in np.argwhere(missing)[0])
+        raise InvalidInputError(
+            f"column {batch.schema.feature_names[column]!r} must have no missing values for {part}; row {row} has one. "
+            "Fill them in, leave the column out, or use fitted-q with optimal-trees, trees or forests, which handle them."
+        )
