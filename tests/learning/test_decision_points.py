@@ -26,12 +26,12 @@ def test_a_mixture_has_as_few_even_weights_as_it_needs():
     even = np.full(50_000, 1 / 50_000)
     few = np.zeros(50_000)
     few[:20] = rng.dirichlet(np.ones(20))
-    found = mixed(few, even)
+    found = mixed(few, even, ENOUGH)
     assert effective_number(found) == pytest.approx(ENOUGH)
     assert found.sum() == pytest.approx(1)
     many = rng.dirichlet(np.ones(50_000))
-    assert mixed(many, even) is many
-    assert effective_number(mixed(few[:100] / few[:100].sum(), np.full(100, 0.01))) == pytest.approx(50)
+    assert mixed(many, even, ENOUGH) is many
+    assert effective_number(mixed(few[:100] / few[:100].sum(), np.full(100, 0.01), 50)) == pytest.approx(50)
 
 
 def test_points_are_the_starts_and_the_states_after_which_the_process_continues():
@@ -65,6 +65,8 @@ def test_a_model_gives_exact_visits():
     policy = Constant(1, 2)
     found = visited("occupancy", points, Exact(mdp).evaluate(policy, discount=0.5), policy, 0.5, None)
     np.testing.assert_allclose(found.weights, mdp.discounted_occupancy(policy))
+    both = visited("mixture", points, Exact(mdp).evaluate(policy, discount=0.5), policy, 0.5, np.array([1.0, 0.0, 0.0]))
+    np.testing.assert_allclose(both.weights, (found.weights + [1, 0, 0]) / 2)
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,11 @@ class BatchPoints:
         both = np.concatenate([of_starts * w.mean() / of_starts.mean(), w[self.going_on]])
         return both / both.sum()
 
+    @property
+    def enough(self) -> float:
+        """The effective number of points that a mixture must have."""
+        return min(ENOUGH, effective_number(self.even) / 2)
+
     def values(self, q: QFunction, n_actions: int, evaluator: str) -> Floats:
         """Return Q at the points; the leaves of the next states of a batch are known already."""
         first = checked_values(q, self.starts.states, n_actions, evaluator)
@@ -100,6 +105,7 @@ class ModelPoints:
 
     mdp: Any
     allowed: None = None
+    enough: float = 0.0  # exact visits are not noise, however few they are
 
     @property
     def states(self) -> Floats:
@@ -147,12 +153,13 @@ def visited(
         )
     now, effective = points.occupancy(q, policy, discount)
     visits = now if earlier is None else earlier + now
-    return Visited(now if weighting == "occupancy" else mixed(visits / visits.sum(), points.even), visits, effective)
+    together = visits / visits.sum()
+    weights = now if weighting == "occupancy" else mixed(together, points.even, points.enough)
+    return Visited(weights, visits, effective)
 
 
-def mixed(visits: Floats, even: Floats) -> Floats:
+def mixed(visits: Floats, even: Floats, enough: float) -> Floats:
     """Return visits mixed with even weights, as few of these as make the effective number of points large enough."""
-    enough = min(ENOUGH, effective_number(even) / 2)
     if effective_number(visits) >= enough:
         return visits
     a, b, c = float(visits @ visits), float(visits @ even), float(even @ even)

@@ -1,0 +1,104 @@
+"""What the weights of states are worth to small trees: true returns with each weighting, on finite MDPs and from batches.
+
+    python benchmarks/states.py model --mdps FOLDER       # exact values and occupancies, starting from the optimal policy
+    python benchmarks/states.py batch --mdps FOLDER       # 2,000 logged pairs of state and action, some seeds
+    python benchmarks/states.py chain                     # the paper's chain walk, exact
+
+Rows are problems and depths, columns are weightings; `docs/states.md` has the results. A return is that of the best iterate of
+20, by the model, and in parentheses that of the last one; from batches it is that of the policy that ``keep="best"`` returns.
+"""
+
+import argparse
+import os
+from pathlib import Path
+
+import numpy as np
+from dependability.problems import MDPS as FOLDER
+from dependability.problems import Finite
+from dependability.settings import MDPS
+
+from capi import CAPI
+from capi.domains import ChainWalk
+from capi.evaluators import Exact
+from capi.policy_spaces import OptimalTrees, Thresholds, Trees
+
+DEPTHS, WEIGHTINGS, N_ROUNDS = (1, 2, 3, 4), ("batch", "occupancy", "mixture"), 20
+
+
+def model():
+    """Print returns with exact values: the loop of CAPI over states with features."""
+    print("| MDP | depth | " + " | ".join(WEIGHTINGS) + " | optimum |\n|---|---|" + "---|" * (len(WEIGHTINGS) + 1))
+    for name in MDPS:
+        problem = Finite(name)
+        best = problem.mdp.start @ problem.mdp.optimal_values
+        for depth in DEPTHS:
+            cells = [returns_of(problem, depth, weighting) for weighting in WEIGHTINGS]
+            shown = " | ".join(f"{max(found):.4g} ({found[-1]:.4g})" for found in cells)
+            print(f"| {name} | {depth} | {shown} | {best:.4g} |", flush=True)
+
+
+def returns_of(problem, depth, weighting):
+    """Return the exact returns of all iterates."""
+    mdp, x = problem.mdp, problem.features
+    space = OptimalTrees(max_depth=depth, min_samples_leaf=1, work_limit=300_000_000, n_jobs=-1)
+    policy, visits, found = mdp.optimal_policy, np.zeros(len(x)), []
+    for _ in range(N_ROUNDS):
+        occupancy = mdp.discounted_occupancy(policy)
+        visits += occupancy / occupancy.sum()
+        weights = {"batch": None, "occupancy": occupancy, "mixture": visits / visits.sum()}[weighting]
+        policy = space.improve(x, mdp.action_values(policy), weights=weights).probabilities(x)
+        found.append(float(mdp.start @ mdp.values(policy)))
+    return found
+
+
+def batch(n_rows, n_seeds):
+    """Print returns learned from batches: medians over seeds, and the worst."""
+    print("| MDP | depth | " + " | ".join(WEIGHTINGS) + " |\n|---|---|" + "---|" * len(WEIGHTINGS))
+    for name in MDPS:
+        problem = Finite(name, n_rows=n_rows)
+        for depth in DEPTHS:
+            space = OptimalTrees(max_depth=depth, n_thresholds=64, work_limit=300_000_000, n_jobs=-1)
+            cells = []
+            for weighting in WEIGHTINGS:
+                found = []
+                for seed in range(n_seeds):
+                    data = problem.data(seed)
+                    learner = CAPI(None, space, problem.discount, state_weights=weighting, random_state=seed)
+                    found.append(problem.worth(learner.fit(data.batch, starts=data.starts).policy_))
+                cells.append(f"{np.median(found):.4g} ({min(found):.4g})")
+            print(f"| {name} | {depth} | {' | '.join(cells)} |", flush=True)
+
+
+def chain():
+    """Print the loss of thresholds and trees on the chain walk, with exact values."""
+    print("| policies | " + " | ".join(WEIGHTINGS) + " |\n|---|" + "---|" * len(WEIGHTINGS))
+    for variant in (1, 2):
+        mdp = ChainWalk(variant=variant).mdp
+        for label, space in (("one threshold", Thresholds()), ("tree of depth 2", Trees(max_depth=2))):
+            settings = {"discount": mdp.discount, "n_iterations": N_ROUNDS, "keep": "best", "random_state": 0}
+            losses = [
+                mdp.performance_loss(CAPI(Exact(mdp), space, state_weights=weighting, **settings).fit().policy_)
+                for weighting in WEIGHTINGS
+            ]
+            print(f"| variant {variant}, {label} | " + " | ".join(f"{loss:.4g}" for loss in losses) + " |", flush=True)
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=["model", "batch", "chain"], nargs="?", default="chain")
+    parser.add_argument("--mdps", type=Path, metavar="FOLDER", help=f"folder of the finite MDPs (default: {FOLDER})")
+    parser.add_argument("--rows", type=int, default=2_000)
+    parser.add_argument("--seeds", type=int, default=10)
+    options = parser.parse_args(arguments)
+    if options.mdps is not None:
+        os.environ[FOLDER] = str(options.mdps.resolve())
+    if options.part == "model":
+        model()
+    elif options.part == "batch":
+        batch(options.rows, options.seeds)
+    else:
+        chain()
+
+
+if __name__ == "__main__":
+    main()
