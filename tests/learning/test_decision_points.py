@@ -66,7 +66,7 @@ def test_a_model_gives_exact_visits():
     found = visited("occupancy", points, Exact(mdp).evaluate(policy, discount=0.5), policy, 0.5, None)
     np.testing.assert_allclose(found.weights, mdp.discounted_occupancy(policy))
     both = visited("mixture", points, Exact(mdp).evaluate(policy, discount=0.5), policy, 0.5, np.array([1.0, 0.0, 0.0]))
-    np.testing.assert_allclose(both.weights, (found.weights + [1, 0, 0]) / 2)
+    np.testing.assert_allclose(both.weights, (found.weights + np.array([1, 0, 0])) / 2)
 
 
 @pytest.mark.parametrize(
