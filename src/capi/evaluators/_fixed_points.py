@@ -75,7 +75,8 @@ class _Problem:
     def residual(self, x: Floats) -> Floats:
         """Return (I - B) x."""
         self.n_products += 1
-        return x - self.sweep(self.zeros, x)
+        after = self.sweep(self.zeros, x)
+        return np.subtract(x, after, out=after)
 
     def swept(self, x: Floats) -> _Swept:
         self.n_products += 1
@@ -124,24 +125,33 @@ def fixed_point(
 
 
 def _bicgstab(problem: _Problem, found: _Swept) -> Floats:
-    """Return a proposal of BiCGSTAB (van der Vorst 1992): SciPy's cannot stop at the stated error, which is in another norm."""
+    """Return a proposal of BiCGSTAB (van der Vorst 1992): SciPy's cannot stop at the stated error, which is in another norm.
+
+    If the residual is zero in most places, weight may leave the others for good, and with the residual as its shadow the method
+    would break down at once: then the shadow is random.
+    """
     scale = _scale(found.after - found.x)
     x, r = found.x / scale, (found.after - found.x) / scale  # the residual is what a sweep would move
-    shadow, p, rho = r, r, r @ r
+    dense = 2 * np.count_nonzero(r) > len(r)
+    shadow = r.copy() if dense else np.random.default_rng(0).standard_normal(len(r))
+    p, rho, work = r.copy(), shadow @ r, np.empty_like(r)
     for _ in range(MOST_PRODUCTS // 2):
         v = problem.residual(p)
         step = rho / (shadow @ v)
-        s = r - step * v
-        t = problem.residual(s)
-        damping = (t @ s) / (t @ t)
+        r -= np.multiply(v, step, out=work)
+        t = problem.residual(r)
+        damping = (t @ r) / (t @ t)
         if not np.isfinite(step * damping):  # it broke down
             break
-        x = x + (step * p + damping * s)
-        r = s - damping * t
+        x += np.multiply(p, step, out=work)
+        x += np.multiply(r, damping, out=work)
+        r -= np.multiply(t, damping, out=t)
         if problem.error(problem.norm(r), problem.norm(x)) <= CAUTION * problem.tolerance:
             break
         before, rho = rho, shadow @ r
-        p = r + (rho / before * step / damping) * (p - damping * v)
+        p -= np.multiply(v, damping, out=v)
+        p *= rho / before * step / damping
+        p += r
     return x * scale
 
 
