@@ -98,7 +98,7 @@ def fit(
     keep: Annotated[
         str | None,
         typer.Option(
-            help="Policy to keep: that of the last iteration, or the best of ten later ones by their value in two models of the table "
+            help="Policy to keep: that of the last iteration, or the best of ten later ones by their value in a model of the table "
             "(small trees can oscillate between iterations).",
             show_default="best with fitted-q, otherwise last",
         ),
@@ -113,7 +113,7 @@ def fit(
     accept: Annotated[
         str,
         typer.Option(
-            help="Accept any new policy, or only one whose value in two models of the table is higher: improving."
+            help="Accept any new policy, or only one whose value in a model of the table is higher: improving."
         ),
     ] = "any",
     with_states: Annotated[

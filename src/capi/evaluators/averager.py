@@ -129,17 +129,17 @@ class Averager:
         starts: StateSample | None = None,
         n_jobs: int = 1,
     ) -> Averager:
-        """Grow one forest per action on ``targets`` (n,) of the batch ``structure``, and average over the batch ``averages``.
+        """Grow one forest per action on ``targets`` (n,) or (n, m) of the batch ``structure``, and average over the batch ``averages``.
 
         By default both are the same batch. An action with fewer than two rows has trees of all rows.
         """
         own = structure if averages is None else averages
-        forests = []
+        outputs, forests = targets.reshape(len(targets), -1), []
         of_structure, of_own = _groups(structure), _groups(own)
         for rows, stream in zip(of_structure, rng.spawn(structure.n_actions), strict=True):
             w = None if structure.weights is None else structure.weights[rows]
             inputs = encode(structure.states[rows], n_jobs)
-            forests.append(grow(inputs, targets[rows][:, None], growth, stream, weights=w, n_jobs=n_jobs))
+            forests.append(grow(inputs, outputs[rows], growth, stream, weights=w, n_jobs=n_jobs))
         if averages is None:
             leaves: list[Leaves] = [forest.leaves_in_trees_of_rows for forest in forests]
         else:

@@ -50,7 +50,7 @@ class CAPI(Learner):
         evaluation is complete; with one sweep per round, Q may still change while the policy does not.
     keep : "last", "best", or function of an `Iteration`, optional
         Which policy to keep. In restricted spaces the policies oscillate between rounds, and some are bad. "best" scores
-        those of ten later rounds in one fixed pair of models of the batch (`capi.evaluators.honest_pair`) and keeps the best;
+        those of ten later rounds in one fixed model of the batch (`capi.evaluators.scoring_models`) and keeps the best;
         its score is not evidence. With a function (larger is better), all rounds are scored. By default "best" if the
         evaluator is `FittedQ` with its own trees and the batch is fixed, otherwise "last".
     state_weights : "batch", "occupancy" or "mixture", optional
@@ -59,7 +59,7 @@ class CAPI(Learner):
         with `Exact`. "mixture": the occupancies of all rounds, and as much of all states alike as is needed for enough effective
         rows. By default "mixture" where "best" is the default of ``keep``, otherwise "batch". See ``docs/states.md``.
     accept : "any" or "improving"
-        "improving" takes a new policy only if its score in a fixed pair of models rises. Otherwise the loop goes on
+        "improving" takes a new policy only if its score in a fixed model of the batch rises. Otherwise the loop goes on
         from the old one, and with the mixture it adds the states that the rejected policy visits.
 
     Attributes

@@ -50,7 +50,7 @@ class Update(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Yardstick:
-    """What the models grow from in which policies are compared while the loop runs: targets (n,), and the round they come from."""
+    """What the model grows from in which policies are compared while the loop runs: targets (n, 2), and the round they come from."""
 
     targets: Floats
     k: int

@@ -1,4 +1,4 @@
-"""The iterate worth keeping: candidates of the later rounds, scored in one fixed pair of models."""
+"""The iterate worth keeping: candidates of the later rounds, scored in one fixed model."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from capi._utils.threads import available_cores
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.evaluators.averager import Averager, why_not
-from capi.evaluators.honest_pair import HonestPair, settled_targets
+from capi.evaluators.scoring_models import ScoringModels, settled_targets
 from capi.learning.iteration import Iteration, Yardstick
 from capi.types import Policy, QFunction, StateSample
 
@@ -63,9 +63,9 @@ class Candidates:
 
 @dataclass(eq=False)
 class Judge:
-    """Accepts a policy only if its score rises, in a pair of models that changes rarely; the old policy is then scored again.
+    """Accepts a policy only if its score rises, in a model that changes rarely; the old policy is then scored again.
 
-    New models grow in rounds 1, 2, 4, 8 and so on, because early Qs know little more than the rewards.
+    A new model grows in rounds 1, 2, 4, 8 and so on, because early Qs know little more than the rewards.
     """
 
     batch: Transitions
@@ -73,7 +73,7 @@ class Judge:
     starts: StateSample | None
     seeds: np.random.SeedSequence
     yardstick: Yardstick | None = None
-    pair: HonestPair | None = None
+    models: ScoringModels | None = None
     known: tuple[Policy, float] | None = None  # the last accepted policy and its score
 
     @classmethod
@@ -97,20 +97,20 @@ class Judge:
 
     def judged(self, k: int, q: QFunction, old: Policy, new: Policy) -> tuple[float, bool]:
         """Return the score of the new policy, and whether it is better than that of the old one."""
-        if self.pair is None or (k + 1) & k == 0:
-            self._grow(Yardstick(settled_targets(q, self.batch, old, self.discount, self.starts), k))
-        pair = self.pair
-        if pair is None:
-            raise ValueError("no models were grown")
-        of_old = self.known[1] if self.known is not None and self.known[0] is old else pair.score(old)
-        of_new = pair.score(new)
+        if self.models is None or (k + 1) & k == 0:
+            self._grow(Yardstick(settled_targets(q, self.batch, [old, new], self.discount, self.starts), k))
+        models = self.models
+        if models is None:
+            raise ValueError("no model was grown")
+        of_old = self.known[1] if self.known is not None and self.known[0] is old else models.score(old)
+        of_new = models.score(new)
         accepted = of_new > of_old
         self.known = (new, of_new) if accepted else (old, of_old)
         return of_new, accepted
 
     def _grow(self, yardstick: Yardstick) -> None:
         rng = numbered_rng(self.seeds, yardstick.k, STREAM)
-        self.pair = HonestPair.grown(
+        self.models = ScoringModels.grown(
             self.batch, yardstick.targets, discount=self.discount, rng=rng, starts=self.starts, n_jobs=available_cores()
         )
         self.yardstick, self.known = yardstick, None
@@ -125,21 +125,19 @@ def candidate_rounds(n_iterations: int) -> set[int]:
 
 
 def score_policies(
-    policies: Sequence[Policy], last: Iteration, batch: Transitions, discount: float, starts: StateSample | None = None
-) -> list[float]:
-    """Return the scores of policies in the pair of models that the batch and the last round's Q give (`HonestPair`)."""
-    pair = pair_of(last.q, last.policy, batch, discount, starts, numbered_rng(last.seeds, last.k, STREAM))
-    return pair.scores(policies)
-
-
-def pair_of(
-    q: QFunction,
-    policy: Policy,
+    policies: Sequence[Policy],
+    last: Iteration,
     batch: Transitions,
     discount: float,
-    starts: StateSample | None,
-    rng: np.random.Generator,
-) -> HonestPair:
-    """Return the pair of models whose trees are grown on the settled targets of ``policy``."""
-    targets = settled_targets(q, batch, policy, discount, starts)
-    return HonestPair.grown(batch, targets, discount=discount, rng=rng, starts=starts, n_jobs=available_cores())
+    starts: StateSample | None = None,
+    *,
+    halves: bool = False,
+) -> list[float]:
+    """Return the value of each policy in the model that the batch and the last round's Q give (`ScoringModels`)."""
+    chosen = np.linspace(0, len(policies) - 1, min(len(policies), MOST_CANDIDATES)).round().astype(int)
+    targets = settled_targets(last.q, batch, [policies[i] for i in chosen], discount, starts)
+    rng = numbered_rng(last.seeds, last.k, STREAM)
+    models = ScoringModels.grown(
+        batch, targets, discount=discount, rng=rng, starts=starts, halves=halves, n_jobs=available_cores()
+    )
+    return models.scores(policies)

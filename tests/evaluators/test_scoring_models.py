@@ -1,4 +1,4 @@
-"""Scores in two models, each with the trees of one half of the episodes and the averages of the other."""
+"""Scores in one model for all policies, or in two, each with the trees of one half of the episodes and the averages of the other."""
 
 import numpy as np
 import pytest
@@ -7,13 +7,15 @@ import builders
 from capi import Transitions
 from capi.evaluators import FittedQ, KernelFittedQ
 from capi.evaluators.averager import Averager
-from capi.evaluators.honest_pair import HonestPair, _growth, settled_targets
+from capi.evaluators.scoring_models import ScoringModels, _growth, settled_targets
 from capi.policies import Constant, Uniform
 from capi.types import StateSample
 
 
 def pair(batch, seed=0, **settings):
-    return HonestPair.grown(batch, batch.rewards, discount=0.9, rng=np.random.default_rng(seed), **settings)
+    return ScoringModels.grown(
+        batch, batch.rewards, discount=0.9, rng=np.random.default_rng(seed), **{"halves": True, **settings}
+    )
 
 
 def test_the_halves_share_no_episode_and_together_are_the_batch(monkeypatch):
@@ -93,14 +95,28 @@ def test_settled_targets_are_those_of_the_fixed_point_or_of_q_itself():
     q = FittedQ(n_trees=3, n_sweeps=2).evaluate(policy, batch, discount=0.9)
     values = Averager.of(q, batch, discount=0.9).under(policy).next_values
     expected = batch.rewards + 0.9 * np.where(batch.terminated, 0, values)
-    np.testing.assert_allclose(settled_targets(q, batch, policy, 0.9), expected, rtol=1e-12)
+    np.testing.assert_allclose(settled_targets(q, batch, [policy], 0.9)[:, 0], expected, rtol=1e-12)
 
     other = KernelFittedQ().evaluate(policy, batch, discount=0.9)
     ahead = np.where(batch.terminated, 0, other.values(batch.next_states).mean(axis=1))
-    np.testing.assert_allclose(settled_targets(other, batch, policy, 0.9), batch.rewards + 0.9 * ahead, rtol=1e-12)
+    np.testing.assert_allclose(
+        settled_targets(other, batch, [policy], 0.9)[:, 0], batch.rewards + 0.9 * ahead, rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize(("n_rows", "expected"), [(100, (30, 5, 1)), (30_000, (30, 5, 1)), (1_000_000, (10, 40, 20))])
 def test_more_rows_have_larger_leaves_and_fewer_trees(n_rows, expected):
     growth = _growth(n_rows)
     assert (growth.n_trees, growth.min_samples_split, growth.min_samples_leaf) == expected
+
+
+def test_by_default_there_is_one_model_whose_trees_see_all_targets():
+    batch, policies = builders.wandering(0), [Constant(0, 3), Constant(2, 3)]
+    q = FittedQ(n_trees=3, n_sweeps=2).evaluate(policies[0], batch, discount=0.9)
+    targets = settled_targets(q, batch, policies, 0.9)
+    assert targets.shape == (len(batch), 2)
+    (model,) = pair(batch, halves=False).models
+    assert model.batch is batch
+    models = ScoringModels.grown(batch, targets, discount=0.9, rng=np.random.default_rng(0))
+    assert models.models[0].forests[0].sums.shape[1] == 2
+    assert len(models.scores(policies)) == 2

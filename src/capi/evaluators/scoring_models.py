@@ -1,9 +1,12 @@
-"""A score that compares policies on one batch: their value in two models, each with trees of one half and averages of the other.
+"""A score that compares policies on one batch: their value in models that stay the same for all of them.
 
-Trees that were grown on the rows that they average flatter the policy: they split where rewards happened to be high. Here half of
-the episodes decide where to split, and the other half what each leaf is worth; both ways, and the mean counts. All candidates are scored in the
-same pair of models, because values in models with different trees do not compare. This takes out the flattery of the
-trees, not that of the policies, which were learned from both halves: it is a score, never evidence.
+Values in models with different trees do not compare, so all candidates are scored in the same ones. Their trees are grown on
+the Bellman targets of all candidates together, so that they tell states apart wherever that matters to one of them.
+
+Trees that were grown on the rows that they average flatter policies: they split where rewards happened to be high. With ``halves``,
+half of the episodes decide where to split and the other half what each leaf is worth, both ways, and the mean counts. That takes
+out the flattery of the trees, not that of the policies, which were learned from both halves; and each model has half of the rows, which
+costs more than it gains on the problems that decision 23 reports. Either way this is a score, never evidence.
 """
 
 from __future__ import annotations
@@ -29,8 +32,8 @@ ROWS_PER_LEAF_ROW = 50_000  # rows per row of leaf size
 
 
 @dataclass(frozen=True, eq=False)
-class HonestPair:
-    """The two models; with a single episode there is one, whose trees average the rows that they were grown on."""
+class ScoringModels:
+    """One model, or one for each half of the episodes."""
 
     models: Sequence[Averager]
     n_jobs: int = 1
@@ -44,14 +47,16 @@ class HonestPair:
         discount: float,
         rng: np.random.Generator,
         starts: StateSample | None = None,
+        halves: bool = False,
         n_jobs: int = 1,
-    ) -> HonestPair:
-        """Grow the trees of both models on ``targets`` (n,), such as `settled_targets`.
+    ) -> ScoringModels:
+        """Grow the trees on ``targets`` (n,) or, for several policies, (n, m), such as `settled_targets`.
 
-        ``starts`` are the states in which episodes begin, by default the first ones of each half.
+        ``starts`` are the states in which episodes begin, by default the first ones of the batch, or of each half. A single episode
+        is not divided.
         """
         growth, of_halves, of_trees = _growth(len(batch)), *rng.spawn(2)
-        if batch.n_episodes < 2:
+        if not halves or batch.n_episodes < 2:
             return cls(
                 [Averager.grown(batch, targets, growth, of_trees, discount=discount, starts=starts, n_jobs=n_jobs)],
                 n_jobs,
@@ -59,7 +64,7 @@ class HonestPair:
         first = np.zeros(batch.n_episodes, dtype=bool)
         first[of_halves.permutation(len(first))[: len(first) // 2]] = True
         rows = np.repeat(first, batch.episode_lengths)
-        halves = [(batch.subset(mine), targets[mine]) for mine in (rows, ~rows)]
+        parts = [(batch.subset(mine), targets[mine]) for mine in (rows, ~rows)]
         models = [
             Averager.grown(
                 structure,
@@ -72,7 +77,7 @@ class HonestPair:
                 n_jobs=n_jobs,
             )
             for (structure, its_targets), (averages, _), stream in zip(
-                halves, halves[::-1], of_trees.spawn(2), strict=True
+                parts, parts[::-1], of_trees.spawn(2), strict=True
             )
         ]
         return cls(models, n_jobs)
@@ -90,14 +95,15 @@ class HonestPair:
 
 
 def settled_targets(
-    q: Any, batch: Transitions, policy: Policy, discount: float, starts: StateSample | None = None
+    q: Any, batch: Transitions, policies: Sequence[Policy], discount: float, starts: StateSample | None = None
 ) -> Floats:
-    """Return the Bellman targets (n,) of ``policy``: those of the fixed point on the trees of ``q``, or of ``q`` itself if it has none."""
+    """Return the Bellman targets of each policy (n, m): of its fixed point on the trees of ``q``, or of ``q`` itself if it has none."""
     if why_not(q, batch) is None:
-        under = Averager.of(q, batch, discount=discount, starts=starts).under(policy)
-        return batch.rewards + under.model.steps * under.next_values
-    decisions = decided(policy, batch.next_states, batch.next_masks())
-    return bellman_targets(batch, discount, value_of(decisions, q.values(batch.next_states)))
+        model = Averager.of(q, batch, discount=discount, starts=starts)
+        return np.stack([batch.rewards + model.steps * model.under(policy).next_values for policy in policies], axis=1)
+    values = q.values(batch.next_states)
+    ahead = [value_of(decided(policy, batch.next_states, batch.next_masks()), values) for policy in policies]
+    return np.stack([bellman_targets(batch, discount, following) for following in ahead], axis=1)
 
 
 def _growth(n_rows: int) -> Growth:
