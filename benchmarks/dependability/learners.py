@@ -1,6 +1,7 @@
 """How a learner is built, run and scored: the only file that knows the interface of the library's learners.
 
-A variant is a set of options that a setting carries whole, so that a changed variant has new records.
+A variant is a set of options that a setting carries whole, under a tag that says which defaults of the library filled in the rest.
+A new tag gives new records: change it whenever the library's defaults change.
 """
 
 from dataclasses import dataclass
@@ -9,42 +10,52 @@ from typing import Any
 
 from capi import CAPI
 from capi.evaluators import FittedQ
+from capi.learning.iteration import start_sample
 from capi.learning.keeping import score_policies
+from capi.learning.rules import with_rules
+from capi.offline import fitted_value
 from capi.policy_spaces import Forests, OptimalTrees
-from capi.types import StateSample
 
-BEFORE = {"keep": "last", "state_weights": "batch"}
-VARIANTS = {  # by the tag that stands in the records as ``defaults``
-    "capi-fit-0.1": {  # what `capi fit` did before there were rules
-        "loop": {"n_iterations": 50, **BEFORE},
-        "evaluator": {"n_sweeps": 5},
-        "tree": {"max_depth": 3, "work_limit": 1_500_000_000},
-        "forest": {},
-        "score": "honest pair",
-    },
-    "rules-1": {  # CAPI(discount=...), and for forests CAPI(space=Forests(), discount=...)
+VARIANTS = {  # by tag
+    "rules-2": {"loop": {}, "evaluator": None, "tree": None, "forest": {}, "score": "one-model"},  # all by rule
+    "halves": {
         "loop": {},
         "evaluator": None,
         "tree": None,
         "forest": {},
-        "score": "honest pair",
+        "score": "halves",
+    },  # another score, for ranks
+    "fit-0.1": {  # what `capi fit` did before there were rules
+        "loop": {"n_iterations": 50, "keep": "last", "state_weights": "batch"},
+        "evaluator": {"n_sweeps": 5},
+        "tree": {"max_depth": 3, "work_limit": 1_500_000_000},
+        "forest": {},
+        "score": "fitted-value",
     },
 }
-DEFAULTS = "rules-1"
+DEFAULTS = "rules-2"
+SPACES = {"tree": OptimalTrees, "forest": Forests}
 
 
 def options_of(variant, space):
     """Return what a setting says about its learner: the tag, and all options that matter for the space."""
-    options = {name: value for name, value in VARIANTS[variant].items() if name not in ("tree", "forest", "score")}
-    return {"defaults": variant, "space": space, "of_space": VARIANTS[variant][space], **options}
+    given = VARIANTS[variant]
+    return {
+        "defaults": variant,
+        "space": space,
+        "of_space": given[space],
+        "evaluator": given["evaluator"],
+        "loop": given["loop"],
+    }
 
 
 def learner_of(values, seed):
-    """Return the learner of a setting."""
-    options, kind = values["learner"], {"tree": OptimalTrees, "forest": Forests}[values["learner"]["space"]]
+    """Return the learner of a setting; parts without options are left to the library."""
+    options = values["learner"]
+    evaluator, space = options["evaluator"], options["of_space"]
     return CAPI(
-        None if options["evaluator"] is None else FittedQ(**options["evaluator"], n_jobs=1),
-        None if options["of_space"] is None else kind(**options["of_space"], n_jobs=1),
+        None if evaluator is None else FittedQ(**evaluator),
+        None if space is None else SPACES[options["space"]](**space),
         discount=values["discount"],
         random_state=seed,
         **options["loop"],
@@ -59,6 +70,7 @@ class Learned:
     round: int  # from 0, of the returned policy
     cpu_seconds: float  # without what ``seen`` took
     history: list  # the numbers of each round
+    settings: dict  # those of the loop, after the library's rules
 
 
 def learned(learner, data, seen):
@@ -75,12 +87,17 @@ def learned(learner, data, seen):
 
     learner.iterate = watched  # fit consumes it
     started = process_time()
-    learner.fit(data.batch, **({} if data.starts is None else {"starts": data.starts}))
+    learner.fit(data.batch, starts=data.starts)
     seconds = process_time() - started - spent
-    return Learned(learner.policy_, learner.policy_.training.n_iterations - 1, seconds, learner.history_)
+    loop = with_rules(learner.loop(), data.batch, None)
+    names = ("evaluator", "space", "n_iterations", "keep", "state_weights", "accept")
+    settings = {name: str(getattr(loop, name)) for name in names}
+    return Learned(learner.policy_, learner.policy_.training.n_iterations - 1, seconds, learner.history_, settings)
 
 
-def scores_of(policies, last, data, discount):
-    """Return the score by which the library compares policies, of each policy; ``last`` is the last round of an ordinary run."""
-    starts = None if data.starts is None else StateSample(*data.starts)
-    return score_policies(policies, last, data.batch, discount, starts)
+def scores_of(policies, last, data, discount, score):
+    """Return the score of each policy; ``last`` is the last `Iteration` of the run whose models score them."""
+    if score == "fitted-value":
+        return [fitted_value(policy, data.batch, discount=discount, n_jobs=1) for policy in policies]
+    starts = start_sample(data.starts, data.batch)
+    return score_policies(policies, last, data.batch, discount, starts, halves=score == "halves")

@@ -3,6 +3,8 @@
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
+from time import process_time
+from unittest.mock import patch
 
 from scipy.stats import spearmanr
 
@@ -19,8 +21,8 @@ LIBRARY = (  # what the runs use of the library
     "capi.policy_spaces.trees.optimal",
     "capi.policy_spaces.trees.forests",
     "capi.learning.keeping",
-    "capi.learning.decision_points",
     "capi.learning.rules",
+    "capi.offline.score",
     "capi.simulation.returns",
     "capi.simulation.sampling",
     "capi.domains.cart_pole",
@@ -32,10 +34,11 @@ DIGITS = 6
 
 
 def run(values, seed, n_jobs):
-    """Return the numbers of a setting with a seed, computed with one thread."""
-    with one_blas_thread():
+    """Return the numbers of a setting with a seed, computed with one thread: runs are parallel to each other."""
+    code = digest()  # before the run: the sources may change during it
+    with one_blas_thread(), patch("os.sched_getaffinity", return_value={0}, create=True):  # so that -1 is one thread
         found = {"learning": learning, "ranking": ranking}[values["task"]](values, seed)
-    return {**found, "digest": digest()}
+    return {**found, "digest": code}
 
 
 def learning(values, seed):
@@ -52,7 +55,8 @@ def learning(values, seed):
         "returns": [rounded(number) for number in returns],
         "random": rounded(problem.random_worth()),
         "log": rounded(problem.log_worth(data)),
-        "changed": [rounded(step["changed"], 3) for step in found.history],
+        **{name: by_round(found.history, name) for name in ("changed", "score", "effective_rows")},
+        "learner": found.settings,
         "learning_cpu_seconds": round(found.cpu_seconds, 2),
     }
 
@@ -62,19 +66,28 @@ def ranking(values, seed):
     problem = problem_of(values)
     data = problem.data(seed)
     policies, last = candidates(problem, data, seed)
-    scores, returns = scores_of(policies, last, data, problem.discount), [problem.worth(policy) for policy in policies]
+    started = process_time()
+    scores = scores_of(policies, last, data, problem.discount, values["learner"]["score"])
+    seconds = process_time() - started
+    returns = [problem.worth(policy) for policy in policies]
     differ = len(set(scores)) > 1 and len(set(returns)) > 1
     return {
         "correlation": rounded(float(spearmanr(scores, returns).statistic)) if differ else 0.0,
         "scores": [rounded(number) for number in scores],
         "returns": [rounded(number) for number in returns],
         "random": rounded(problem.random_worth()),
+        "scoring_cpu_seconds": round(seconds, 2),
     }
 
 
-def rounded(number, digits=DIGITS):
+def by_round(history, name):
+    """Return a number of each round, None where there is none."""
+    return [rounded(step[name]) if step.get(name) is not None else None for step in history]
+
+
+def rounded(number):
     """Return a number with few digits, so that records stay small."""
-    return float(f"{number:.{digits}g}")
+    return float(f"{number:.{DIGITS}g}")
 
 
 @cache
@@ -88,5 +101,5 @@ def prepare():
     """Compile everything once, so that no run's time includes compilation."""
     values = {"task": "learning", "problem": "control", "of_problem": {"name": "pole", "n_rows": 200}, "discount": 0.9}
     for space in ("tree", "forest"):
-        options = {"space": space, "of_space": {}, "evaluator": {"n_sweeps": None}, "loop": {"n_iterations": 2}}
+        options = {"space": space, "of_space": {}, "evaluator": {"n_sweeps": 2}, "loop": {"n_iterations": 2}}
         learning({**values, "learner": options}, 0)

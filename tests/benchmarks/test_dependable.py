@@ -32,7 +32,7 @@ TINY = {
     "space": "tree",
     "of_space": {"max_depth": 1},
     "evaluator": {"n_trees": 3},
-    "loop": {"n_iterations": 3},
+    "loop": {"n_iterations": 3, "keep": "last"},
 }
 
 
@@ -186,7 +186,7 @@ def test_runs_are_reproducible_and_measure_every_iterate():
     for numbers in (first, again):
         del numbers["learning_cpu_seconds"]
     assert first == again
-    assert len(first["returns"]) == TINY["loop"]["n_iterations"]
+    assert {len(first[name]) for name in ("returns", "changed", "score")} == {TINY["loop"]["n_iterations"]}
     assert first["returned"] == first["returns"][first["round"]]
     assert first["round"] == TINY["loop"]["n_iterations"] - 1
 
@@ -204,7 +204,8 @@ def test_candidates_are_36_and_always_the_same(monkeypatch):
     monkeypatch.setattr(candidates, "LIMITS", {"n_thresholds": 4})
     problem = problems.Control("mountain-car", n_rows=600)
     data = problem.data(0)
-    first, again = (candidates.candidates(problem, data, 0) for _ in range(2))
+    (first, last), (again, _) = (candidates.candidates(problem, data, 0) for _ in range(2))
+    assert last.k == 2
     assert len(first) == 36
     x = data.batch.states
     for one, other in zip(first, again, strict=True):
@@ -332,11 +333,11 @@ def test_new_patients_are_made_as_the_embedded_ones_were():
 
 
 def test_new_patients_are_made_once_per_seed(tmp_path, monkeypatch):
-    few = {"n_patients": 2, "n_steps": 4, "n_rounds": 2, "n_trees": 2, "n_iterations": 2}
+    few = {"n_patients": 2, "n_steps": 10, "n_rounds": 2, "n_trees": 2, "n_iterations": 2}
     monkeypatch.setattr(problems, "COLLECTING", {**problems.COLLECTING, **few})
     monkeypatch.setenv(problems.CACHE, str(tmp_path))
     first = problems.Patients("new").data(0).batch
-    assert (len(first), first.n_episodes) == (16, 4)
+    assert (len(first), first.n_episodes) == (40, 4)
     made = (tmp_path / "hiv-0.npz").stat().st_mtime_ns
     np.testing.assert_array_equal(problems.new_patients(0).states, first.states)
     assert (tmp_path / "hiv-0.npz").stat().st_mtime_ns == made
