@@ -127,7 +127,7 @@ def test_bad_histories_are_named(history, message):
 
 
 def test_learners_plot_their_history():
-    fitted = learner().fit(batch())
+    fitted = learner(keep="last", state_weights="batch").fit(batch())
     figure = fitted.plot_history()
     for axes, name in zip(figure.axes, ("loss", "changed", "value"), strict=True):
         np.testing.assert_array_equal(axes.lines[0].get_ydata(), [row[name] for row in fitted.history_])

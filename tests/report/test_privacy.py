@@ -331,6 +331,7 @@ def test_tiny_tables_are_told_without_numbers(n, tmp_path):
     assert "of rows)" not in text
 
 
+@pytest.mark.filterwarnings("ignore::capi.errors.RareActionWarning")
 def test_gains_and_agreement_of_few_differences_are_not_told(tmp_path):
     frame = simple(60, do=["treat"] * 60)
     frame.loc[:1, "do"] = "wait"

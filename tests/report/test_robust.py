@@ -297,11 +297,11 @@ def test_the_kept_iteration_is_told(tmp_path):
     assert record["making"]["n_iterations"] == 12
     assert record["convergence"]["score"][:2] == [None, None]
     text = write_report(result.folder).read_text()
-    assert f"Iteration {kept} of 12 was kept: the best of the last ten by fitted Q evaluation" in text
+    assert f"Iteration {kept} of 12 was kept: the best of 6 by their value in a model of the table" in text
     assert "had not converged" not in text
     assert f"iteration {kept} was kept" in text
     assert f"12 (number {kept} was kept)" in text
-    assert "by fitted Q evaluation, last iterations only" in text
+    assert "value in a model of the table" in text
 
 
 def test_what_hardly_matters_has_one_definition(run):

@@ -52,7 +52,7 @@ def draw_history(history: Sequence[Mapping[str, Any]]) -> Figure:
         raise InvalidInputError(f"history must have k in every row, and at least one of {', '.join(PANELS)}.")
     figure, panels = new_figure(3.1 * len(shown), 2.7, n_cols=len(shown))
     for axes, (name, column) in zip(panels, shown.items(), strict=True):
-        marker = "o" if len(k) <= MOST_MARKED else None
+        marker = "o" if len(k) <= MOST_MARKED or np.isnan(column).any() else None  # single points have no line
         known = ~np.isnan(column)
         axes.plot(
             k[known], column[known], color=colour_of(0), marker=marker, markersize=3.5, linewidth=1.4, clip_on=False
