@@ -265,15 +265,15 @@ def test_the_best_policy_is_found_where_the_value_of_the_starts_does_not_rise_at
 @pytest.mark.parametrize("limit", [0, 10**9])
 def test_the_number_of_threads_changes_no_byte(limit, monkeypatch):
     monkeypatch.setattr(averager, "SMALL_CELLS", limit)
-    monkeypatch.setattr(cells, "AT_ONCE", 2**12)  # several pieces
+    monkeypatch.setattr(cells, "AT_ONCE", 2**10)  # several pieces
     for make in (fitted, honest):
         found = []
-        for n_jobs in (1, 2, 3):
-            model = make(builders.wandering(0, n_episodes=1500), n_jobs=n_jobs)
+        for n_jobs in (1, 3):
+            model = make(builders.wandering(0, n_episodes=300), n_jobs=n_jobs)
             under = model.under(Softmax(3))
             found.append([x.tobytes() for x in (under.next_values, under.leaf_values, under.occupancy)])
             found[-1].append(model.best_policy().act(model.batch.states).tobytes())
-        assert found[0] == found[1] == found[2]
+        assert found[0] == found[1]
 
 
 def test_weights_of_whole_numbers_are_copies_of_the_episodes():

@@ -143,5 +143,5 @@ def test_a_sweep_uses_what_it_has_replaced_already(backwards):
     expected = values.copy()
     for i in range(12)[:: -1 if backwards else 1]:
         expected[i] = constant[i] + B.toarray()[i] @ expected
-    sweep_rows(B.indptr, B.indices, B.data, constant, backwards, 0, 12, values, values)
+    sweep_rows(B.indptr, B.indices, B.data, constant, backwards, values)
     np.testing.assert_allclose(values, expected, rtol=1e-12)

@@ -37,10 +37,10 @@ from capi.data.elapsed import largest_discount, step_factors, times_factors
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.evaluators._fixed_points import FixedPoint, Sweep, check_finite, fixed_point, largest, total
-from capi.evaluators._row_chains import RowChain
 from capi.evaluators.fitted_values import FittedValues, ForestModel
 from capi.loss import greedy
 from capi.policies import Decisions, Greedy, changes_with_time, decided
+from capi.trees._kernels.averages import sweep_rows
 from capi.trees.cells import Cells, LookUps
 from capi.trees.forest import Forest, Growth, grow
 from capi.trees.predictor import Leaves
@@ -389,12 +389,8 @@ class UnderPolicy:
         return self.following.row_shares(m.cells, m.weights * m.steps, m.inverse, m.n_jobs)
 
     @cached_property
-    def _sweeps(self) -> RowChain:
-        return RowChain.of(self._chain, backwards=True, n_jobs=self.model.n_jobs)
-
-    @cached_property
-    def _sweeps_back(self) -> RowChain:
-        return RowChain.of(self._chain.T.tocsr(), backwards=False, n_jobs=self.model.n_jobs)
+    def _chain_back(self) -> Any:
+        return None if self._chain is None else self._chain.T.tocsr()
 
     @property
     def sweep(self) -> Sweep:
@@ -402,7 +398,7 @@ class UnderPolicy:
         m = self.model
         if self._chain is None:
             return lambda constant, x: constant + self.following.values(m.leaf_means(m.steps * x), m.n_jobs)
-        return self._sweeps
+        return _gauss_seidel(self._chain, backwards=True)
 
     @property
     def sweep_back(self) -> Sweep:
@@ -412,7 +408,7 @@ class UnderPolicy:
             return lambda constant, x: (
                 constant + m.steps * m.shared_back(self.following.back(x, len(m.inverse), m.n_jobs))
             )
-        return self._sweeps_back
+        return _gauss_seidel(self._chain_back, backwards=False)
 
 
 def effective_number(weights: Floats) -> float:
@@ -454,6 +450,15 @@ def checked_starts(starts: StateSample | None, batch: Transitions) -> StateSampl
         raise InvalidInputError("the first row of an episode must have positive weight; none has.")
     weights = None if batch.weights is None else batch.weights[first]
     return StateSample(batch.states[first], weights, None if batch.allowed is None else batch.allowed[first])
+
+
+def _gauss_seidel(matrix: Any, *, backwards: bool) -> Sweep:
+    def sweep(constant: Floats, x: Floats) -> Floats:
+        out = x.copy()
+        sweep_rows(matrix.indptr, matrix.indices, matrix.data, constant, backwards, out)
+        return out
+
+    return sweep
 
 
 def _groups(t: Transitions) -> list[Ints]:

@@ -194,16 +194,16 @@ def row_shares(
 
 
 @compiled_any_order
-def sweep_rows(pointers, columns, data, constant, backwards, first, end, values, out):
-    """Write ``constant`` (n,) plus the rows ``first .. end - 1`` of a sparse matrix times ``values`` to ``out`` (n,), one after another.
+def sweep_rows(pointers, columns, data, constant, backwards, values):
+    """Replace each entry of ``values`` (n,) by ``constant`` plus its row of a sparse matrix times ``values``, one after another.
 
-    If ``out`` is a part of ``values``, entries that were replaced before are used at once (Gauss-Seidel), in the order of
-    the rows or ``backwards``.
+    Entries that were replaced before are used at once (Gauss-Seidel), in the order of the rows or ``backwards``.
     """
-    for k in range(end - first):
-        i = end - 1 - k if backwards else first + k
+    n = len(values)
+    for k in range(n):
+        i = n - 1 - k if backwards else k
         row, weight = columns[pointers[i] : pointers[i + 1]], data[pointers[i] : pointers[i + 1]]
         total = 0.0
         for p in range(len(row)):
             total += weight[p] * values[np.uint64(row[p])]
-        out[i] = constant[i] + total
+        values[i] = constant[i] + total
