@@ -1,9 +1,11 @@
 import threading
 import time
 
+import numpy as np
 import pytest
+import threadpoolctl
 
-from capi._utils.threads import in_threads
+from capi._utils.threads import in_threads, one_blas_thread
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2, 7])
@@ -30,3 +32,18 @@ def test_an_error_reaches_the_caller_and_ends_the_work(n_jobs):
     with pytest.raises(ValueError, match="the fifth"):
         in_threads(work, list(range(100_000)), n_jobs)
     assert len(done) < 100_000 - 1
+
+
+def test_blas_has_one_thread_until_the_last_of_overlapping_blocks_ends():
+    def n_blas_threads():
+        return [pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
+
+    np.ones((2, 2)) @ np.ones((2, 2))
+    with threadpoolctl.threadpool_limits(limits=2, user_api="blas"):
+        before, first, second = n_blas_threads(), one_blas_thread(), one_blas_thread()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert set(n_blas_threads()) <= {1}
+        second.__exit__(None, None, None)
+        assert n_blas_threads() == before

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from capi._utils.late import threadpoolctl
 from capi.errors import InvalidInputError
@@ -31,11 +31,29 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+_blas_lock = threading.Lock()
+_blas_limits: list[Any] = []  # what restores the limits, while at least one block is active
+_blas_users = 0
+
+
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Limit BLAS to one thread: on short vectors more threads mostly wait, and they change the order of sums."""
-    with threadpoolctl.threadpool_limits(limits=1, user_api="blas"):
+    """Limit BLAS to one thread: on short vectors more threads mostly wait, and they change the order of sums.
+
+    The limit holds for the process. Only the first of nested or simultaneous blocks sets it, which takes milliseconds, and the last one to end restores it.
+    """
+    global _blas_users
+    with _blas_lock:
+        if _blas_users == 0:
+            _blas_limits.append(threadpoolctl.threadpool_limits(limits=1, user_api="blas"))
+        _blas_users += 1
+    try:
         yield
+    finally:
+        with _blas_lock:
+            _blas_users -= 1
+            if _blas_users == 0:
+                _blas_limits.pop().restore_original_limits()
 
 
 def in_threads(work: Callable[[Item], Result], items: Sequence[Item], n_jobs: int) -> list[Result]:
