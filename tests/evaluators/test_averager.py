@@ -170,6 +170,50 @@ def test_all_products_are_the_transposes_of_their_partners(model):
     np.testing.assert_allclose(model.leaf_means(np.ones(len(t))), 1)  # averages, in empty leaves, too
 
 
+@pytest.mark.parametrize("limit", [0, 1e9])
+def test_solutions_for_any_constant_are_adjoint(model, limit, monkeypatch):
+    monkeypatch.setattr(averager, "SMALL_CELLS", limit)
+    under, rng = model.under(Softmax(model.batch.n_actions)), np.random.default_rng(2)
+    c, d = rng.normal(size=(2, len(model.batch)))
+    x, y = under.solved(c, 1e-12).x, under.solved_back(d, 1e-12).x
+    np.testing.assert_allclose(under.sweep(c, x), x, atol=1e-10)
+    assert d @ x == pytest.approx(y @ c, rel=1e-8, abs=1e-8)
+
+
+@pytest.mark.parametrize("limit", [0, 1e9])
+def test_other_weights_on_the_same_cells_are_those_of_the_model_but_for_empty_leaves(model, limit, monkeypatch):
+    monkeypatch.setattr(averager, "SMALL_CELLS", limit)
+    under, rng = model.under(Softmax(model.batch.n_actions)), np.random.default_rng(2)
+    weights = rng.random(len(model.batch))
+    expected, found = model.reweighted(weights).under(Softmax(model.batch.n_actions)), under.on_same_cells(weights)
+    if (model.cells.own > 0).all() and (model.weights > 0).all():  # then no leaf borrows the rows of an ancestor
+        np.testing.assert_allclose(
+            found.next_values, expected.next_values, atol=3e-6 * np.abs(expected.next_values).max()
+        )
+    some = weights * (rng.random(len(weights)) < 0.5)
+    dropped, zeros = under.on_same_cells(some), np.zeros(len(some))
+    live, x = some > 0, rng.normal(size=len(some))
+    plain = replace(model, weights=some)
+    product = under.following.values(plain.leaf_means(plain.steps * np.where(live, x, 0.0)))
+    if limit == 0:
+        np.testing.assert_allclose(dropped.sweep(zeros, np.where(live, x, 0.0)), product, atol=1e-12)
+    solution = dropped.solved(np.where(live, x, 0.0), 1e-12).x
+    again = under.following.values(plain.leaf_means(plain.steps * solution)) + x
+    np.testing.assert_allclose(solution[live], again[live], atol=1e-9)
+
+
+def test_known_decisions_a_guess_and_a_tolerance_give_the_same_model(model):
+    t, policy = model.batch, Softmax(model.batch.n_actions)
+    decisions = [policy.probabilities(t.next_states, t.next_masks())]
+    decisions.append(policy.probabilities(model.starts.states, model.starts.allowed))
+    exact = replace(model, remembers=False).under_decisions(*decisions, tolerance=1e-11)
+    size = np.abs(exact.next_values).max()
+    guessed = model.under_decisions(*decisions, guess=exact.next_values)
+    for found in (guessed, model.under(policy)):
+        np.testing.assert_allclose(found.next_values, exact.next_values, atol=averager.VALUE_ERROR * size)
+    assert guessed.value_solution.n_products == 1
+
+
 @pytest.mark.parametrize("name", ["plain", "all columns", "large leaves", "resampled halves"])
 def test_chains_of_rows_and_products_of_leaves_give_the_same_numbers(name, monkeypatch):
     found = []

@@ -6,7 +6,7 @@ from scipy import sparse
 
 import naive
 from capi.trees._kernels.averages import sweep_rows
-from capi.trees.cells import Cells, LookUps
+from capi.trees.cells import Cells, LookUps, RowShares
 from capi.trees.forest import Growth, grow
 from capi.trees.ranks import encode
 
@@ -133,6 +133,29 @@ def test_points_that_ask_for_nothing_get_zero():
     n_leaves = len(cells.first)
     assert nothing.row_shares(cells, np.ones(len(states)), np.ones(n_leaves)).nnz == 0
     assert not nothing.members_of_points(cells).any()
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_pattern_gives_the_shares_of_the_rows_and_points_with_weight(seed, n_jobs, monkeypatch):
+    monkeypatch.setattr("capi.trees.cells.AT_ONCE", 16)
+    rng = np.random.default_rng(seed)
+    forests, rows, states = two_forests(seed)
+    cells, n = cells_of(forests, rows, states), len(states)
+    asked, _ = look_ups(forests, rng, n)
+    pattern = RowShares.of(asked, cells, n_jobs)
+    for share in (1.0, 0.6, 0.0):
+        weights, inverse = rng.random(n) * (rng.random(n) < share), rng.random(len(cells.first))
+        expected = asked.row_shares(cells, weights, inverse).toarray() * (weights > 0)[:, None]
+        found = pattern.matrix(weights, inverse)
+        np.testing.assert_allclose(found.toarray(), expected, atol=1e-14)
+        assert found.nnz == (expected > 0).sum()
+
+
+def test_a_pattern_of_points_that_ask_for_nothing_is_empty():
+    forests, rows, states = two_forests(0)
+    cells, n = cells_of(forests, rows, states), len(states)
+    assert RowShares.of(LookUps.of(n, []), cells).matrix(np.ones(n), np.ones(len(cells.first))).nnz == 0
 
 
 @pytest.mark.parametrize("backwards", [False, True])

@@ -41,7 +41,7 @@ from capi.evaluators.fitted_values import FittedValues, ForestModel
 from capi.loss import greedy
 from capi.policies import Decisions, Greedy, changes_with_time, decided
 from capi.trees._kernels.averages import sweep_rows
-from capi.trees.cells import Cells, LookUps
+from capi.trees.cells import Cells, LookUps, RowShares
 from capi.trees.forest import Forest, Growth, grow
 from capi.trees.predictor import Leaves
 from capi.trees.ranks import encode
@@ -82,6 +82,9 @@ class Averager:
     separate: bool = True  # whether each action has a forest of its own
     n_jobs: int = 1
     known: Sequence[Remembered[Leaves]] = field(default=(), repr=False)  # leaves of fixed states in each forest
+    remembers: bool = (
+        True  # whether to keep the leaves of all next states, which pays if several policies are asked about
+    )
 
     @classmethod
     def of(
@@ -193,7 +196,7 @@ class Averager:
                 f"policy must have the {self.batch.n_actions} actions of the batch; it has {policy.n_actions}."
             )
         t, (states, _, allowed) = self.batch, self.starts
-        return self._under(decided(policy, t.next_states, t.next_masks()), decided(policy, states, allowed))
+        return self.under_decisions(decided(policy, t.next_states, t.next_masks()), decided(policy, states, allowed))
 
     def best_policy(self) -> Greedy:
         """Return the best of all policies in the model, by policy iteration; it is greedy in its own action values."""
@@ -204,7 +207,7 @@ class Averager:
         )
         values = None
         for _ in range(MOST_IMPROVEMENTS):
-            under = self._under(following, initial)
+            under = self.under_decisions(following, initial)
             solution = under.solved_values(t.rewards, values, EXACT)
             values = solution.x
             q = self.q_of(self.leaf_means(t.rewards + self.steps * values))
@@ -256,16 +259,27 @@ class Averager:
     def _leaves(self, states: Floats, points: Ints, action: int) -> Leaves:
         """Return the leaves of some points (T, m); those of all next states are computed once."""
         k = action if self.separate else 0
-        model, known = ForestModel(self.forests[k], self.n_jobs, True, self.known[k]), states is self.batch.next_states
+        model = ForestModel(self.forests[k], self.n_jobs, self.remembers, self.known[k])
+        known = self.remembers and states is self.batch.next_states
         x = states if known else states[points]
         leaves = model.leaves(x) if self.separate else model.leaves_of_actions(x, self.batch.n_actions)[action]
         return np.ascontiguousarray(leaves[:, points]) if known else leaves
 
-    def _under(self, following: Decisions, initial: Decisions) -> UnderPolicy:
+    def under_decisions(
+        self, following: Decisions, initial: Decisions, *, tolerance: float = VALUE_ERROR, guess: Floats | None = None
+    ) -> UnderPolicy:
+        """Return the model under a policy whose decisions in the next states and in the start states are known.
+
+        Values are solved for up to ``tolerance``, relative to the largest, from a ``guess`` (n,) of the values of the next states.
+        """
         t = self.batch
         ahead = None if not t.terminated.any() else (~t.terminated).astype(np.float64)
         return UnderPolicy(
-            self, self.look_ups(t.next_states, following, ahead), self.look_ups(self.starts.states, initial)
+            self,
+            self.look_ups(t.next_states, following, ahead),
+            self.look_ups(self.starts.states, initial),
+            tolerance,
+            guess,
         )
 
     @cached_property
@@ -289,7 +303,7 @@ class Averager:
     @cached_property
     def slowest(self) -> float:
         """A discount by which every sweep contracts."""
-        return largest_discount(self.batch, self.discount) if self.steps.any() else 0.0
+        return min(largest_discount(self.batch, self.discount), float(self.steps.max()))
 
     def leaf_means(self, targets: Floats) -> Floats:
         """Return the average of ``targets`` (n,) in each leaf (l,): the product with S."""
@@ -307,6 +321,10 @@ class UnderPolicy:
     model: Averager
     following: LookUps  # of the next states (n); those after the end look up nothing
     initial: LookUps  # of the start states
+    tolerance: float = VALUE_ERROR  # of the values of the next states, relative to the largest
+    guess: Floats | None = None  # (n,) of these values
+    pattern: RowShares | None = None  # of the chain, if it is known
+    small: bool | None = None  # whether cells are small, if it is known
 
     @property
     def value(self) -> float:
@@ -338,22 +356,46 @@ class UnderPolicy:
     @cached_property
     def value_solution(self) -> FixedPoint:
         """The values of the next states, with a bound on their error."""
-        return self.solved_values(self.model.batch.rewards)
+        return self.solved_values(self.model.batch.rewards, self.guess, self.tolerance)
 
     def solved_values(self, rewards: Floats, start: Floats | None = None, tolerance: float = VALUE_ERROR) -> FixedPoint:
         """Return the values of the next states for other ``rewards`` (n,)."""
         m = self.model
         constant = self.following.values(m.leaf_means(rewards), m.n_jobs)
         with one_blas_thread():
-            return fixed_point(self.sweep, constant, discount=m.slowest, tolerance=tolerance, norm=largest, start=start)
+            return self.solved(constant, tolerance, start)
+
+    def solved(self, constant: Floats, tolerance: float, start: Floats | None = None) -> FixedPoint:
+        r"""Return the x (n,) with :math:`x = c + G_\pi S \gamma x`, up to ``tolerance`` relative to its largest entry; c is ``constant`` (n,)."""
+        discount = self.model.slowest
+        if discount == 0:
+            return FixedPoint(constant, 0.0, 0)
+        return fixed_point(self.sweep, constant, discount=discount, tolerance=tolerance, norm=largest, start=start)
+
+    def solved_back(self, constant: Floats, tolerance: float) -> FixedPoint:
+        r"""Return the y (n,) with :math:`y = c + \gamma S^\top G_\pi^\top y`, up to ``tolerance`` relative to the sum of its entries; c is ``constant`` (n,).
+
+        It is the adjoint of `solved`: the product of y and d is that of c and the solution for d.
+        """
+        discount = self.model.slowest
+        if discount == 0:
+            return FixedPoint(constant, 0.0, 0)
+        return fixed_point(self.sweep_back, constant, discount=discount, tolerance=tolerance, norm=total)
+
+    def on_same_cells(self, weights: Floats) -> UnderPolicy:
+        """Return the same policy with other weights (n,) of the rows, for many resamples of the same model.
+
+        Unlike in `Averager.reweighted`, a leaf whose rows all have weight 0 averages nothing and has the value 0. The next states of rows
+        without weight are left out: their values are not those of the policy, and no other value depends on them.
+        """
+        model, pattern = replace(self.model, weights=weights, n_jobs=1), self.chain_pattern
+        return UnderPolicy(model, self.following, self.initial, self.tolerance, None, pattern, self._cells_are_small)
 
     @cached_property
     def occupancy_solution(self) -> FixedPoint:
         """The discounted weight of the decision in each next state (n,), with a bound on its error."""
-        m = self.model
-        constant = m.steps * self._first_visits
         with one_blas_thread():
-            return fixed_point(self.sweep_back, constant, discount=m.slowest, tolerance=OCCUPANCY_ERROR, norm=total)
+            return self.solved_back(self.model.steps * self._first_visits, OCCUPANCY_ERROR)
 
     @cached_property
     def _first_visits(self) -> Floats:
@@ -384,9 +426,26 @@ class UnderPolicy:
     def _chain(self) -> Any:
         """The discounted weight of each row in the value of each next state, as a sparse matrix (n, n); None if leaves are large."""
         m = self.model
-        if self.following.members_of_points(m.cells, m.n_jobs).sum() > SMALL_CELLS * self.following.size:
+        if self.pattern is not None:
+            return self.pattern.matrix(m.weights * m.steps, m.inverse)
+        if not self._cells_are_small:
             return None
         return self.following.row_shares(m.cells, m.weights * m.steps, m.inverse, m.n_jobs)
+
+    @cached_property
+    def _cells_are_small(self) -> bool:
+        if self.small is not None:
+            return self.small
+        m = self.model
+        members = self.following.members_of_points(m.cells, m.n_jobs).sum()
+        return bool(members <= SMALL_CELLS * self.following.size)
+
+    @cached_property
+    def chain_pattern(self) -> RowShares | None:
+        """Which rows the value of each next state averages; None if leaves are large."""
+        if self.pattern is not None or not self._cells_are_small:
+            return self.pattern
+        return RowShares.of(self.following, self.model.cells, self.model.n_jobs)
 
     @cached_property
     def _chain_back(self) -> Any:

@@ -197,6 +197,51 @@ class LookUps:
         return sparse.csr_array((data, columns, ends.astype(small)), shape=(self.n_points, cells.n_rows))
 
 
+@dataclass(frozen=True, eq=False)
+class RowShares:
+    """Which rows each row's point averages, found once for many weights of the rows: a sparse matrix (n, n) without its numbers."""
+
+    look_ups: tuple[Ints, NDArray[np.int32], Floats]  # compressed, of as many points as there are rows
+    pointers: Ints  # (n + 1,)
+    columns: NDArray[np.int32]
+    starts: Ints  # (n + 1,) where each point starts in the following two, which list the rows of all its cells
+    places: NDArray[np.uint32]  # of the row among the point's columns
+    cell_of: NDArray[np.uint32]  # the number of the row's cell among the point's cells
+
+    @classmethod
+    def of(cls, look_ups: LookUps, cells: Cells, n_jobs: int = 1) -> RowShares:
+        """Return the pattern of ``look_ups`` in ``cells``."""
+        compressed = look_ups.compressed()
+        starts = np.append(0, np.cumsum(look_ups.members_of_points(cells, n_jobs)))
+        places, cell_of = np.empty(starts[-1], dtype=np.uint32), np.empty(starts[-1], dtype=np.uint32)
+
+        def of_points(piece: tuple[int, int]) -> tuple[NDArray[np.int32], Ints]:
+            mine = slice(*starts[list(piece)])
+            columns, lengths = np.empty(len(places[mine]), np.int32), np.empty(piece[1] - piece[0], np.int64)
+            marks, results = np.full(cells.n_rows, -1), (columns, lengths, places[mine], cell_of[mine])
+            of_cells = cells.members, cells.first, cells.end
+            n = averages.place_shares(*compressed[:2], *of_cells, *piece, marks, *results)
+            return columns[:n].copy(), lengths
+
+        parts = in_threads(of_points, _pieces(len(look_ups), look_ups.size), n_jobs)
+        pointers = np.cumsum(np.concatenate([[0], *(lengths for _, lengths in parts)]))
+        columns = np.concatenate([part for part, _ in parts])
+        return cls(compressed, pointers, columns, starts, places, cell_of)
+
+    def matrix(self, weights: Floats, inverse: Floats) -> sparse.csr_array:
+        """Return the weight of each row in each point's average (n, n), as `LookUps.row_shares` does, for rows and points with weight.
+
+        Row j counts ``weights[j]`` (n,) times the ``inverse`` (l,) of each of its cells. Where the weight is zero, rows and columns are empty.
+        """
+        room = len(self.columns) + 1  # the kernel writes one entry ahead
+        columns, data = np.empty(room, dtype=np.int32), np.empty(room)
+        known = self.starts, self.places, self.cell_of, self.pointers, self.columns
+        pointers = averages.weigh_shares(*self.look_ups, inverse, weights, *known, columns, data)
+        n = pointers[-1]
+        small = np.int32 if n < 2**31 else np.int64
+        return sparse.csr_array((data[:n], columns[:n], pointers.astype(small)), shape=(len(weights), len(weights)))
+
+
 def _to_points(parts: Sequence[Asked], values: Floats, n_points: int, n_jobs: int) -> Floats:
     """Return the weighted sum over trees of the ``values`` (l,) of each point's leaves (points,)."""
     out = np.zeros(n_points)

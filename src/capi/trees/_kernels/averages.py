@@ -193,6 +193,68 @@ def row_shares(
     return free
 
 
+@compiled
+def place_shares(pointers, cells, members, first, end, from_point, to_point, marks, columns, lengths, places, cell_of):
+    """Write which rows each point averages to ``columns``, one point after another, and their number to ``lengths``.
+
+    A point averages the rows of its cells, one after another; ``places`` gets where each of them is among the point's columns, and ``cell_of``
+    the number of its cell among the point's. ``marks`` (n,), whose entries must not equal a point's number before, is
+    scratch. The points are those from ``from_point`` up to ``to_point``.
+    """
+    place_of = np.empty(len(marks), dtype=np.uint32)
+    free, p = np.int64(0), np.int64(0)
+    for i in range(from_point, to_point):
+        before = free
+        for k in range(pointers[i], pointers[i + 1]):
+            for member in range(first[cells[k]], end[cells[k]]):
+                j = members[member]
+                if marks[j] != i:
+                    marks[j], place_of[j] = i, free - before
+                    columns[free] = j
+                    free += 1
+                places[p], cell_of[p] = place_of[j], k - pointers[i]
+                p += 1
+        lengths[i - from_point] = free - before
+    return free
+
+
+@compiled
+def weigh_shares(
+    pointers, cells, shares, inverse, weights, starts, places, cell_of, all_pointers, all_columns, columns, data
+):
+    """Write the weights of the rows in each point's average to ``columns`` and ``data``, and return the new pointers (n + 1,).
+
+    Points and rows are the same (n,); those whose weight is zero are left out. `place_shares` wrote ``places`` and ``cell_of``, from
+    ``starts[i]`` on for point i, and the rows that each point may average.
+    """
+    n = len(weights)
+    new = np.zeros(n + 1, dtype=np.int64)
+    of_cells, totals = np.empty(0), np.empty(0)
+    free = np.int64(0)
+    for i in range(n):
+        new[i + 1] = free
+        if weights[i] == 0.0:
+            continue
+        mine, width = cells[pointers[i] : pointers[i + 1]], all_pointers[i + 1] - all_pointers[i]
+        if len(of_cells) < len(mine):
+            of_cells = np.empty(len(mine))
+        if len(totals) < width:
+            totals = np.empty(2 * width)
+        for k in range(len(mine)):
+            of_cells[k] = shares[pointers[i] + k] * inverse[mine[k]]
+        totals[:width] = 0.0
+        place, cell = places[starts[i] : starts[i + 1]], cell_of[starts[i] : starts[i + 1]]
+        for p in range(len(place)):
+            totals[place[p]] += of_cells[cell[p]]
+        row = all_columns[all_pointers[i] : all_pointers[i + 1]]
+        for e in range(len(row)):
+            weight = weights[np.uint32(row[e])]
+            columns[free], data[free] = row[e], totals[e] * weight
+            free += weight != 0.0
+        new[i + 1] = free
+    return new
+
+
 @compiled_any_order
 def sweep_rows(pointers, columns, data, constant, backwards, values):
     """Replace each entry of ``values`` (n,) by ``constant`` plus its row of a sparse matrix times ``values``, one after another.
