@@ -1,6 +1,8 @@
 """Slow, obvious versions of the library's fast computations."""
 
+from dataclasses import dataclass
 from itertools import pairwise, product
+from typing import Any
 
 import numpy as np
 
@@ -419,10 +421,43 @@ def calibration_error(predicted, actions, n_bins):
     return total / n_actions
 
 
+@dataclass(frozen=True, eq=False)
+class DenseSystem:
+    """Fitted Q evaluation on fixed trees as dense matrices over all leaves."""
+
+    episodes: Any
+    taken: np.ndarray  # (n, L) a one for each leaf of the logged decisions
+    following: np.ndarray  # (n, L) the policy's mean in the next states
+    initial: np.ndarray  # (E, L) the policy's mean in the first states
+    theta: np.ndarray  # (L,) values of the leaves
+
+    @classmethod
+    def of(cls, fitted):
+        cells = fitted.under.model.cells
+        taken = np.zeros((cells.n_rows, len(cells.first)))
+        for leaf, (first, end) in enumerate(zip(cells.first, cells.end, strict=True)):
+            for row in cells.members[first:end]:
+                taken[row, leaf] += 1
+        following, initial = (
+            looked_up(part, len(cells.first)) for part in (fitted.under.following, fitted.under.initial)
+        )
+        return cls(fitted.episodes, taken, following, initial, fitted.under.leaf_values)
+
+
+def looked_up(look_ups, n_cells):
+    """Return the matrix (points, cells) of look-ups."""
+    out = np.zeros((len(look_ups), n_cells))
+    for part in look_ups.asked:
+        for k, (point, share) in enumerate(zip(part.points, part.shares, strict=True)):
+            for start, leaf in zip(part.starts, part.leaves[:, k], strict=True):
+                out[point, start + leaf] += share
+    return out
+
+
 def leaf_values(system, counts, kept=None, n_sweeps=3000):
-    """Return the values of a system's leaves by sweeps of plain loops; leaves without rows keep their values."""
+    """Return the values of a dense system's leaves by sweeps of plain loops; leaves without rows keep their values."""
     e = system.episodes
-    taken, following = system.taken.toarray(), system.following.toarray()
+    taken, following = system.taken, system.following
     n, n_leaves = taken.shape
     theta = np.zeros(n_leaves) if kept is None else np.array(kept)
     for _ in range(n_sweeps):
@@ -444,9 +479,9 @@ def left_out_leaf_values(again, system, n_sweeps=3000):
 
     The change that the resample makes to the mean of a leaf of m targets, at the values of the whole log, is scaled by m / (m - 1).
     """
-    e, old = again.episodes, system.solution[1]
-    taken, following = again.taken.toarray(), again.following.toarray()
-    sizes = np.asarray(system.taken.sum(axis=0)).ravel()
+    e, old = again.episodes, system.theta
+    taken, following = again.taken, again.following
+    sizes = system.taken.sum(axis=0)
 
     def means(values):
         out = np.array(old)

@@ -9,7 +9,7 @@ import builders
 from capi.data.origin import Origin
 from capi.evaluators import FittedQ
 from capi.offline.episodes import Episodes
-from capi.offline.fitted_q import FittedStart, Regression, leaf_system
+from capi.offline.fitted_q import FittedStart, Regression, fitted_evaluation
 from capi.offline.importance_weights import Weights
 from capi.offline.score import fitted_value
 from capi.policies import Constant, EpsilonGreedy, Training, Uniform, described
@@ -98,8 +98,8 @@ def test_influence_is_the_derivative_in_the_counts(monkeypatch):
     monkeypatch.setattr("capi.offline.fitted_q.EXACT", 1e-13)
     batch = walks(n_episodes=18)
     batch = remade(batch, elapsed=np.random.default_rng(2).uniform(0.1, 3.0, size=len(batch)))
-    system = leaf_system(Uniform(2), Episodes(batch, 0.8), Regression(n_trees=3), np.random.default_rng(0))
-    estimator, weights = FittedStart([(np.arange(18), system)], np.ones(18)), np.ones(18)
+    fitted = fitted_evaluation(Uniform(2), Episodes(batch, 0.8), Regression(n_trees=3), np.random.default_rng(0))
+    estimator, weights = FittedStart([(np.arange(18), fitted)], np.ones(18)), np.ones(18)
     expected = np.empty(18)
     for i in range(18):
         moved = np.array([weights, weights])

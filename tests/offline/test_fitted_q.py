@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy import sparse
 
 import builders
 import naive
 from capi.offline.episodes import Episodes
-from capi.offline.fitted_q import FittedStart, LeafSystem, Regression, leaf_system
+from capi.offline.fitted_q import FittedStart, Regression, fitted_evaluation
 from capi.offline.score import fitted_value
 from capi.policies import Constant, EpsilonGreedy, Uniform
 from capi.testing import check_policy
@@ -18,56 +17,69 @@ from offline.helpers import Table, bandit, hushed, quick, remade, repeated, walk
 SMALL = Regression(n_trees=3, min_samples_leaf=2)
 
 
-def system_of(batch, policy=None, discount=0.8, regression=SMALL, seed=0):
+@pytest.fixture(params=["rows", "leaves"])
+def sweeps(request, monkeypatch):
+    """Solve from row to row, as if all leaves were small, and through the leaves, as if all were large."""
+    monkeypatch.setattr("capi.evaluators.averager.SMALL_CELLS", 1e9 if request.param == "rows" else 0)
+
+
+def fitted_of(batch, policy=None, discount=0.8, regression=SMALL, seed=0):
     policy = Uniform(batch.n_actions) if policy is None else policy
-    return leaf_system(policy, Episodes(batch, discount), regression, np.random.default_rng(seed))
+    return fitted_evaluation(policy, Episodes(batch, discount), regression, np.random.default_rng(seed))
 
 
-def with_rewards(system, rewards):
-    return replace(system, episodes=Episodes(remade(system.episodes.batch, rewards=rewards), system.episodes.discount))
+def with_rewards(fitted, rewards):
+    """Return the evaluation of other rewards on the same trees."""
+    under, e = fitted.under, fitted.episodes
+    batch = remade(e.batch, rewards=rewards)
+    model = replace(under.model, batch=batch)
+    return replace(fitted, episodes=Episodes(batch, e.discount), under=replace(under, model=model, guess=None))
 
 
+@pytest.mark.usefixtures("sweeps")
 @pytest.mark.parametrize("policy", [Uniform(3), Constant(1, 3)], ids=["uniform", "constant"])
 def test_the_solution_is_the_fixed_point_of_plain_sweeps(policy):
     batch = walks(n_episodes=15, n_actions=3)
     weights = np.random.default_rng(1).uniform(0.5, 2.0, size=15)
     batch = remade(batch, weights=weights[Episodes(batch, 0.8).of_row])
-    system = system_of(batch, policy)
-    theta = naive.leaf_values(system, system.episodes.weights)
-    np.testing.assert_allclose(system.solution[1], theta, atol=1e-9)
-    np.testing.assert_allclose(system.next_values, system.following @ theta, atol=1e-9)
-    q = system.q(1).values(batch.states[system.episodes.starts])
-    expected = (q * policy.probabilities(batch.states[system.episodes.starts])).sum(axis=1)
-    np.testing.assert_allclose(system.initial @ theta, expected, atol=1e-9)
+    fitted = fitted_of(batch, policy)
+    dense = naive.DenseSystem.of(fitted)
+    theta = naive.leaf_values(dense, fitted.episodes.weights)
+    np.testing.assert_allclose(dense.theta, theta, atol=1e-9)
+    np.testing.assert_allclose(fitted.next_values, dense.following @ theta, atol=1e-9)
+    q = fitted.q.values(batch.states[fitted.episodes.starts])
+    expected = (q * policy.probabilities(batch.states[fitted.episodes.starts])).sum(axis=1)
+    np.testing.assert_allclose(dense.initial @ theta, expected, atol=1e-9)
 
 
+@pytest.mark.usefixtures("sweeps")
 def test_counting_episodes_is_repeating_them_on_the_same_leaves(monkeypatch):
     monkeypatch.setattr("capi.offline.fitted_q.CLOSE", 1e-12)
     batch = walks(n_episodes=15, n_actions=2)
-    system = system_of(batch)
-    e = system.episodes
+    fitted = fitted_of(batch)
+    e, dense = fitted.episodes, naive.DenseSystem.of(fitted)
     counts = np.where(np.random.default_rng(0).random(15) < 0.6, 0, 3)
     rows = np.concatenate([np.tile(np.flatnonzero(e.of_row == i), c) for i, c in enumerate(counts)]).astype(int)
-    again = LeafSystem(
-        Episodes(repeated(batch, counts), 0.8),
-        system.forests,
-        system.taken[rows],
-        system.following[rows],
-        system.initial[np.repeat(np.arange(15), counts)],
+    again = replace(
+        dense,
+        episodes=Episodes(repeated(batch, counts), 0.8),
+        taken=dense.taken[rows],
+        following=dense.following[rows],
+        initial=dense.initial[np.repeat(np.arange(15), counts)],
     )
-    filled = np.asarray(again.taken.sum(axis=0)).ravel() > 0
-    assert not filled.all()  # leaves that no drawn episode visits keep their values
-    theta = naive.left_out_leaf_values(again, system)
-    assert system.value(counts.astype(float)) == pytest.approx((again.initial @ theta).mean(), abs=1e-9)
+    assert not (again.taken.sum(axis=0) > 0).all()  # leaves that no drawn episode visits keep their values
+    theta = naive.left_out_leaf_values(again, dense)
+    assert fitted.value(counts.astype(float)) == pytest.approx((again.initial @ theta).mean(), abs=1e-9)
 
 
+@pytest.mark.usefixtures("sweeps")
 def test_the_own_counting_is_the_estimate_itself():
-    system = system_of(walks(n_episodes=20))
-    own = float(np.mean(system.initial @ system.solution[1]))
-    assert system.value(np.ones(20)) == pytest.approx(own, rel=1e-9)
-    assert system.value(np.full(20, 7.0)) == pytest.approx(own, rel=1e-9)  # only shares matter
+    fitted = fitted_of(walks(n_episodes=20))
+    assert fitted.value(np.ones(20)) == pytest.approx(fitted.under.value, rel=1e-9)
+    assert fitted.value(np.full(20, 7.0)) == pytest.approx(fitted.under.value, rel=1e-9)  # only shares matter
 
 
+@pytest.mark.usefixtures("sweeps")
 @pytest.mark.parametrize("discount", [0.0, 0.8, 0.99])
 def test_influence_is_the_derivative_in_the_counts(discount, monkeypatch):
     monkeypatch.setattr("capi.offline.fitted_q.CLOSE", 1e-13)
@@ -80,9 +92,9 @@ def test_influence_is_the_derivative_in_the_counts(discount, monkeypatch):
     for k in range(3):  # as in cross evaluation, a policy a part
         members = np.flatnonzero(np.arange(18) % 3 == k)
         part = batch.subset(np.isin(Episodes(batch, 0.8).of_row, members))
-        parts.append((members, system_of(part, EpsilonGreedy(Constant(k % 2, 2), 0.3), discount, seed=k)))
+        parts.append((members, fitted_of(part, EpsilonGreedy(Constant(k % 2, 2), 0.3), discount, seed=k)))
     for estimator in (
-        FittedStart([(np.arange(18), system_of(batch, discount=discount))], weights),
+        FittedStart([(np.arange(18), fitted_of(batch, discount=discount))], weights),
         FittedStart(parts, weights),
     ):
         expected = np.empty(18)
@@ -100,10 +112,10 @@ def test_several_parts_are_one_number_by_their_counts():
     batch = walks(n_episodes=20)
     halves = [np.arange(10), np.arange(10, 20)]
     of_row = Episodes(batch, 0.8).of_row
-    systems = [system_of(batch.subset(np.isin(of_row, half))) for half in halves]
+    evaluations = [fitted_of(batch.subset(np.isin(of_row, half))) for half in halves]
     counts = np.random.default_rng(0).integers(1, 4, size=20).astype(float)
-    both = FittedStart(list(zip(halves, systems, strict=True)), np.ones(20))
-    means = [system.value(counts[half]) for half, system in zip(halves, systems, strict=True)]
+    both = FittedStart(list(zip(halves, evaluations, strict=True)), np.ones(20))
+    means = [fitted.value(counts[half]) for half, fitted in zip(halves, evaluations, strict=True)]
     expected = np.average(means, weights=[counts[half].sum() for half in halves])
     np.testing.assert_allclose(both.values(counts[None]), [expected])
     only_first = np.where(np.arange(20) < 10, counts, 0.0)  # nothing of the second was drawn
@@ -113,10 +125,10 @@ def test_several_parts_are_one_number_by_their_counts():
 def test_resamples_by_the_derivative_are_close_to_those_by_the_system():
     batch = walks(n_episodes=400)
     e = Episodes(batch, 0.8)
-    system = system_of(batch, regression=Regression(n_trees=5, min_samples_leaf=20))
+    fitted = fitted_of(batch, regression=Regression(n_trees=5, min_samples_leaf=20))
     counts = np.random.default_rng(0).multinomial(400, np.full(400, 1 / 400), size=30).astype(float)
     solved, derived = (
-        FittedStart([(np.arange(400), system)], e.weights, linear=linear).values(counts) for linear in (False, True)
+        FittedStart([(np.arange(400), fitted)], e.weights, linear=linear).values(counts) for linear in (False, True)
     )
     assert np.corrcoef(solved, derived)[0, 1] > 0.98
     assert derived.std() == pytest.approx(solved.std(), rel=0.15)
@@ -126,7 +138,7 @@ def test_resamples_are_as_exact_for_large_values_as_for_small_ones():
     """A constant reward adds c / (1 - discount) where nothing ends, to every resample alike."""
     batch = walks(n_episodes=60, longest=10, ends=0.0)
     discount, shift = 0.98, 1e5
-    plain = system_of(batch, discount=discount, regression=Regression(n_trees=3, min_samples_leaf=10))
+    plain = fitted_of(batch, discount=discount, regression=Regression(n_trees=3, min_samples_leaf=10))
     shifted = with_rewards(plain, batch.rewards + shift)
     counts = np.random.default_rng(0).multinomial(60, np.full(60, 1 / 60), size=10).astype(float)
     expected = np.array([plain.value(c) for c in counts])
@@ -162,9 +174,9 @@ def test_much_data_of_a_finite_process_give_about_its_value():
 
 
 def test_values_that_hardly_fade_are_found():
-    system = system_of(walks(n_episodes=40, ends=0.0), discount=0.9999)
-    u, theta = system.solution
-    np.testing.assert_allclose(u, system.following @ theta, atol=1e-6 * np.abs(u).max())
+    fitted = fitted_of(walks(n_episodes=40, ends=0.0), discount=0.9999)
+    u, theta = fitted.next_values, fitted.under.leaf_values
+    np.testing.assert_allclose(u, fitted.under.following.values(theta), atol=1e-6 * np.abs(u).max())
 
 
 def test_an_action_that_nobody_takes_changes_nothing():
@@ -177,25 +189,24 @@ def test_an_action_that_nobody_takes_changes_nothing():
 
 def test_trees_do_not_depend_on_the_episodes_counted_nor_on_threads():
     batch = walks(n_episodes=60)
-    one, two = (system_of(batch, regression=replace(SMALL, n_jobs=n)) for n in (1, 2))
-    np.testing.assert_array_equal(one.solution[1], two.solution[1])
+    one, two = (fitted_of(batch, regression=replace(SMALL, n_jobs=n)) for n in (1, 2))
+    np.testing.assert_array_equal(one.under.leaf_values, two.under.leaf_values)
     counts = np.random.default_rng(0).integers(3, size=(6, 60)).astype(float)
-    starts = [FittedStart([(np.arange(60), system)], np.ones(60), n) for system, n in ((one, 1), (two, 2))]
+    starts = [FittedStart([(np.arange(60), fitted)], np.ones(60), n) for fitted, n in ((one, 1), (two, 2))]
     np.testing.assert_array_equal(starts[0].values(counts), starts[1].values(counts))
 
 
 def test_the_leaves_are_those_of_the_policys_actions_in_the_mean():
     batch = walks(n_episodes=30, n_actions=3)
     policy = EpsilonGreedy(Constant(2, 3), 0.3)
-    system = system_of(batch, policy)
-    assert sparse.issparse(system.taken)
-    np.testing.assert_allclose(system.taken.sum(axis=1), 3)  # a leaf a tree
-    np.testing.assert_allclose(np.ravel(system.following.sum(axis=1)), ~batch.terminated)
-    np.testing.assert_allclose(system.initial.sum(axis=1), 1)
-    theta = system.solution[1]
-    q = system.q(1).values(batch.next_states)
+    fitted = fitted_of(batch, policy)
+    dense = naive.DenseSystem.of(fitted)
+    np.testing.assert_allclose(dense.taken.sum(axis=1), 3)  # a leaf a tree
+    np.testing.assert_allclose(dense.following.sum(axis=1), ~batch.terminated)
+    np.testing.assert_allclose(dense.initial.sum(axis=1), 1)
+    q = fitted.q.values(batch.next_states)
     expected = np.where(batch.terminated, 0, (q * policy.probabilities(batch.next_states)).sum(axis=1))
-    np.testing.assert_allclose(system.following @ theta, expected, atol=1e-12)
+    np.testing.assert_allclose(dense.following @ dense.theta, expected, atol=1e-12)
 
 
 def test_without_episode_numbers_every_row_is_an_episode():
@@ -241,5 +252,6 @@ def test_the_quick_score_is_the_mean_of_the_first_states_and_leaves_out_what_doe
     weighted = remade(batch, weights=np.where(kept, 2.0, 0.0))
     scores = [fitted_value(Constant(1, 2), b, discount=0.8, random_state=3) for b in (weighted, batch.subset(kept))]
     assert scores[0] == pytest.approx(scores[1], rel=1e-9)
-    system = leaf_system(Constant(1, 2), Episodes(batch.subset(kept), 0.8), Regression(), np.random.default_rng(3))
-    assert scores[1] == system.value(np.ones(30))
+    episodes = Episodes(batch.subset(kept), 0.8)
+    fitted = fitted_evaluation(Constant(1, 2), episodes, Regression(), np.random.default_rng(3))
+    assert scores[1] == pytest.approx(fitted.value(np.ones(30)), rel=1e-12)

@@ -76,7 +76,7 @@ def _numbers(action: int, q: Quantities, log: Log) -> Floats | None:
     if not has_models(log):
         mine = replace(q, weights=weights)
     else:
-        mine = quantities_on_trees(Constant(action, t.n_actions), q.systems, log)
+        mine = quantities_on_trees(Constant(action, t.n_actions), q.evaluations, log)
     method = "doubly-robust" if has_models(log) else "per-decision"
     only = replace(log, settings=replace(log.settings, methods=(method,)))
     found = estimators_of(mine, None, only)[method]

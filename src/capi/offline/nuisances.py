@@ -13,7 +13,7 @@ from capi.data.transitions import Transitions
 from capi.learning.iteration import checked_values
 from capi.offline.episodes import Episodes
 from capi.offline.estimators import Estimator, MeanOfEpisodes, SumOfRatios
-from capi.offline.fitted_q import FittedStart, LeafSystem, leaf_system
+from capi.offline.fitted_q import FittedEvaluation, FittedStart, fitted_evaluation
 from capi.offline.importance_weights import Weights
 from capi.offline.log import FITTED, LOGGED_VALUES, VALUES, Log
 from capi.policies import Constant
@@ -36,7 +36,7 @@ class Quantities:
     next_values: Floats  # (n,) zero where the process ended
     closing: Floats | None = None  # (E,) influence of each episode through the values that complete truncated episodes
     first_values: Floats | None = None  # (E, A) of all actions in the first states; None without fitted values
-    systems: Sequence[LeafSystem | None] = ()  # of each fold
+    evaluations: Sequence[FittedEvaluation | None] = ()  # of each fold
 
 
 def _decisions(policy: Policy, states: Floats, allowed: Bools | None) -> Floats:
@@ -59,28 +59,27 @@ def has_models(log: Log) -> bool:
 def quantities_of(policies: list[Policy], log: Log) -> Quantities:
     """Return the ingredients of the estimators; ``policies`` has one policy per fold, values are fitted without the fold."""
 
-    def values_of(k: int) -> tuple[Values, LeafSystem | None]:
+    def values_of(k: int) -> tuple[Values, FittedEvaluation | None]:
         return _values_of(policies[k], log.batch.subset(log.fold_of_row != k), log, log.rng(VALUES, k))
 
     return _quantities(policies, values_of, log)
 
 
-def quantities_on_trees(policy: Policy, systems: Sequence[LeafSystem | None], log: Log) -> Quantities:
-    """Return the ingredients of another policy's estimators, with values fitted on the trees of ``systems``, one per fold; no tree is grown."""
-    n_jobs = log.settings.regression.n_jobs
+def quantities_on_trees(policy: Policy, evaluations: Sequence[FittedEvaluation | None], log: Log) -> Quantities:
+    """Return the ingredients of another policy's estimators, with values fitted on the trees of ``evaluations``, one per fold; no tree is grown."""
 
-    def values_of(k: int) -> tuple[Values, LeafSystem | None]:
-        found = systems[k]
+    def values_of(k: int) -> tuple[Values, FittedEvaluation | None]:
+        found = evaluations[k]
         if found is None:
             raise ValueError("a user's evaluator has no trees")
-        system = found.under(policy, n_jobs)
-        return system.q(n_jobs).values, system
+        fitted = found.of_policy(policy)
+        return fitted.q.values, fitted
 
     return _quantities([policy] * log.n_folds, values_of, log)
 
 
 def _quantities(
-    policies: Sequence[Policy], values_of: Callable[[int], tuple[Values, LeafSystem | None]], log: Log
+    policies: Sequence[Policy], values_of: Callable[[int], tuple[Values, FittedEvaluation | None]], log: Log
 ) -> Quantities:
     t, e = log.batch, log.episodes
     probabilities = np.empty((len(t), t.n_actions))
@@ -88,15 +87,15 @@ def _quantities(
     needed = has_models(log)
     first_values = np.zeros((len(e), t.n_actions)) if needed else None
     next_masks = t.next_masks() if needed else None
-    systems: list[LeafSystem | None] = []
+    evaluations: list[FittedEvaluation | None] = []
     of_next = np.zeros_like(probabilities)
     for k, policy in enumerate(policies):
         rows = np.flatnonzero(log.fold_of_row == k)
         probabilities[rows] = _decisions(policy, t.states[rows], _rows_of(t.allowed, rows))
         if first_values is None:
             continue
-        values, system = values_of(k)
-        systems.append(system)
+        values, fitted = values_of(k)
+        evaluations.append(fitted)
         now = values(t.states[rows])
         taken[rows] = chosen_entries(now, t.actions[rows])
         first = np.flatnonzero(log.fold_of_episode == k)
@@ -111,36 +110,38 @@ def _quantities(
     with np.errstate(over="ignore"):  # the weights report it
         ratios = chosen_entries(probabilities, t.actions) / log.behaviour.probability
     weights = Weights(e, ratios)
-    closing = None if weights.overflows else _closing(systems, of_next, weights.of_episodes, log)
-    return Quantities(weights, probabilities, start, taken, following, closing, first_values, systems)
+    closing = None if weights.overflows else _closing(evaluations, of_next, weights.of_episodes, log)
+    return Quantities(weights, probabilities, start, taken, following, closing, first_values, evaluations)
 
 
 def _values_of(
     policy: Policy, rest: Transitions, log: Log, rng: np.random.Generator
-) -> tuple[Values, LeafSystem | None]:
-    """Return the action values of a policy, fitted on other episodes, as a function from states (n, d) to (n, A), and its linear system, if any."""
+) -> tuple[Values, FittedEvaluation | None]:
+    """Return the action values of a policy, fitted on other episodes, as a function from states (n, d) to (n, A), and their evaluation, if any."""
     s = log.settings
     if s.evaluator is None:
-        system = leaf_system(policy, Episodes(rest, s.discount), s.regression, rng)
-        return system.q(s.regression.n_jobs).values, system
+        fitted = fitted_evaluation(policy, Episodes(rest, s.discount), s.regression, rng)
+        return fitted.q.values, fitted
     q = s.evaluator.evaluate(policy, rest, discount=s.discount, states=rest.states, rng=rng)
     return (lambda states: checked_values(q, states, policy.n_actions, type(s.evaluator).__name__)), None
 
 
-def _closing(systems: Sequence[LeafSystem | None], probabilities: Floats, amounts: Floats, log: Log) -> Floats:
+def _closing(
+    evaluations: Sequence[FittedEvaluation | None], probabilities: Floats, amounts: Floats, log: Log
+) -> Floats:
     """Return how much each episode moves the mean of ``amounts`` (E,) of the values that complete truncated episodes of other folds (E,).
 
     The results sum to zero: the estimate does not change, and its spread includes the error of these values.
     """
     t, e = log.batch, log.episodes
     out = np.zeros(len(e))
-    for k, system in enumerate(systems):
+    for k, fitted in enumerate(evaluations):
         closed = np.flatnonzero(e.truncated & (log.fold_of_episode == k))
-        if system is not None and len(closed):
+        if fitted is not None and len(closed):
             ends, others = e.last[closed], log.fold_of_episode != k
             worth = e.weights[closed] * amounts[closed] * e.over_steps(e.worth)[ends] * e.discount
             scale = float(worth.max()) or 1.0  # weights may be huge
-            moved = system.response(t.next_states[ends], probabilities[ends], worth / scale)
+            moved = fitted.response(t.next_states[ends], probabilities[ends], worth / scale)
             out[others] += scale * moved / e.weights[others].mean()
     return out
 
@@ -154,7 +155,7 @@ def behaviour_value(log: Log) -> MeanOfEpisodes:
     values = np.zeros(len(t))
     if not e.truncated.any():
         return MeanOfEpisodes(e.summed(_closed_rewards(log, values)))
-    systems: list[LeafSystem | None] = []
+    evaluations: list[FittedEvaluation | None] = []
     unlabelled = Transitions(
         t.states,
         np.zeros(len(t), dtype=np.int64),
@@ -167,13 +168,13 @@ def behaviour_value(log: Log) -> MeanOfEpisodes:
         elapsed=t.elapsed,
     )
     for k in range(log.n_folds):
-        ends, system = e.last[e.truncated & (log.fold_of_episode == k)], None
+        ends, fitted = e.last[e.truncated & (log.fold_of_episode == k)], None
         if len(ends):
             rest = Episodes(unlabelled.subset(log.fold_of_row != k), e.discount)
-            system = leaf_system(Constant(0, 1), rest, log.settings.regression, log.rng(LOGGED_VALUES, k))
-            values[ends] = system.q(log.settings.regression.n_jobs).values(t.next_states[ends])[:, 0]
-        systems.append(system)
-    closing = _closing(systems, np.ones((len(t), 1)), np.ones(len(e)), log)
+            fitted = fitted_evaluation(Constant(0, 1), rest, log.settings.regression, log.rng(LOGGED_VALUES, k))
+            values[ends] = fitted.q.values(t.next_states[ends])[:, 0]
+        evaluations.append(fitted)
+    closing = _closing(evaluations, np.ones((len(t), 1)), np.ones(len(e)), log)
     return MeanOfEpisodes(e.summed(_closed_rewards(log, values)) + closing)
 
 
@@ -190,14 +191,14 @@ def fitted_start(policies: list[Policy], log: Log, kind: str) -> FittedStart:
     """Return fitted Q evaluation of one policy on the whole log, or of one policy per fold on its fold."""
     s, e = log.settings, log.episodes
     if kind == "table":
-        parts = [(np.arange(len(e)), leaf_system(policies[0], e, s.regression, log.rng(FITTED)))]
+        parts = [(np.arange(len(e)), fitted_evaluation(policies[0], e, s.regression, log.rng(FITTED)))]
     else:
         parts = []
         for k, policy in enumerate(policies):  # on the fold alone: the policy was learned from the rest
             fold = Episodes(log.batch.subset(log.fold_of_row == k), s.discount)
-            system = leaf_system(policy, fold, s.regression, log.rng(FITTED, k))
-            parts.append((np.flatnonzero(log.fold_of_episode == k), system))
-    n_products = sum(system.taken.nnz + system.following.nnz for _, system in parts) * s.n_resamples
+            fitted = fitted_evaluation(policy, fold, s.regression, log.rng(FITTED, k))
+            parts.append((np.flatnonzero(log.fold_of_episode == k), fitted))
+    n_products = sum(part.n_entries for _, part in parts) * s.n_resamples
     return FittedStart(parts, e.weights, s.regression.n_jobs, linear=n_products > MANY_PRODUCTS)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from capi._utils import registry
 from capi._utils.randomness import RandomState, as_generator
 from capi._utils.threads import n_threads, one_blas_thread
@@ -12,7 +10,7 @@ from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.offline.episodes import Episodes
 from capi.offline.evaluation import check_is_evaluable
-from capi.offline.fitted_q import Regression, leaf_system
+from capi.offline.fitted_q import Regression, fitted_evaluation
 from capi.types import Policy
 
 
@@ -50,8 +48,7 @@ def fitted_value(
     check_is_evaluable("policy", policy, batch)
     regression, episodes = Regression(n_jobs=n_threads(n_jobs)), Episodes.counted(batch, as_discount(discount))
     with one_blas_thread():
-        system = leaf_system(policy, episodes, regression, as_generator(random_state))
-        return float(np.average(system.initial @ system.solution[1], weights=episodes.weights))
+        return fitted_evaluation(policy, episodes, regression, as_generator(random_state)).under.value
 
 
 @registry.score_policy.fill
