@@ -20,7 +20,8 @@ from capi.datasets import load_hiv_batch
 from capi.domains import HIV
 from capi.evaluators import FittedQ
 from capi.evaluators._fixed_points import fixed_point, largest, total
-from capi.evaluators.averager import OCCUPANCY_ERROR, VALUE_ERROR, Averager, effective_number
+from capi.evaluators.averager import Averager
+from capi.evaluators.under_policy import OCCUPANCY_ERROR, VALUE_ERROR, effective_number
 from capi.policies import EpsilonGreedy, Uniform
 from capi.policy_spaces import Trees
 from capi.simulation import sample_episodes

@@ -10,8 +10,9 @@ import builders
 import naive
 from capi import Transitions
 from capi.errors import DivergenceError, InvalidInputError
-from capi.evaluators import LSTDQ, FittedQ, KernelFittedQ, averager
-from capi.evaluators.averager import Averager, effective_number, why_not
+from capi.evaluators import LSTDQ, FittedQ, KernelFittedQ, under_policy
+from capi.evaluators.averager import Averager, why_not
+from capi.evaluators.under_policy import effective_number
 from capi.policies import Constant, EpsilonGreedy, Greedy, Mixture, NonStationary, Uniform
 from capi.trees import cells
 from capi.trees.forest import Growth
@@ -132,10 +133,14 @@ def test_values_and_visits_are_those_of_dense_matrices(model):
         value, following, of_leaves, visits = dense.solve(policy, model.starts)
         under = model.under(policy)
         size = np.abs(following).max()
-        np.testing.assert_allclose(under.next_values, following, atol=averager.VALUE_ERROR * size)
-        np.testing.assert_allclose(under.leaf_values, of_leaves, atol=averager.VALUE_ERROR * np.abs(of_leaves).max())
-        np.testing.assert_allclose(model.value(policy), value, atol=2 * averager.VALUE_ERROR * np.abs(of_leaves).max())
-        assert np.abs(under.occupancy - visits).sum() <= 2 * averager.OCCUPANCY_ERROR * visits.sum()
+        np.testing.assert_allclose(under.next_values, following, atol=under_policy.VALUE_ERROR * size)
+        np.testing.assert_allclose(
+            under.leaf_values, of_leaves, atol=under_policy.VALUE_ERROR * np.abs(of_leaves).max()
+        )
+        np.testing.assert_allclose(
+            model.value(policy), value, atol=2 * under_policy.VALUE_ERROR * np.abs(of_leaves).max()
+        )
+        assert np.abs(under.occupancy - visits).sum() <= 2 * under_policy.OCCUPANCY_ERROR * visits.sum()
         np.testing.assert_allclose(model.effective_rows(policy), effective_number(visits), rtol=0.02)
 
 
@@ -144,14 +149,14 @@ def test_every_visit_is_discounted_until_it_ends(model):
         visits = model.occupancy(policy)
         assert (visits >= -1e-9).all()
         assert visits[model.weights == 0].sum() == 0
-        np.testing.assert_allclose(visits @ (1 - model.steps), 1, atol=2 * averager.OCCUPANCY_ERROR)
+        np.testing.assert_allclose(visits @ (1 - model.steps), 1, atol=2 * under_policy.OCCUPANCY_ERROR)
 
 
 def test_the_value_is_the_reward_of_all_visits(model):
     """Values and visits are solved by transposed sweeps, each to its own error."""
     for policy in policies(model.batch.n_actions):
         visits = model.occupancy(policy)
-        allowed = 2 * averager.OCCUPANCY_ERROR * visits.sum() * np.abs(model.batch.rewards).max()
+        allowed = 2 * under_policy.OCCUPANCY_ERROR * visits.sum() * np.abs(model.batch.rewards).max()
         np.testing.assert_allclose(model.value(policy), visits @ model.batch.rewards, atol=allowed)
 
 
@@ -172,7 +177,7 @@ def test_all_products_are_the_transposes_of_their_partners(model):
 
 @pytest.mark.parametrize("limit", [0, 1e9])
 def test_solutions_for_any_constant_are_adjoint(model, limit, monkeypatch):
-    monkeypatch.setattr(averager, "SMALL_CELLS", limit)
+    monkeypatch.setattr(under_policy, "SMALL_CELLS", limit)
     under, rng = model.under(Softmax(model.batch.n_actions)), np.random.default_rng(2)
     c, d = rng.normal(size=(2, len(model.batch)))
     x, y = under.solved(c, 1e-12).x, under.solved_back(d, 1e-12).x
@@ -182,7 +187,7 @@ def test_solutions_for_any_constant_are_adjoint(model, limit, monkeypatch):
 
 @pytest.mark.parametrize("limit", [0, 1e9])
 def test_other_weights_on_the_same_cells_are_those_of_the_model_but_for_empty_leaves(model, limit, monkeypatch):
-    monkeypatch.setattr(averager, "SMALL_CELLS", limit)
+    monkeypatch.setattr(under_policy, "SMALL_CELLS", limit)
     under, rng = model.under(Softmax(model.batch.n_actions)), np.random.default_rng(2)
     weights = rng.random(len(model.batch))
     expected, found = model.reweighted(weights).under(Softmax(model.batch.n_actions)), under.on_same_cells(weights)
@@ -210,7 +215,7 @@ def test_known_decisions_a_guess_and_a_tolerance_give_the_same_model(model):
     size = np.abs(exact.next_values).max()
     guessed = model.under_decisions(*decisions, guess=exact.next_values)
     for found in (guessed, model.under(policy)):
-        np.testing.assert_allclose(found.next_values, exact.next_values, atol=averager.VALUE_ERROR * size)
+        np.testing.assert_allclose(found.next_values, exact.next_values, atol=under_policy.VALUE_ERROR * size)
     assert guessed.value_solution.n_products == 1
 
 
@@ -218,7 +223,7 @@ def test_known_decisions_a_guess_and_a_tolerance_give_the_same_model(model):
 def test_chains_of_rows_and_products_of_leaves_give_the_same_numbers(name, monkeypatch):
     found = []
     for limit in (0, 10**9):
-        monkeypatch.setattr(averager, "SMALL_CELLS", limit)
+        monkeypatch.setattr(under_policy, "SMALL_CELLS", limit)
         model = MODELS[name]()
         under = model.under(Softmax(model.batch.n_actions))
         values = under.solved_values(model.batch.rewards, tolerance=1e-12).x
@@ -226,12 +231,12 @@ def test_chains_of_rows_and_products_of_leaves_give_the_same_numbers(name, monke
         swept = under.sweep(np.zeros(len(model.batch)), values)
         assert swept.shape == values.shape
     np.testing.assert_allclose(found[0][0], found[1][0], atol=1e-10 * np.abs(values).max())
-    assert np.abs(found[0][1] - found[1][1]).sum() <= 2 * averager.OCCUPANCY_ERROR * found[0][1].sum()
+    assert np.abs(found[0][1] - found[1][1]).sum() <= 2 * under_policy.OCCUPANCY_ERROR * found[0][1].sum()
 
 
 @pytest.mark.parametrize("limit", [0, 10**9])
 def test_a_sweep_leaves_the_dense_solution_as_it_is(model, limit, monkeypatch):
-    monkeypatch.setattr(averager, "SMALL_CELLS", limit)
+    monkeypatch.setattr(under_policy, "SMALL_CELLS", limit)
     policy, dense = Softmax(model.batch.n_actions), twin(model)
     _, values, _, visits = dense.solve(policy, model.starts)
     under, t = model.under(policy), model.batch
@@ -243,8 +248,8 @@ def test_a_sweep_leaves_the_dense_solution_as_it_is(model, limit, monkeypatch):
 
 
 def test_the_derivative_of_the_value_is_the_weighted_difference_of_action_values(model, monkeypatch):
-    monkeypatch.setattr(averager, "VALUE_ERROR", 1e-12)
-    monkeypatch.setattr(averager, "OCCUPANCY_ERROR", 1e-10)
+    monkeypatch.setattr(under_policy, "VALUE_ERROR", 1e-12)
+    monkeypatch.setattr(under_policy, "OCCUPANCY_ERROR", 1e-10)
     t, a = model.batch, 1e-4
     old, new = Softmax(t.n_actions), Greedy(Linear(t.n_actions, 5))
     ahead, back = (mixed_values(model, old, new, share) for share in (a, 2 * a))
@@ -308,7 +313,7 @@ def test_the_best_policy_is_found_where_the_value_of_the_starts_does_not_rise_at
 
 @pytest.mark.parametrize("limit", [0, 10**9])
 def test_the_number_of_threads_changes_no_byte(limit, monkeypatch):
-    monkeypatch.setattr(averager, "SMALL_CELLS", limit)
+    monkeypatch.setattr(under_policy, "SMALL_CELLS", limit)
     monkeypatch.setattr(cells, "AT_ONCE", 2**10)  # several pieces
     for make in (fitted, honest):
         found = []

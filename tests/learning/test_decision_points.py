@@ -5,7 +5,8 @@ from capi import CAPI, FiniteMDP, Transitions
 from capi.domains import ChainWalk
 from capi.errors import InvalidInputError
 from capi.evaluators import LSTDQ, Exact, FittedQ, Rollouts
-from capi.evaluators.averager import Averager, effective_number
+from capi.evaluators.averager import Averager
+from capi.evaluators.under_policy import effective_number
 from capi.features.bases import Polynomial
 from capi.learning.decision_points import ENOUGH, BatchPoints, mixed, points_of, visited
 from capi.policies import Constant

@@ -73,6 +73,7 @@ def test_only_improving_policies_are_accepted():
     rounds = list(learner.iterate(batch))
     rejected = [step for step in rounds if not step.accepted]
     assert rejected  # otherwise the test says nothing
+    assert rounds[0].accepted  # what the loop begins with need not belong to the space
     for step in rejected:
         assert step.policy is rounds[step.k - 1].policy
         assert step.changed == 0

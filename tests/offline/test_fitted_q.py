@@ -20,7 +20,7 @@ SMALL = Regression(n_trees=3, min_samples_leaf=2)
 @pytest.fixture(params=["rows", "leaves"])
 def sweeps(request, monkeypatch):
     """Solve from row to row, as if all leaves were small, and through the leaves, as if all were large."""
-    monkeypatch.setattr("capi.evaluators.averager.SMALL_CELLS", 1e9 if request.param == "rows" else 0)
+    monkeypatch.setattr("capi.evaluators.under_policy.SMALL_CELLS", 1e9 if request.param == "rows" else 0)
 
 
 def fitted_of(batch, policy=None, discount=0.8, regression=SMALL, seed=0):

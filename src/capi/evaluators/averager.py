@@ -31,26 +31,22 @@ import numpy as np
 
 from capi._utils.array_cache import Remembered
 from capi._utils.row_ops import chosen_entries
-from capi._utils.threads import one_blas_thread
 from capi._utils.validation import Floats, Ints, as_allowed, as_states, as_weights
 from capi.data.elapsed import largest_discount, step_factors, times_factors
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
-from capi.evaluators._fixed_points import FixedPoint, Sweep, check_finite, fixed_point, largest, total
+from capi.evaluators._fixed_points import largest
 from capi.evaluators.fitted_values import FittedValues, ForestModel
+from capi.evaluators.under_policy import VALUE_ERROR, UnderPolicy
 from capi.loss import greedy
 from capi.policies import Decisions, Greedy, changes_with_time, decided
-from capi.trees._kernels.averages import sweep_rows
-from capi.trees.cells import Cells, LookUps, RowShares
+from capi.trees.cells import Cells, LookUps
 from capi.trees.forest import Forest, Growth, grow
 from capi.trees.predictor import Leaves
 from capi.trees.ranks import encode
 from capi.types import Policy, StateSample
 
-VALUE_ERROR = 1e-6  # of all values, relative to the largest
 EXACT = 1e-9  # of the values of which the best policy is greedy
-OCCUPANCY_ERROR = 1e-3  # of all visits together, relative to their sum
-SMALL_CELLS = 10  # rows; if cells have more on average, a matrix from row to row would take more work than the leaves
 FEWEST = 2  # rows of an action; with fewer, its trees average all rows
 MOST_IMPROVEMENTS = 100  # policy iteration ends after some ten
 
@@ -314,168 +310,6 @@ class Averager:
         return self.weights * self.cells.spread(self.inverse * of_leaves, self.n_jobs)
 
 
-@dataclass(frozen=True, eq=False)
-class UnderPolicy:
-    """An `Averager` under a fixed policy: a Markov chain over the rows, and what follows from it."""
-
-    model: Averager
-    following: LookUps  # of the next states (n); those after the end look up nothing
-    initial: LookUps  # of the start states
-    tolerance: float = VALUE_ERROR  # of the values of the next states, relative to the largest
-    guess: Floats | None = None  # (n,) of these values
-    pattern: RowShares | None = None  # of the chain, if it is known
-    small: bool | None = None  # whether cells are small, if it is known
-
-    @property
-    def value(self) -> float:
-        """The value of the policy, averaged over the start states."""
-        return float(self.model.start_shares @ self.start_values)
-
-    @cached_property
-    def start_values(self) -> Floats:
-        """The value of the policy in each start state."""
-        return self.initial.values(self.leaf_values)
-
-    @property
-    def next_values(self) -> Floats:
-        """The value of the policy in each next state (n,); zero where the process terminated."""
-        return self.value_solution.x
-
-    @cached_property
-    def leaf_values(self) -> Floats:
-        """The action value in each leaf (l,)."""
-        values = self.model.leaf_means(self.model.batch.rewards + self.model.steps * self.next_values)
-        check_finite(largest(values))
-        return values
-
-    @cached_property
-    def action_values(self) -> FittedValues:
-        """The action values of the policy, defined for every state."""
-        return self.model.q_of(self.leaf_values)
-
-    @cached_property
-    def value_solution(self) -> FixedPoint:
-        """The values of the next states, with a bound on their error."""
-        return self.solved_values(self.model.batch.rewards, self.guess, self.tolerance)
-
-    def solved_values(self, rewards: Floats, start: Floats | None = None, tolerance: float = VALUE_ERROR) -> FixedPoint:
-        """Return the values of the next states for other ``rewards`` (n,)."""
-        m = self.model
-        constant = self.following.values(m.leaf_means(rewards), m.n_jobs)
-        with one_blas_thread():
-            return self.solved(constant, tolerance, start)
-
-    def solved(self, constant: Floats, tolerance: float, start: Floats | None = None) -> FixedPoint:
-        r"""Return the x (n,) with :math:`x = c + G_\pi S \gamma x`, up to ``tolerance`` relative to its largest entry; c is ``constant`` (n,)."""
-        discount = self.model.slowest
-        if discount == 0:
-            return FixedPoint(constant, 0.0, 0)
-        return fixed_point(self.sweep, constant, discount=discount, tolerance=tolerance, norm=largest, start=start)
-
-    def solved_back(self, constant: Floats, tolerance: float) -> FixedPoint:
-        r"""Return the y (n,) with :math:`y = c + \gamma S^\top G_\pi^\top y`, up to ``tolerance`` relative to the sum of its entries; c is ``constant`` (n,).
-
-        It is the adjoint of `solved`: the product of y and d is that of c and the solution for d.
-        """
-        discount = self.model.slowest
-        if discount == 0:
-            return FixedPoint(constant, 0.0, 0)
-        return fixed_point(self.sweep_back, constant, discount=discount, tolerance=tolerance, norm=total)
-
-    def on_same_cells(self, weights: Floats) -> UnderPolicy:
-        """Return the same policy with other weights (n,) of the rows, for many resamples of the same model.
-
-        Unlike in `Averager.reweighted`, a leaf whose rows all have weight 0 averages nothing and has the value 0. The next states of rows
-        without weight are left out: their values are not those of the policy, and no other value depends on them.
-        """
-        model, pattern = replace(self.model, weights=weights, n_jobs=1), self.chain_pattern
-        return UnderPolicy(model, self.following, self.initial, self.tolerance, None, pattern, self._cells_are_small)
-
-    @cached_property
-    def occupancy_solution(self) -> FixedPoint:
-        """The discounted weight of the decision in each next state (n,), with a bound on its error."""
-        with one_blas_thread():
-            return self.solved_back(self.model.steps * self._first_visits, OCCUPANCY_ERROR)
-
-    @cached_property
-    def _first_visits(self) -> Floats:
-        m = self.model
-        return m.shared_back(self.initial.back(m.start_shares, len(m.inverse)))
-
-    @cached_property
-    def occupancy(self) -> Floats:
-        """The discounted number of visits to each row (n,)."""
-        m = self.model
-        return self._first_visits + m.shared_back(
-            self.following.back(self.occupancy_solution.x, len(m.inverse), m.n_jobs)
-        )
-
-    @property
-    def effective_rows(self) -> float:
-        """The number of rows on which the policy lives."""
-        return effective_number(self.occupancy)
-
-    @property
-    def decision_weights(self) -> Floats:
-        """The discounted weight of each decision: at the start states, then at the next states (E + n,)."""
-        return np.concatenate([self.model.start_shares, self.model.steps * self.occupancy])
-
-    # -- sweeps over the rows ------------------------------------------------------------------------
-
-    @cached_property
-    def _chain(self) -> Any:
-        """The discounted weight of each row in the value of each next state, as a sparse matrix (n, n); None if leaves are large."""
-        m = self.model
-        if self.pattern is not None:
-            return self.pattern.matrix(m.weights * m.steps, m.inverse)
-        if not self._cells_are_small:
-            return None
-        return self.following.row_shares(m.cells, m.weights * m.steps, m.inverse, m.n_jobs)
-
-    @cached_property
-    def _cells_are_small(self) -> bool:
-        if self.small is not None:
-            return self.small
-        m = self.model
-        members = self.following.members_of_points(m.cells, m.n_jobs).sum()
-        return bool(members <= SMALL_CELLS * self.following.size)
-
-    @cached_property
-    def chain_pattern(self) -> RowShares | None:
-        """Which rows the value of each next state averages; None if leaves are large."""
-        if self.pattern is not None or not self._cells_are_small:
-            return self.pattern
-        return RowShares.of(self.following, self.model.cells, self.model.n_jobs)
-
-    @cached_property
-    def _chain_back(self) -> Any:
-        return None if self._chain is None else self._chain.T.tocsr()
-
-    @property
-    def sweep(self) -> Sweep:
-        """One sweep over the values of the next states; later rows come first, because values flow backwards in time."""
-        m = self.model
-        if self._chain is None:
-            return lambda constant, x: constant + self.following.values(m.leaf_means(m.steps * x), m.n_jobs)
-        return _gauss_seidel(self._chain, backwards=True)
-
-    @property
-    def sweep_back(self) -> Sweep:
-        """One sweep over the weights of the decisions in the next states; earlier rows come first."""
-        m = self.model
-        if self._chain is None:
-            return lambda constant, x: (
-                constant + m.steps * m.shared_back(self.following.back(x, len(m.inverse), m.n_jobs))
-            )
-        return _gauss_seidel(self._chain_back, backwards=False)
-
-
-def effective_number(weights: Floats) -> float:
-    """Return the number of equal weights that are as unevenly spread: the square of the sum divided by the sum of squares."""
-    squares = float(weights @ weights)
-    return float(weights.sum()) ** 2 / squares if squares > 0 else 0.0
-
-
 def why_not(q: Any, batch: Any) -> str | None:
     """Return why ``q`` and ``batch`` are no averager, in a sentence; None if they are."""
     if not isinstance(q, FittedValues):
@@ -509,15 +343,6 @@ def checked_starts(starts: StateSample | None, batch: Transitions) -> StateSampl
         raise InvalidInputError("the first row of an episode must have positive weight; none has.")
     weights = None if batch.weights is None else batch.weights[first]
     return StateSample(batch.states[first], weights, None if batch.allowed is None else batch.allowed[first])
-
-
-def _gauss_seidel(matrix: Any, *, backwards: bool) -> Sweep:
-    def sweep(constant: Floats, x: Floats) -> Floats:
-        out = x.copy()
-        sweep_rows(matrix.indptr, matrix.indices, matrix.data, constant, backwards, out)
-        return out
-
-    return sweep
 
 
 def _groups(t: Transitions) -> list[Ints]:

@@ -21,7 +21,8 @@ import numpy as np
 from capi._utils.validation import Bools, Floats, Ints, as_allowed
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
-from capi.evaluators.averager import Averager, checked_starts, effective_number, why_not
+from capi.evaluators.averager import Averager, checked_starts, why_not
+from capi.evaluators.under_policy import effective_number
 from capi.learning.iteration import Weighting, checked_values
 from capi.types import Policy, QFunction, StateSample
 

@@ -104,7 +104,7 @@ class Judge:
             raise ValueError("no model was grown")
         of_old = self.known[1] if self.known is not None and self.known[0] is old else models.score(old)
         of_new = models.score(new)
-        accepted = of_new > of_old
+        accepted = k == 0 or of_new > of_old  # the first policy need not belong to the space
         self.known = (new, of_new) if accepted else (old, of_old)
         return of_new, accepted
 

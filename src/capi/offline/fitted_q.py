@@ -20,8 +20,9 @@ import numpy as np
 
 from capi._utils.threads import in_threads
 from capi._utils.validation import Floats, Ints
-from capi.evaluators.averager import Averager, UnderPolicy
+from capi.evaluators.averager import Averager
 from capi.evaluators.fitted_values import FittedValues
+from capi.evaluators.under_policy import UnderPolicy
 from capi.offline.episodes import Episodes
 from capi.policies import Decisions, decided
 from capi.trees.forest import Growth
