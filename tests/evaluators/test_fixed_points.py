@@ -74,7 +74,9 @@ def broken(value):
 
 
 @pytest.mark.parametrize(
-    "value", [np.nan, np.inf, 1e300, 0.0, lambda found: -found.after, lambda found: found.x + 1e-9], ids=str
+    "value",
+    [np.nan, np.inf, 1e300, 0.0, lambda found: -found.after, lambda found: found.x + 1e-9],
+    ids=["nan", "inf", "huge", "zero", "opposite", "nearby"],
 )
 @pytest.mark.parametrize("which", [["_bicgstab"], ["_gmres"], ["_bicgstab", "_gmres"]], ids=str)
 def test_bad_proposals_do_no_harm(value, which, monkeypatch):
