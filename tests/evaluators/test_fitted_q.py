@@ -271,14 +271,11 @@ def test_weights_of_the_batch_count():
         )
 
 
-def test_an_action_that_was_never_taken_is_named():
-    batch = Transitions([[0.0]], [0], [1.0], [[0.0]], [True], action_labels=["wait", "treat"])
-    with pytest.raises(InvalidInputError, match=r"action 1 \('treat'\) never is"):
-        FittedQ().evaluate(Constant(0, 2), batch, discount=0.5)
-    assert FittedQ(actions="input").evaluate(Constant(0, 2), batch, discount=0.5).values(np.zeros((1, 1))).shape == (
-        1,
-        2,
-    )
+def test_the_model_of_an_action_that_was_never_taken_averages_all_rows():
+    """`CAPI` never chooses it."""
+    batch = Transitions([[0.0]] * 4, [0, 1, 0, 1], [1.0, 2.0, 3.0, 6.0], [[0.0]] * 4, [True] * 4, n_actions=3)
+    values = FittedQ(n_trees=2).evaluate(Constant(0, 3), batch, discount=0.5).values(np.zeros((1, 1)))
+    np.testing.assert_allclose(values, [[2.0, 4.0, 3.0]])
 
 
 @pytest.mark.parametrize(
@@ -286,7 +283,7 @@ def test_an_action_that_was_never_taken_is_named():
     [
         {"n_trees": 0},
         {"n_sweeps": 0},
-        {"n_sweeps": None},
+        {"n_sweeps": None, "regressor": LinearRegression()},
         {"refresh_every": 0},
         {"refresh_every": "always"},
         {"actions": "both"},
@@ -328,7 +325,9 @@ def test_fitted_q_iteration_is_capi_with_all_policies():
     _, batch = chain_batch(1000)
     settings = {"discount": 0.99, "n_iterations": 12, "random_state": 3}
     baseline = FittedQIteration(FittedQ(n_trees=3, n_sweeps=7), **settings).fit(batch)
-    same = CAPI(FittedQ(n_trees=3, n_sweeps=1), Unrestricted(), **settings).fit(batch)
+    same = CAPI(FittedQ(n_trees=3, n_sweeps=1), Unrestricted(), **settings, keep="last", state_weights="batch").fit(
+        batch
+    )
     np.testing.assert_array_equal(baseline.q_.values(batch.states), same.q_.values(batch.states))
     old = None
     for step in baseline.iterate(batch):
