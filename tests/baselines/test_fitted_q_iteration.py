@@ -65,7 +65,7 @@ def test_the_same_batch_gives_the_same_bits():
 def test_follows_scikit_learn():
     learner = RFQI(KernelFittedQ(ridge=0.1), discount=0.9, n_iterations=3)
     assert repr(learner) == repr(clone(learner))
-    assert list(learner.get_params(deep=False)) == ["evaluator", "discount", "n_iterations", "random_state"]
+    assert list(learner.get_params(deep=False)) == ["evaluator", "discount", "n_iterations", "random_state", "keep"]
     assert learner.set_params(n_iterations=2).n_iterations == 2
 
 

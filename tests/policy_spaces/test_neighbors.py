@@ -346,7 +346,9 @@ def test_a_policy_can_be_copied():
 
 def test_runs_in_the_loop():
     batch = random_batch()
-    learner = CAPI(FittedQ(n_trees=5, n_sweeps=2), Neighbors(10), discount=0.9, n_iterations=3, random_state=0)
+    learner = CAPI(
+        FittedQ(n_trees=5, n_sweeps=2), Neighbors(10), 0.9, 3, random_state=0, keep="last", state_weights="batch"
+    )
     policy = learner.fit(batch).policy_
     assert batch.states in policy.known
     assert policy.training.n_iterations == 3

@@ -150,7 +150,7 @@ def test_the_command_line_limits_the_search_unless_told_otherwise(table, tmp_pat
     options = ["--n-iterations=1", "--max-depth=1", "--json", *(["--exact"] if exact else [])]
     done = CliRunner().invoke(app, ["fit", table, "--out", str(tmp_path / "run"), *OPTIONS, *options])
     assert "cut_short" not in json.loads(done.stdout)["history"][0]
-    assert ("work_limit = 1500000000" in (tmp_path / "run" / "settings.toml").read_text()) is not exact
+    assert ("work_limit = 500000000" in (tmp_path / "run" / "settings.toml").read_text()) is not exact
 
 
 @pytest.mark.parametrize(

@@ -459,7 +459,7 @@ def test_benchmarks_are_listed_and_unknown_ones_refused():
     assert "$(BIN)/capi bench  #" in makefile, "all of them"
     refused = runner.invoke(app, ["bench", "magic"])
     assert isinstance(refused.exception, InvalidInputError)
-    assert "unknown benchmark 'magic'. Choose from cart_pole, " in str(refused.exception)
+    assert "unknown benchmark 'magic'. Choose from averager, cart_pole, " in str(refused.exception)
 
 
 def test_predict_uses_the_categories_and_labels_of_the_learning_table(tmp_path, monkeypatch):
@@ -500,7 +500,7 @@ def test_a_fit_that_fails_leaves_the_folder_free(table, tmp_path):
     frame = pd.read_csv(table)
     frame.loc[0, "age"] = np.nan
     frame.to_csv(tmp_path / "holes.csv", index=False)
-    with pytest.raises(InvalidInputError, match="finite"):
+    with pytest.raises(InvalidInputError, match="no missing values for linear"):
         fit_run(settings_for(str(tmp_path / "holes.csv"), "linear"), tmp_path / "run")
     assert fit_run(settings_for(str(tmp_path / "holes.csv"), "trees"), tmp_path / "run").policy.n_actions == 3
 

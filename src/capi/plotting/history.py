@@ -53,10 +53,7 @@ def draw_history(history: Sequence[Mapping[str, Any]]) -> Figure:
     figure, panels = new_figure(3.1 * len(shown), 2.7, n_cols=len(shown))
     for axes, (name, column) in zip(panels, shown.items(), strict=True):
         marker = "o" if len(k) <= MOST_MARKED or np.isnan(column).any() else None  # single points have no line
-        known = ~np.isnan(column)
-        axes.plot(
-            k[known], column[known], color=colour_of(0), marker=marker, markersize=3.5, linewidth=1.4, clip_on=False
-        )
+        axes.plot(k, column, color=colour_of(0), marker=marker, markersize=3.5, linewidth=1.4, clip_on=False)
         name_axes(axes, x="iteration", title=PANELS[name])
         axes.xaxis.set_major_locator(ticker.MaxNLocator(5, integer=True))
         if len(k) == 1:
