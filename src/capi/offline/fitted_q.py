@@ -31,7 +31,7 @@ from capi.types import Policy
 STRUCTURES = 4
 ROWS_A_LEAF, MANY_ROWS = 50_000, 200_000  # rows per row of leaf size; rows above which fewer trees are used
 EXACT = 1e-10  # error of the estimate itself, relative to the largest value
-CLOSE = 1e-2  # bound on the error of the values' change by a resample, relative to the largest change; the actual one is a tenth of it
+CLOSE = 3e-3  # bound on the error of the change that a resample makes to the values, relative to the largest change
 
 
 @dataclass(frozen=True)
