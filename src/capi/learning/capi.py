@@ -59,8 +59,8 @@ class CAPI(Learner):
         with `Exact`. "mixture": the occupancies of all rounds, and as much of all states alike as is needed for enough effective
         rows. By default "mixture" where "best" is the default of ``keep``, otherwise "batch". See ``docs/states.md``.
     accept : "any" or "improving"
-        "improving" takes a new policy, after the first round, only if its score in a fixed model of the batch rises. Otherwise the loop goes on
-        from the old one, and with the mixture it adds the states that the rejected policy visits.
+        "improving" takes a new policy, after the first round, only if its score in a fixed model of the batch rises. Otherwise the loop continues
+        with the old one, and with the mixture it adds the states that the rejected policy visits.
 
     Attributes
     ----------

@@ -71,7 +71,7 @@ class Iteration:
     schema: Schema | None  # names and labels of the round's batch, or of its evaluator's model
     value: float  # mean of q over the sample under the new policy: the evaluator's own estimate, not evidence
     n_drawn: int = 0  # rows of a batch that was generated for this round
-    n_settled: int = 0  # consecutive rounds, up to this one, without a changed decision and with hardly a changed value
+    n_settled: int = 0  # consecutive rounds, up to this one, with the same decisions and almost the same value
     visits: Floats | None = None  # (m,) occupancies of the policies so far, summed; None if all states count alike
     effective_rows: float | None = None  # rows, or states of a model, that the old policy visits
     score: float | None = None  # of the new policy, if only better ones are accepted
