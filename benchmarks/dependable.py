@@ -5,7 +5,8 @@
     python benchmarks/dependable.py all --mdps FOLDER            # everything except the group that is looked at once, at the end
     python benchmarks/dependable.py --status
 
-Groups: hiv-tree, hiv-forest, control, mdps, rank, and hiv-new, which only runs if it is named. A run takes seconds to minutes
+Groups: hiv-tree, hiv-forest, control, mdps, rank, states (whose table benchmarks/states.py prints), and hiv-new, which only runs
+if it is named. A run takes seconds to minutes
 on one core, all of them take hours; finished runs are in benchmarks/records/dependable and are never computed again. The finite
 MDPs of the groups mdps and rank are read from the folder --mdps or CAPI_MDPS; without it their runs are skipped.
 """

@@ -1,7 +1,7 @@
 """What the weights of states are worth to small trees: true returns with each weighting, on finite MDPs and from batches.
 
     python benchmarks/states.py model --mdps FOLDER       # exact values and occupancies, starting from the optimal policy
-    python benchmarks/states.py batch --mdps FOLDER       # 2,000 logged pairs of state and action, some seeds
+    python benchmarks/states.py batch                     # from batches: the records of `dependable.py states`
     python benchmarks/states.py chain                     # the paper's chain walk, exact
 
 Rows are problems and depths, columns are weightings; `docs/states.md` has the results. A return is that of the best iterate of
@@ -15,14 +15,16 @@ from pathlib import Path
 import numpy as np
 from dependability.problems import MDPS as FOLDER
 from dependability.problems import Finite
-from dependability.settings import MDPS
+from dependability.settings import DEPTHS, MDPS, WEIGHTINGS
+from dependability.table import states_text
 
 from capi import CAPI
 from capi.domains import ChainWalk
 from capi.evaluators import Exact
+from capi.experiments.records import Records
 from capi.policy_spaces import OptimalTrees, Thresholds, Trees
 
-DEPTHS, WEIGHTINGS, N_ROUNDS = (1, 2, 3, 4), ("batch", "occupancy", "mixture"), 20
+N_ROUNDS = 20
 
 
 def model():
@@ -51,22 +53,10 @@ def returns_of(problem, depth, weighting):
     return found
 
 
-def batch(n_rows, n_seeds):
-    """Print returns learned from batches: medians over seeds, and the worst."""
-    print("| MDP | depth | " + " | ".join(WEIGHTINGS) + " |\n|---|---|" + "---|" * len(WEIGHTINGS))
-    for name in MDPS:
-        problem = Finite(name, n_rows=n_rows)
-        for depth in DEPTHS:
-            space = OptimalTrees(max_depth=depth, n_thresholds=64, work_limit=300_000_000, n_jobs=-1)
-            cells = []
-            for weighting in WEIGHTINGS:
-                found = []
-                for seed in range(n_seeds):
-                    data = problem.data(seed)
-                    learner = CAPI(None, space, problem.discount, state_weights=weighting, random_state=seed)
-                    found.append(problem.worth(learner.fit(data.batch, starts=data.starts).policy_))
-                cells.append(f"{np.median(found):.4g} ({min(found):.4g})")
-            print(f"| {name} | {depth} | {' | '.join(cells)} |", flush=True)
+def batch():
+    """Print returns learned from batches, from the records of the group states."""
+    records = list(Records(Path(__file__).parent / "records" / "dependable"))
+    print(states_text(records))
 
 
 def chain():
@@ -87,15 +77,13 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=["model", "batch", "chain"], nargs="?", default="chain")
     parser.add_argument("--mdps", type=Path, metavar="FOLDER", help=f"folder of the finite MDPs (default: {FOLDER})")
-    parser.add_argument("--rows", type=int, default=2_000)
-    parser.add_argument("--seeds", type=int, default=10)
     options = parser.parse_args(arguments)
     if options.mdps is not None:
         os.environ[FOLDER] = str(options.mdps.resolve())
     if options.part == "model":
         model()
     elif options.part == "batch":
-        batch(options.rows, options.seeds)
+        batch()
     else:
         chain()
 

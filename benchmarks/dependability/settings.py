@@ -15,8 +15,22 @@ MDPS = {  # the return of the uniformly random policy, and of the best depth-3 t
     "system_administrator_1": (98.896, 214.037),
 }
 SIZES, SOURCES = (2_000, 20_000), ("pairs", "log")
-GROUPS = {"hiv-tree": 20, "hiv-forest": 20, "control": 20, "mdps": 10, "rank": 1, "hiv-new": 10}  # numbers of seeds
+GROUPS = {
+    "hiv-tree": 20,
+    "hiv-forest": 20,
+    "control": 20,
+    "mdps": 10,
+    "rank": 1,
+    "hiv-new": 10,
+    "states": 10,
+}  # numbers of seeds
 LAST = "hiv-new"  # looked at once, at the end: only runs if it is named
+DEPTHS, WEIGHTINGS = (1, 2, 3, 4), ("batch", "occupancy", "mixture")
+WEIGHTED = {  # the problems of the group states: kind, settings, rows
+    **{name: ("mdp", {"name": name, "source": "pairs", "n_rows": 2_000}, 2_000) for name in MDPS},
+    **{name: ("control", {"name": name}, 5_000) for name in ("mountain-car", "pole")},
+    "hiv": ("hiv", {"source": "embedded"}, 30_000),
+}
 
 
 def settings(group, variant=DEFAULTS):
@@ -34,6 +48,8 @@ def settings(group, variant=DEFAULTS):
             for n in SIZES
             for name in MDPS
         ]
+    if group == "states":
+        return [weighted(name, depth, weighting) for name in WEIGHTED for depth in DEPTHS for weighting in WEIGHTINGS]
     return [
         _ranking("rank/hiv", "hiv", {"source": "embedded"}, variant),
         *(_ranking(f"rank/{name}", "control", {"name": name}, variant) for name in CONTROL),
@@ -42,6 +58,20 @@ def settings(group, variant=DEFAULTS):
             for name in MDPS
         ),
     ]
+
+
+def weighted(name, depth, weighting):
+    """Return the setting of the group states: the library's rules, but for the depth and the weights of states."""
+    kind, of_problem, n_rows = WEIGHTED[name]
+    setting = _learning(f"states/{name}/depth-{depth}/{weighting}", kind, of_problem, DEFAULTS)
+    space = {
+        "max_depth": depth,
+        "n_thresholds": 64,
+        "min_samples_leaf": max(5, n_rows // 500),
+        "work_limit": 500_000_000,
+    }
+    learner = {**setting.values["learner"], "of_space": space, "loop": {"state_weights": weighting}}
+    return Setting(setting.name, {**setting.values, "learner": learner})
 
 
 def _learning(name, problem, of_problem, variant, space="tree"):

@@ -6,7 +6,7 @@ import numpy as np
 
 from capi.experiments.records import is_finished, key_of
 
-from .settings import CONTROL, GROUPS, MDPS, SIZES, SOURCES, settings
+from .settings import CONTROL, DEPTHS, GROUPS, MDPS, SIZES, SOURCES, WEIGHTED, WEIGHTINGS, settings, weighted
 
 HEADINGS = ("problem", "runs", "median", "worst", "below the bar", "to reach", "verdict", "CPU s", "note")
 GOOD_RATIO, MOST_BAD = 0.9, 2  # 18 of 20 seeds must reach the ratio
@@ -113,7 +113,25 @@ def rows(records, variant, groups=GROUPS, first_seed=0):
         if name is not None and record["seed"] in seeds[name]:
             by_name[name].append(record)
     makers = {"control": _control, "mdps": _mdps, "rank": _rank}
-    return [row for group in groups for row in makers.get(group, _hiv)(group, by_name)]
+    return [row for group in groups if group != "states" for row in makers.get(group, _hiv)(group, by_name)]
+
+
+def states_text(records):
+    """Return the group states as a Markdown table: medians over the seeds, the worst one in parentheses, and the number of seeds."""
+    found = {key_of(record["values"]): [] for record in records}
+    for record in filter(is_finished, records):
+        found[key_of(record["values"])].append(record["results"])
+    lines = [["problem", "depth", *WEIGHTINGS, "runs", "effective rows"]]
+    lines.append(["---"] * len(lines[0]))
+    for name in WEIGHTED:
+        for depth in DEPTHS:
+            cells = [found.get(key_of(weighted(name, depth, one).values), []) for one in WEIGHTINGS]
+            returned = [np.array([results["returned"] for results in cell]) for cell in cells]
+            shares = [f"{shown(np.median(cell))} ({shown(cell.min())})" if len(cell) else "-" for cell in returned]
+            rows_visited = [results["effective_rows"][-1] for results in cells[1]]
+            effective = shown(round(np.median(rows_visited))) if rows_visited else "-"
+            lines.append([name, str(depth), *shares, str(min(map(len, cells))), effective])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def _hiv(group, records):

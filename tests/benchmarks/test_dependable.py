@@ -359,3 +359,12 @@ def test_the_digest_covers_what_the_runs_import():
                 "capi._utils.sources",
             }  # no results depend on them
             assert used <= covered | outside, path.name
+
+
+def test_the_table_of_weightings_shows_the_median_and_the_worst_run():
+    setting = settings.weighted("pole", 2, "occupancy")
+    results = [{"returned": number, "effective_rows": [None, 7.6]} for number in (10.0, 30.0, 20.0)]
+    records = [{"values": setting.values, "seed": seed, "results": one} for seed, one in enumerate(results)]
+    lines = table.states_text(records).splitlines()
+    assert len(lines) == 2 + len(settings.WEIGHTED) * len(settings.DEPTHS)
+    assert "| pole | 2 | - | 20 (10) | - | 0 | 8 |" in lines
