@@ -138,7 +138,7 @@ def test_iterations_that_were_cut_short_are_told(table, tmp_path):
     )
     assert (run / "history.csv").read_text().splitlines()[
         0
-    ] == "k,loss,changed,value,score,kept,effective_rows,cut_short"
+    ] == "k,loss,changed,value,score,kept,effective_rows,cut_short,remaining_gap"
     assert [row["cut_short"] for row in load_run(run).history] == [1.0] * 3
     again = fit_run(limited, tmp_path / "again")
     assert (again.folder / "policy.capi").read_bytes() == (run / "policy.capi").read_bytes()
@@ -151,6 +151,17 @@ def test_the_command_line_limits_the_search_unless_told_otherwise(table, tmp_pat
     done = CliRunner().invoke(app, ["fit", table, "--out", str(tmp_path / "run"), *OPTIONS, *options])
     assert "cut_short" not in json.loads(done.stdout)["history"][0]
     assert ("work_limit = 500000000" in (tmp_path / "run" / "settings.toml").read_text()) is not exact
+
+
+@pytest.mark.compiled
+def test_the_command_line_sets_the_sizes_and_the_time_of_the_search(table, tmp_path):
+    options = ["--n-thresholds=3", "--leaf-penalty=0.5", "--time-limit=60", "--n-iterations=1", "--json"]
+    done = CliRunner().invoke(app, ["fit", table, "--out", str(tmp_path / "run"), *OPTIONS, *options])
+    assert json.loads(done.stdout)["history"][0]["remaining_gap"] >= 0
+    space = load_run(tmp_path / "run").settings.parts.space
+    assert (space.n_thresholds, space.leaf_penalty, space.time_limit, space.work_limit) == (3, 0.5, 60.0, None)
+    refused = CliRunner().invoke(app, ["fit", table, *OPTIONS, "--space=linear", "--time-limit=1"])
+    assert "Linear has no option 'time_limit'" in str(refused.exception)
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,27 @@ def fit(
             show_default="optimal-trees: 5 or 0.2 % of the rows, trees: at most 5, forests: 1",
         ),
     ] = None,
+    n_thresholds: Annotated[
+        int | None,
+        typer.Option(
+            help="Most cut points per column that optimal-trees considers.",
+            show_default="all up to 1,000 rows, otherwise 64",
+        ),
+    ] = None,
+    leaf_penalty: Annotated[
+        float | None,
+        typer.Option(
+            help="Least gain in mean value per state for which optimal-trees makes another split.", show_default="0"
+        ),
+    ] = None,
+    time_limit: Annotated[
+        float | None,
+        typer.Option(
+            help="Seconds of search for an optimal tree in each iteration; the tree found by then depends on the machine. Replaces the "
+            "limit by work.",
+            show_default="none",
+        ),
+    ] = None,
     exact: Annotated[
         bool,
         typer.Option(
@@ -156,9 +177,15 @@ def fit(
             return runs.RunSettings.from_toml(settings)
         if resume or table is None:
             return None
-        sizes = {"max_depth": max_depth, "min_samples_leaf": min_samples_leaf}
-        options: dict[str, int | str] = {name: size for name, size in sizes.items() if size is not None}
-        if space == "optimal-trees" and exact:
+        sizes = {
+            "max_depth": max_depth,
+            "min_samples_leaf": min_samples_leaf,
+            "n_thresholds": n_thresholds,
+            "leaf_penalty": leaf_penalty,
+            "time_limit": time_limit,
+        }
+        options: dict[str, float | str] = {name: size for name, size in sizes.items() if size is not None}
+        if space == "optimal-trees" and (exact or time_limit is not None):
             options["work_limit"] = runs.NO_LIMIT
         return runs.RunSettings(
             table,

@@ -56,6 +56,7 @@ HISTORY_COLUMNS = (
     "effective_rows",
     "accepted",
     "cut_short",
+    "remaining_gap",
 )  # only numbers that do not depend on the machine
 COMPLETE = {"kernel-fitted-q", "linear", "thresholds"}  # parts that need tables without missing values
 VALUES_FORMAT = "capi values"
