@@ -86,7 +86,9 @@ class Iteration:
             "effective_rows": self.effective_rows,
             "score": self.score,
             "accepted": None if self.score is None else float(self.accepted),
-            "remaining_gap": getattr(self.policy, "remaining_gap", None),  # of a search for the best policy of the space
+            "remaining_gap": getattr(
+                self.policy, "remaining_gap", None
+            ),  # of a search for the best policy of the space
         }
         return {
             "k": self.k,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -48,14 +48,15 @@ class Candidates:
         policies = {**self.policies, last.k: last.policy}
         mdp = getattr(evaluator, "mdp", None)
         if mdp is not None and hasattr(mdp, "discounted_occupancy"):
-            values = [float(mdp.start @ mdp.values(policy)) for policy in policies.values()]
+            scored = [float(mdp.start @ mdp.values(policy)) for policy in policies.values()]
         else:
-            values = score_policies(list(policies.values()), last, batch, discount, starts)
-        scores = dict(zip(policies, values, strict=True))
+            scored = score_policies(list(policies.values()), last, batch, discount, starts)
+        scores = dict(zip(policies, scored, strict=True))
         k = max(scores, key=lambda number: (scores[number], -number))
-        q = last.q
+        q: Any = last.q
         if k != last.k and isinstance(batch, Transitions) and why_not(q, batch) is None:
-            q = Averager.of(q, batch, discount=discount, starts=starts).action_values(policies[k])
+            values = Averager.of(q, batch, discount=discount, starts=starts).action_values(policies[k])
+            q = replace(values, prepared=q.prepared)  # the same trees of the same batch
         elif k != last.k and mdp is not None:
             q = evaluator.evaluate(policies[k], None, discount=discount)
         return Best(policies[k], q, k, scores)
