@@ -17,6 +17,7 @@ from capi.baselines import FittedQIteration
 from capi.domains import ChainWalk
 from capi.errors import InvalidInputError
 from capi.evaluators import FittedQ
+from capi.evaluators.averager import Averager
 from capi.policies import Constant, Deterministic, Uniform
 from capi.policy_spaces import Thresholds, Trees, Unrestricted
 from capi.testing import NearestQ, check_evaluator, random_batch
@@ -65,6 +66,16 @@ def test_kept_trees_are_solved_to_their_fixed_point():
     many = FittedQ(**settings, n_sweeps=800).evaluate(Uniform(3), batch, discount=0.95)
     scale = np.abs(many.values(batch.states)).max()
     np.testing.assert_allclose(solved.values(batch.states), many.values(batch.states), atol=2e-9 * scale)
+
+
+@pytest.mark.parametrize("refresh_every", [1, 2, 25, "never"])
+def test_a_complete_evaluation_is_the_fixed_point_of_its_own_trees_however_old_they_are(refresh_every):
+    batch, q = random_batch(), None
+    evaluator = FittedQ(n_trees=4, n_sweeps=None, refresh_every=refresh_every)
+    for k in range(5):
+        q = evaluator.evaluate(Uniform(3), batch, discount=0.9, previous=q, rng=np.random.default_rng(k))
+        own = Averager.of(q, batch, discount=0.9).action_values(Uniform(3))
+        np.testing.assert_allclose(q.values(batch.states), own.values(batch.states), rtol=0, atol=1e-5)
 
 
 def test_masks_of_the_next_states_bind_the_policy():

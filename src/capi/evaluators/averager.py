@@ -43,6 +43,7 @@ from capi.policies import Decisions, Greedy, changes_with_time, decided
 from capi.trees.cells import Cells, LookUps
 from capi.trees.forest import Forest, Growth, grow
 from capi.trees.predictor import Leaves
+from capi.trees.projections import Projections
 from capi.trees.ranks import encode
 from capi.types import Policy, StateSample
 
@@ -127,17 +128,18 @@ class Averager:
         averages: Transitions | None = None,
         starts: StateSample | None = None,
         n_jobs: int = 1,
+        projections: Projections | None = None,
     ) -> Averager:
         """Grow one forest per action on ``targets`` (n,) or (n, m) of the batch ``structure``, and average over the batch ``averages``.
 
-        By default both are the same batch. An action with fewer than two rows has trees of all rows.
+        By default both are the same batch. An action with fewer than two rows has trees of all rows. The trees also cut ``projections``.
         """
         own = structure if averages is None else averages
         outputs, forests = targets.reshape(len(targets), -1), []
         of_structure, of_own = _groups(structure), _groups(own)
         for rows, stream in zip(of_structure, rng.spawn(structure.n_actions), strict=True):
             w = None if structure.weights is None else structure.weights[rows]
-            inputs = encode(structure.states[rows], n_jobs)
+            inputs = encode(structure.states[rows], n_jobs, projections=projections)
             forests.append(grow(inputs, outputs[rows], growth, stream, weights=w, n_jobs=n_jobs))
         if averages is None:
             leaves: list[Leaves] = [forest.leaves_in_trees_of_rows for forest in forests]

@@ -26,6 +26,7 @@ from capi.evaluators.averager import Averager
 from capi.evaluators.fitted_values import FittedValues, ForestModel
 from capi.policies import decided
 from capi.trees.forest import Forest, Growth, grow, n_candidates, sums_of_targets
+from capi.trees.projections import Projections
 from capi.trees.ranks import EncodedStates, encode
 from capi.types import Policy, QFunction
 
@@ -45,6 +46,11 @@ class _Prepared:
     settings: FittedQ
     groups: list[Ints]
     inputs: list[EncodedStates]
+
+    @property
+    def projections(self) -> Projections | None:
+        """The combinations of columns that all forests cut."""
+        return self.inputs[0].projections
 
 
 @renamed(sweeps="n_sweeps")
@@ -66,9 +72,9 @@ class FittedQ:
         One model per action, or one model with the action's number as an input. ``docs/decisions`` justifies the default.
         The model of an action that is never taken averages all rows; `CAPI` then never chooses that action.
     n_sweeps : int or None
-        Number of Bellman sweeps per evaluation, starting from the previous Q. None makes one sweep, which may grow new trees,
-        and then solves for the fixed point of all further sweeps on the same trees, up to 1e-9 of its largest value
-        (`capi.evaluators.averager`).
+        Number of Bellman sweeps per evaluation, starting from the previous Q. None makes one sweep and then solves for the fixed
+        point of all further sweeps on the same trees, up to 1e-9 of its largest value (`capi.evaluators.averager`). If the trees
+        are too old by ``refresh_every``, new ones are grown on the targets of that fixed point, and it is solved again.
     refresh_every : int or "never"
         Maximum number of sweeps before the trees are regrown; 1 is the paper's scheme. In between, only the averages in the
         leaves are updated. Early trees, which were grown from little more than the rewards, are kept for at most as many sweeps
@@ -78,6 +84,9 @@ class FittedQ:
         Replaces the built-in trees; refitted in each sweep.
     n_jobs : int, optional
         Number of threads; -1 is all cores, None is one. The result does not depend on it.
+    projections : int
+        Number of random combinations of two or three scaled columns that the built-in trees may cut beside the columns themselves. They
+        help where what matters is oblique, such as an angle plus its speed, and cost time in proportion to the columns.
 
     Examples
     --------
@@ -98,6 +107,7 @@ class FittedQ:
     refresh_every: int | Literal["never"] = 25
     regressor: Any = None
     n_jobs: int | None = None
+    projections: int = 0
 
     _constraints: ClassVar[Constraints] = {
         "n_trees": at_least(1),
@@ -110,10 +120,15 @@ class FittedQ:
             satisfying(lambda r: hasattr(r, "fit") and hasattr(r, "predict"), "have the methods fit and predict")
         ),
         "n_jobs": n_threads,
+        "projections": at_least(0),
     }
 
     def __post_init__(self) -> None:
         check_parameters(self)
+        if self.projections and self.regressor is not None:
+            raise InvalidInputError(
+                "projections are for the built-in trees. Combine columns in the regressor, for example in a pipeline."
+            )
         if self.n_sweeps is None and self.regressor is not None:
             raise InvalidInputError(
                 "n_sweeps=None requires the built-in trees: a regressor may have no fixed point. Give a number of sweeps."
@@ -138,10 +153,12 @@ class FittedQ:
             targets = bellman_targets(t, discount, following_values(q, FittedValues, t, decisions))
             return self._fitted(t, targets, q, generator)
 
-        def settled(first: FittedValues) -> FittedValues:
-            model = Averager.of(first, t, discount=discount)
+        def settled(q: FittedValues, *, keeps: bool = False) -> FittedValues:
+            model = Averager.of(q, t, discount=discount)
             found = model.under(policy).solved_values(t.rewards, tolerance=SETTLED)
-            return self._fitted(t, t.rewards + model.steps * found.x, first, generator)  # on the same trees
+            keeps = keeps or self._stay(q)
+            after = self._fitted(t, t.rewards + model.steps * found.x, q, generator, keeps=keeps)
+            return after if keeps else settled(after, keeps=True)  # values on old trees are not those on new ones
 
         return after_sweeps(swept(previous), swept, self.n_sweeps, settled)
 
@@ -153,7 +170,8 @@ class FittedQ:
         """
         if not all(isinstance(model, ForestModel) for model in q.models):
             return q
-        prepared, threads = self._prepared(transitions, None), n_threads(self.n_jobs)
+        prepared = self._prepared(transitions, None, q.models[0].forest.projections)
+        threads = n_threads(self.n_jobs)
         if len(prepared.groups) != len(q.models):
             raise InvalidInputError(
                 f"q must fit these settings, with {len(prepared.groups)} models; it has {len(q.models)}."
@@ -165,17 +183,25 @@ class FittedQ:
                 replace(tree, leaf_of_row=of_tree.astype(np.int32))
                 for tree, of_tree in zip(model.forest.trees, leaves, strict=True)
             ]
-            models.append(ForestModel(Forest(trees), threads, remembers=self.refresh_every != 1))
+            models.append(ForestModel(Forest(trees, prepared.projections), threads, remembers=self.refresh_every != 1))
         return FittedValues(models, q.n_actions, q.n_features, q.separate, prepared, age, n_sweeps)
 
-    def _fitted(self, t: Transitions, targets: Floats, old: QFunction | None, rng: np.random.Generator) -> FittedValues:
+    def _fitted(
+        self,
+        t: Transitions,
+        targets: Floats,
+        old: QFunction | None,
+        rng: np.random.Generator,
+        *,
+        keeps: bool = False,  # the trees of ``old``, whatever their age
+    ) -> FittedValues:
         if self.regressor is not None:
             models = [self._model(t, rows, targets, rng) for rows in self._groups(t)]
             return FittedValues(models, t.n_actions, t.n_features, self.actions == "separate")
-        separate, prepared = self.actions == "separate", self._prepared(t, old)
+        separate, prepared = self.actions == "separate", self._prepared(t, old, rng)
         n_sweeps = 1 + (old.n_sweeps if isinstance(old, FittedValues) else 0)
         kept = old if isinstance(old, FittedValues) and old.prepared is prepared else None
-        if kept is not None and self._stay(kept):
+        if kept is not None and (keeps or self._stay(kept)):
             weighted = targets if t.weights is None else t.weights * targets
             of_models, threads = [weighted[rows] for rows in prepared.groups], n_threads(self.n_jobs)
             sums = sums_of_targets([model.forest for model in kept.models], of_models, threads)
@@ -192,12 +218,18 @@ class FittedQ:
         grown_in = q.n_sweeps - q.age + 1
         return self.refresh_every == "never" or q.age < min(self.refresh_every, grown_in)
 
-    def _prepared(self, t: Transitions, old: QFunction | None) -> _Prepared:
+    def _prepared(
+        self, t: Transitions, old: QFunction | None, combined: Projections | np.random.Generator | None
+    ) -> _Prepared:
+        """Return the data of all sweeps on a batch; ``combined`` are combinations of columns, or draws them."""
         known = old.prepared if isinstance(old, FittedValues) else None
         if known is not None and known.batch is t and known.settings == self:
             return known
-        groups = self._groups(t)
-        return _Prepared(t, self, groups, [encode(self._inputs(t, rows), n_threads(self.n_jobs)) for rows in groups])
+        groups, threads = self._groups(t), n_threads(self.n_jobs)
+        if isinstance(combined, np.random.Generator):
+            combined = Projections.drawn(t.states, self.projections, combined) if self.projections else None
+        inputs = [encode(self._inputs(t, rows), threads, projections=combined) for rows in groups]
+        return _Prepared(t, self, groups, inputs)
 
     def _groups(self, t: Transitions) -> list[Ints]:
         """Return the rows that each model learns from; rows of weight 0 are ignored."""

@@ -22,8 +22,10 @@ from capi._utils.validation import Floats
 from capi.data.transitions import Transitions
 from capi.evaluators._sweeps import bellman_targets
 from capi.evaluators.averager import Averager, why_not
+from capi.evaluators.fitted_values import ForestModel
 from capi.policies import decided, value_of
 from capi.trees.forest import Growth
+from capi.trees.projections import Projections
 from capi.types import Policy, StateSample
 
 N_TREES, FEW_TREES, MANY_ROWS = 30, 10, 200_000  # fewer trees for more rows
@@ -49,33 +51,23 @@ class ScoringModels:
         starts: StateSample | None = None,
         halves: bool = False,
         n_jobs: int = 1,
+        projections: Projections | None = None,
     ) -> ScoringModels:
         """Grow the trees on ``targets`` (n,) or, for several policies, (n, m), such as `settled_targets`.
 
         ``starts`` are the states in which episodes begin, by default the first ones of the batch, or of each half. A single episode
-        is not divided.
+        is not divided. The trees also cut ``projections``.
         """
         growth, of_halves, of_trees = _growth(len(batch)), *rng.spawn(2)
+        shared: dict[str, Any] = {"discount": discount, "starts": starts, "n_jobs": n_jobs, "projections": projections}
         if not halves or batch.n_episodes < 2:
-            return cls(
-                [Averager.grown(batch, targets, growth, of_trees, discount=discount, starts=starts, n_jobs=n_jobs)],
-                n_jobs,
-            )
+            return cls([Averager.grown(batch, targets, growth, of_trees, **shared)], n_jobs)
         first = np.zeros(batch.n_episodes, dtype=bool)
         first[of_halves.permutation(len(first))[: len(first) // 2]] = True
         rows = np.repeat(first, batch.episode_lengths)
         parts = [(batch.subset(mine), targets[mine]) for mine in (rows, ~rows)]
         models = [
-            Averager.grown(
-                structure,
-                its_targets,
-                growth,
-                stream,
-                discount=discount,
-                averages=averages,
-                starts=starts,
-                n_jobs=n_jobs,
-            )
+            Averager.grown(structure, its_targets, growth, stream, averages=averages, **shared)
             for (structure, its_targets), (averages, _), stream in zip(
                 parts, parts[::-1], of_trees.spawn(2), strict=True
             )
@@ -104,6 +96,12 @@ def settled_targets(
     values = q.values(batch.next_states)
     ahead = [value_of(decided(policy, batch.next_states, batch.next_masks()), values) for policy in policies]
     return np.stack([bellman_targets(batch, discount, following) for following in ahead], axis=1)
+
+
+def projections_of(q: Any) -> Projections | None:
+    """Return the combinations of columns that the trees of ``q`` cut, if any."""
+    models = getattr(q, "models", ())
+    return models[0].forest.projections if models and isinstance(models[0], ForestModel) else None
 
 
 def _growth(n_rows: int) -> Growth:

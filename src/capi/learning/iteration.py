@@ -28,6 +28,7 @@ from capi.data.schema import Schema
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.policies import Decisions, one_hot
+from capi.trees.projections import Projections
 from capi.types import Policy, PolicyEvaluator, PolicySpace, QFunction, StateSample
 
 Thing = TypeVar("Thing")
@@ -54,6 +55,7 @@ class Yardstick:
 
     targets: Floats
     k: int
+    projections: Projections | None = None  # combinations of columns that its trees also cut
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from capi._utils.threads import available_cores
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.evaluators.averager import Averager, why_not
-from capi.evaluators.scoring_models import ScoringModels, settled_targets
+from capi.evaluators.scoring_models import ScoringModels, projections_of, settled_targets
 from capi.learning.iteration import Iteration, Yardstick
 from capi.types import Policy, QFunction, StateSample
 
@@ -99,7 +99,8 @@ class Judge:
     def judged(self, k: int, q: QFunction, old: Policy, new: Policy) -> tuple[float, bool]:
         """Return the score of the new policy, and whether it is better than that of the old one."""
         if self.models is None or (k + 1) & k == 0:
-            self._grow(Yardstick(settled_targets(q, self.batch, [old, new], self.discount, self.starts), k))
+            targets = settled_targets(q, self.batch, [old, new], self.discount, self.starts)
+            self._grow(Yardstick(targets, k, projections_of(q)))
         models = self.models
         if models is None:
             raise ValueError("no model was grown")
@@ -112,7 +113,13 @@ class Judge:
     def _grow(self, yardstick: Yardstick) -> None:
         rng = numbered_rng(self.seeds, yardstick.k, STREAM)
         self.models = ScoringModels.grown(
-            self.batch, yardstick.targets, discount=self.discount, rng=rng, starts=self.starts, n_jobs=available_cores()
+            self.batch,
+            yardstick.targets,
+            discount=self.discount,
+            rng=rng,
+            starts=self.starts,
+            n_jobs=available_cores(),
+            projections=yardstick.projections,
         )
         self.yardstick, self.known = yardstick, None
 
@@ -139,6 +146,13 @@ def score_policies(
     targets = settled_targets(last.q, batch, [policies[i] for i in chosen], discount, starts)
     rng = numbered_rng(last.seeds, last.k, STREAM)
     models = ScoringModels.grown(
-        batch, targets, discount=discount, rng=rng, starts=starts, halves=halves, n_jobs=available_cores()
+        batch,
+        targets,
+        discount=discount,
+        rng=rng,
+        starts=starts,
+        halves=halves,
+        n_jobs=available_cores(),
+        projections=projections_of(last.q),
     )
     return models.scores(policies)

@@ -16,6 +16,7 @@ from capi.data.transitions import Transitions
 from capi.errors import CheckpointWarning, InvalidInputError
 from capi.evaluators.fitted_q import FittedQ
 from capi.evaluators.fitted_values import FittedValues
+from capi.evaluators.scoring_models import projections_of
 from capi.files.archive import read_archive, write_archive
 from capi.files.atomic import written_whole
 from capi.files.codecs import from_arrays, to_arrays
@@ -148,7 +149,7 @@ def read_checkpoint(
         }
         visits = arrays.get(VISITS)
         grown_in = header.get("yardstick")
-        yardstick = None if grown_in is None else Yardstick(arrays[TARGETS], int(grown_in))
+        yardstick = None if grown_in is None else Yardstick(arrays[TARGETS], int(grown_in), projections_of(q))
     except (InvalidInputError, KeyError, TypeError) as error:
         raise InvalidInputError(f"{path} cannot be resumed: {error}") from error
     if isinstance(q, FittedValues) and isinstance(evaluator, FittedQ):

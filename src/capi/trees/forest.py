@@ -20,6 +20,7 @@ from capi.trees._kernels.grow import grow_tree
 from capi.trees._kernels.node import fill_records
 from capi.trees._kernels.records import Layout, Limits, Workspace
 from capi.trees.predictor import Leaves, Paths, leaf_type
+from capi.trees.projections import Projections
 from capi.trees.ranks import ROWS_AT_ONCE, EncodedStates
 
 UNLIMITED = 2**31 - 1
@@ -92,6 +93,11 @@ class Forest:
     """Trees, with their nodes concatenated for fast evaluation."""
 
     trees: list[Tree]
+    projections: Projections | None = None  # combinations of columns that the trees also cut
+
+    def _inputs(self, states: Floats) -> Floats:
+        """Return ``states`` (n, d) with the combinations that the trees cut."""
+        return states if self.projections is None else self.projections.beside(states)
 
     @cached_property
     def leaf_starts(self) -> Ints:
@@ -115,23 +121,23 @@ class Forest:
 
     def leaves(self, states: Floats, n_jobs: int = 1) -> NDArray[np.int32]:
         """Return the leaf of each state in each tree, numbered across the forest; ``states`` (n, d) -> (T, n)."""
-        return self._paths.counted_through(self._paths.leaves(states, n_jobs))
+        return self._paths.counted_through(self._paths.leaves(self._inputs(states), n_jobs))
 
     def leaves_in_trees(self, states: Floats, n_jobs: int = 1) -> Leaves:
         """Return the leaf of each state in each tree, numbered within the tree; ``states`` (n, d) -> (T, n)."""
-        return self._paths.leaves(states, n_jobs)
+        return self._paths.leaves(self._inputs(states), n_jobs)
 
     def leaves_of_actions(self, states: Floats, n_actions: int, n_jobs: int = 1) -> Leaves:
         """Return `leaves_in_trees` of each state with each action index as last feature; ``states`` (n, d) -> (A, T, n)."""
-        return self._paths.leaves_of_actions(states, n_actions, n_jobs)
+        return self._paths.leaves_of_actions(self._inputs(states), n_actions, n_jobs)
 
     def mean_values_of_actions(self, states: Floats, n_actions: int, n_jobs: int = 1) -> Floats:
         """Return the mean over trees for each state with each action index as last feature; (n, d) -> (n, A)."""
-        return self._paths.mean_of_actions(self._values, states, n_actions, n_jobs)
+        return self._paths.mean_of_actions(self._values, self._inputs(states), n_actions, n_jobs)
 
     def total(self, values: Floats, states: Floats, n_jobs: int = 1) -> Floats:
         """Return the sum over trees of the ``values`` (l, m) of each state's leaf; ``states`` (n, d) -> (n, m)."""
-        return self._paths.total(values, states, n_jobs)
+        return self._paths.total(values, self._inputs(states), n_jobs)
 
     def mean_values(self, states: Floats, n_jobs: int = 1) -> Floats:
         """Return the mean over trees of the means of each state's leaf; ``states`` (n, d) -> (n, m)."""
@@ -141,7 +147,8 @@ class Forest:
         """Return the same trees with other ``sums`` (l, m) in their leaves; the evaluation tables are shared."""
         ends = self.leaf_starts[1:].tolist()
         forest = Forest(
-            [tree.with_sums(sums[end - len(tree.counts) : end]) for tree, end in zip(self.trees, ends, strict=True)]
+            [tree.with_sums(sums[end - len(tree.counts) : end]) for tree, end in zip(self.trees, ends, strict=True)],
+            self.projections,
         )
         shared = ("_paths", "leaf_starts", "leaf_weights", "_leaves_of_rows")
         forest.__dict__.update(sums=sums, **{name: getattr(self, name) for name in shared})
@@ -186,8 +193,8 @@ class Forest:
     def _paths(self) -> Paths:
         return Paths.of([tree.nodes for tree in self.trees], self.leaf_starts)
 
-    def __reduce__(self) -> tuple[type[Forest], tuple[list[Tree]]]:
-        return Forest, (self.trees,)  # the evaluation tables are rebuilt
+    def __reduce__(self) -> tuple[type[Forest], tuple[list[Tree], Projections | None]]:
+        return Forest, (self.trees, self.projections)  # the evaluation tables are rebuilt
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__["trees"] = state["trees"]  # older pickles also contain outdated evaluation tables
@@ -263,4 +270,4 @@ def grow(
             leaf_of_row,
         )
 
-    return Forest(in_threads(grow_one, list(seeds), n_jobs))
+    return Forest(in_threads(grow_one, list(seeds), n_jobs), states.projections)

@@ -14,6 +14,7 @@ from capi.errors import InvalidInputError
 from capi.trees._kernels.plain import LANES
 from capi.trees._kernels.ranks import WINDOW, distinct, first_of_cells, rank
 from capi.trees._kernels.records import Features
+from capi.trees.projections import Projections
 
 MOST_FEATURES = 2**15 - 1  # a node has 15 bits for its feature
 MANY = 20_000  # rows from which threads are worth their cost
@@ -35,6 +36,7 @@ class EncodedStates:
     scales: Floats  # (d,) cells per unit
     has_missing: Bools  # (d,)
     bits: int
+    projections: Projections | None = None  # by which some of the features follow from the states
 
     @property
     def n_rows(self) -> int:
@@ -52,11 +54,14 @@ class EncodedStates:
         return Features(self.values, self.value_starts, self.grid, self.scales, self.has_missing, self.bits)
 
 
-def encode(states: Floats, n_jobs: int = 1, *, narrow: bool = True) -> EncodedStates:
-    """Return the ranks of ``states`` (n, d), column by column; in 16 bits if they fit and ``narrow`` is True.
+def encode(
+    inputs: Floats, n_jobs: int = 1, *, narrow: bool = True, projections: Projections | None = None
+) -> EncodedStates:
+    """Return the ranks of ``inputs`` (n, d), column by column; in 16 bits if they fit and ``narrow`` is True.
 
-    Values are finite or missing.
+    Values are finite or missing. The combinations of ``projections`` are encoded beside the columns.
     """
+    states = inputs if projections is None else projections.beside(inputs)
     if states.shape[1] > MOST_FEATURES:
         raise InvalidInputError(
             f"trees take at most {MOST_FEATURES} features; got {states.shape[1]}. Select or combine features."
@@ -83,6 +88,7 @@ def encode(states: Floats, n_jobs: int = 1, *, narrow: bool = True) -> EncodedSt
         np.array([column.scale for column in columns]),
         np.array([column.has_missing for column in columns]),
         bits,
+        projections,
     )
 
 

@@ -23,6 +23,7 @@ from capi.policy_spaces.trees.greedy import TreePolicy
 from capi.policy_spaces.trees.optimal import OptimalTreePolicy
 from capi.trees._kernels.records import NODE
 from capi.trees.forest import Forest, Tree
+from capi.trees.projections import TERMS, Projections
 
 MOST_TREES = 2**20
 TINY_SUM = 2.0**-512  # in place of a sum that is left out: no share in the importance of features
@@ -205,6 +206,9 @@ def _pack_fitted(q: FittedValues) -> Packed:
     packed = pack_forest([tree for model in models for tree in model.forest.trees])
     packed.kind, packed.settings = "fitted values", settings
     packed.holds_states = bool((packed.arrays["counts"] < LEAST_SHOWN).any())  # their means are values of single rows
+    projections = models[0].forest.projections
+    if projections is not None:
+        packed.arrays |= {"combined": projections.columns, "coefficients": projections.coefficients}
     packed.arrays["trees_of_models"] = np.array([len(model.forest.trees) for model in models], dtype=np.int64)
     return packed
 
@@ -212,13 +216,22 @@ def _pack_fitted(q: FittedValues) -> Packed:
 def _unpack_fitted(contents: Contents) -> FittedValues:
     n_actions, n_features, separate = contents.n_actions(), contents.n_features(), contents.flag("separate")
     counts = contents.integers("trees_of_models", (n_actions if separate else 1,), 1, MOST_TREES)
-    trees = unpack_forest(contents, n_features if separate else n_features + 1, 1)
+    projections = _unpack_projections(contents, n_features)
+    n_inputs = n_features + (0 if projections is None else len(projections))
+    trees = unpack_forest(contents, n_inputs if separate else n_inputs + 1, 1)
     if counts.sum() != len(trees):
         raise contents.refuse(f"there must be {counts.sum()} trees; there are {len(trees)}")
     starts = np.concatenate([[0], np.cumsum(counts)])
-    forests = [Forest(trees[start:end]) for start, end in pairwise(starts)]
+    forests = [Forest(trees[start:end], projections) for start, end in pairwise(starts)]
     models = [ForestModel(forest, 1, remembers=True) for forest in forests]
     return FittedValues(models, n_actions, n_features, separate)
+
+
+def _unpack_projections(contents: Contents, n_features: int) -> Projections | None:
+    if not contents.has_array("combined"):
+        return None
+    columns = contents.integers("combined", (None, TERMS), 0, n_features - 1)
+    return Projections(columns, contents.floats("coefficients", columns.shape), n_features)
 
 
 KINDS = {
