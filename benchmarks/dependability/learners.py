@@ -17,7 +17,7 @@ from capi.offline import fitted_value
 from capi.policy_spaces import Forests, OptimalTrees
 
 VARIANTS = {  # by tag
-    "rules-2": {"loop": {}, "evaluator": None, "tree": None, "forest": {}, "score": "one-model"},  # all by rule
+    "rules-3": {"loop": {}, "evaluator": None, "tree": None, "forest": {}, "score": "one-model"},  # all by rule
     "halves": {
         "loop": {},
         "evaluator": None,
@@ -33,7 +33,7 @@ VARIANTS = {  # by tag
         "score": "fitted-value",
     },
 }
-DEFAULTS = "rules-2"
+DEFAULTS = "rules-3"
 SPACES = {"tree": OptimalTrees, "forest": Forests}
 
 

@@ -28,6 +28,7 @@ LONGER = 4  # a policy may keep the process going this many times as long as the
 SHORTEST, LONGEST = 50, 3000  # steps that a horizon covers, for any episodes
 ROUNDS = 20  # at least; enough if each evaluation is complete
 STREAM = 7  # of the random numbers of the first policy; the loop and the candidates use those before
+PROJECTIONS = 20  # combinations of columns that the trees of the default evaluator may cut
 DEPTH = 3
 WORK_LIMIT = 500_000_000  # of the search for an optimal tree in each round: about a second
 MANY_ROWS, FEWER_CUTS = 1_000, 64  # above so many rows, so many cuts per column
@@ -89,7 +90,7 @@ def horizon(batch: Transitions | None, discount: float) -> int:
 
 def default_evaluator(batch: Transitions, discount: float) -> FittedQ:
     """Return fitted Q whose evaluations are complete; if nothing follows a decision, one sweep is."""
-    return FittedQ(n_sweeps=1 if horizon(batch, discount) == 1 else None, n_jobs=-1)
+    return FittedQ(n_sweeps=1 if horizon(batch, discount) == 1 else None, n_jobs=-1, projections=PROJECTIONS)
 
 
 def first_policy(
