@@ -34,6 +34,25 @@ class Asked(NamedTuple):
         """Number of look-ups."""
         return self.leaves.size
 
+    def in_order(self) -> Asked:
+        """Return the same points in the order of their leaves in the first tree: neighbours mostly share leaves in all trees."""
+        order = np.argsort(self.leaves[0], kind="stable")
+        return Asked(self.points[order], np.take(self.leaves, order, axis=1), self.starts, self.shares[order])
+
+
+class Lenders(NamedTuple):
+    """The leaves that have the cell of an ancestor, and the leaves whose rows are in that cell."""
+
+    borrowers: Ints  # (b,) rising
+    low: Ints  # (b,) where the lenders of each start
+    high: Ints  # (b,) and end
+    lenders: Ints  # leaves with rows, in the order of ``Cells.members``
+
+    def between(self, start: int, end: int) -> Lenders:
+        """Return those among the leaves from ``start`` up to ``end``."""
+        here = slice(*np.searchsorted(self.borrowers, (start, end)))
+        return Lenders(self.borrowers[here], self.low[here], self.high[here], self.lenders)
+
 
 @dataclass(frozen=True, eq=False)
 class Cells:
@@ -99,6 +118,22 @@ class Cells:
     def _borrowed(self) -> Ints:
         """The leaves that have the cell of an ancestor."""
         return np.flatnonzero((self.first != self.start) | (self.end != self.start + self.own))
+
+    @cached_property
+    def lenders(self) -> Lenders:
+        """The leaves that have the cell of an ancestor, and those whose rows they take."""
+        borrowed = self._borrowed
+        if len(borrowed) == 0:
+            return Lenders(borrowed, borrowed, borrowed, borrowed)
+        own = np.flatnonzero(self.own)
+        own = own[np.argsort(self.start[own], kind="stable")]
+        low, high = (np.searchsorted(self.start[own], bounds[borrowed]) for bounds in (self.first, self.end))
+        return Lenders(borrowed, low, high, own)
+
+    @cached_property
+    def ordered_rows(self) -> Sequence[Asked]:
+        """The rows of each forest, in the order of their leaves."""
+        return [part.in_order() for part in self.rows]
 
     def sums(self, y: Floats, n_jobs: int = 1) -> Floats:
         """Return the sum of ``y`` (n,) over the rows of each cell (l,)."""
