@@ -14,7 +14,7 @@ from capi.evaluators import LSTDQ, FittedQ, KernelFittedQ, under_policy
 from capi.evaluators.averager import Averager, why_not
 from capi.evaluators.under_policy import effective_number
 from capi.policies import Constant, EpsilonGreedy, Greedy, Mixture, NonStationary, Uniform
-from capi.trees import cells
+from capi.trees import cells, leaf_products
 from capi.trees.forest import Growth
 from capi.types import StateSample
 
@@ -314,7 +314,8 @@ def test_the_best_policy_is_found_where_the_value_of_the_starts_does_not_rise_at
 @pytest.mark.parametrize("limit", [0, 10**9])
 def test_the_number_of_threads_changes_no_byte(limit, monkeypatch):
     monkeypatch.setattr(under_policy, "SMALL_CELLS", limit)
-    monkeypatch.setattr(cells, "AT_ONCE", 2**10)  # several pieces
+    for module in (cells, leaf_products):
+        monkeypatch.setattr(module, "AT_ONCE", 2**10)  # several pieces
     for make in (fitted, honest):
         found = []
         for n_jobs in (1, 3):

@@ -20,6 +20,7 @@ from capi.errors import DivergenceError
 
 Sweep = Callable[[Floats, Floats], Floats]  # (constant, x) -> constant + B x, a new array
 Norm = Callable[[Floats], float]
+Solve = Callable[[Floats], Floats]  # r -> roughly the x with x - B x = r, a new array
 
 MOST_PRODUCTS = 250  # of a proposal
 BASIS = 40  # vectors that gmres keeps
@@ -66,6 +67,7 @@ class _Problem:
     discount: float
     tolerance: float
     norm: Norm
+    roughly: Solve | None = None
     zeros: Floats = field(init=False)
     n_products: int = 0
 
@@ -77,6 +79,10 @@ class _Problem:
         self.n_products += 1
         after = self.sweep(self.zeros, x)
         return np.subtract(x, after, out=after)
+
+    def solved(self, r: Floats) -> Floats:
+        """Return roughly the x with (I - B) x = r: r itself if nothing better is known."""
+        return r if self.roughly is None else self.roughly(r)
 
     def swept(self, x: Floats) -> _Swept:
         self.n_products += 1
@@ -101,15 +107,22 @@ class _Swept:
 
 
 def fixed_point(
-    sweep: Sweep, constant: Floats, *, discount: float, tolerance: float, norm: Norm, start: Floats | None = None
+    sweep: Sweep,
+    constant: Floats,
+    *,
+    discount: float,
+    tolerance: float,
+    norm: Norm,
+    start: Floats | None = None,
+    roughly: Solve | None = None,
 ) -> FixedPoint:
     """Return the x with ``x = sweep(constant, x)``, up to ``tolerance`` relative to its norm.
 
-    ``discount`` bounds the sums of B; ``start`` is a guess. Raises `DivergenceError` if numbers overflow.
+    ``discount`` bounds the sums of B; ``start`` is a guess; ``roughly`` is linear and preconditions. Raises `DivergenceError` if numbers overflow.
     """
     if not constant.any():  # otherwise a guess would only fade away
         return FixedPoint(np.zeros_like(constant), 0.0, 0)
-    problem = _Problem(sweep, constant, discount, tolerance, norm)
+    problem = _Problem(sweep, constant, discount, tolerance, norm, roughly)
     with np.errstate(all="ignore"):
         best = problem.swept(problem.zeros if start is None else start)
         for propose in PROPOSE:
@@ -127,6 +140,8 @@ def fixed_point(
 def _bicgstab(problem: _Problem, found: _Swept) -> Floats:
     """Return a proposal of BiCGSTAB (van der Vorst 1992): SciPy's cannot stop at the stated error, which is in another norm.
 
+    It is preconditioned from the right, so its residual remains the one that a sweep would show.
+
     If the residual is zero in most places, weight may leave the others for good, and with the residual as its shadow the method
     would break down at once: then the shadow is random.
     """
@@ -136,15 +151,17 @@ def _bicgstab(problem: _Problem, found: _Swept) -> Floats:
     shadow = r.copy() if dense else np.random.default_rng(0).standard_normal(len(r))
     p, rho, work = r.copy(), shadow @ r, np.empty_like(r)
     for _ in range(MOST_PRODUCTS // 2):
-        v = problem.residual(p)
+        forward = problem.solved(p)
+        v = problem.residual(forward)
         step = rho / (shadow @ v)
         r -= np.multiply(v, step, out=work)
-        t = problem.residual(r)
+        smooth = problem.solved(r)
+        t = problem.residual(smooth)
         damping = (t @ r) / (t @ t)
         if not np.isfinite(step * damping):  # it broke down
             break
-        x += np.multiply(p, step, out=work)
-        x += np.multiply(r, damping, out=work)
+        x += np.multiply(forward, step, out=work)
+        x += np.multiply(smooth, damping, out=work)
         r -= np.multiply(t, damping, out=t)
         if problem.error(problem.norm(r), problem.norm(x)) <= CAUTION * problem.tolerance:
             break

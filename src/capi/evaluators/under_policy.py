@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from capi._utils.threads import one_blas_thread
 from capi._utils.validation import Floats
 from capi.evaluators._fixed_points import FixedPoint, Sweep, check_finite, fixed_point, largest, total
+from capi.evaluators._groups import Groups
 from capi.evaluators.fitted_values import FittedValues
 from capi.trees._kernels.averages import sweep_rows
 from capi.trees.cells import LookUps, RowShares
+from capi.trees.leaf_products import LeafProducts
 
 if TYPE_CHECKING:
     from capi.evaluators.averager import Averager
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 VALUE_ERROR = 1e-6  # of all values, relative to the largest
 OCCUPANCY_ERROR = 1e-3  # of all visits together, relative to their sum
 SMALL_CELLS = 10  # rows; if cells have more on average, a matrix from row to row would take more work than the leaves
+MANY_ROWS = 200_000  # a matrix from row to row would not fit in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +37,7 @@ class UnderPolicy:
     guess: Floats | None = None  # (n,) of these values
     pattern: RowShares | None = None  # of the chain, if it is known
     small: bool | None = None  # whether cells are small, if it is known
+    on_leaves: OnLeaves | None = None  # if it is known
 
     @property
     def value(self) -> float:
@@ -70,7 +74,10 @@ class UnderPolicy:
     def solved_values(self, rewards: Floats, start: Floats | None = None, tolerance: float = VALUE_ERROR) -> FixedPoint:
         """Return the values of the next states for other ``rewards`` (n,)."""
         m = self.model
-        constant = self.following.values(m.leaf_means(rewards), m.n_jobs)
+        if self._cells_are_small:
+            constant = self.following.values(m.leaf_means(rewards), m.n_jobs)
+        else:
+            constant = self._on_leaves.products.ahead(m.weights * rewards, m.inverse, m.n_jobs)
         with one_blas_thread():
             return self.solved(constant, tolerance, start)
 
@@ -79,7 +86,10 @@ class UnderPolicy:
         discount = self.model.slowest
         if discount == 0:
             return FixedPoint(constant, 0.0, 0)
-        return fixed_point(self.sweep, constant, discount=discount, tolerance=tolerance, norm=largest, start=start)
+        roughly = None if self.groups is None else self.groups.ahead
+        return fixed_point(
+            self.sweep, constant, discount=discount, tolerance=tolerance, norm=largest, start=start, roughly=roughly
+        )
 
     def solved_back(self, constant: Floats, tolerance: float) -> FixedPoint:
         r"""Return the y (n,) with :math:`y = c + \gamma S^\top G_\pi^\top y`, up to ``tolerance`` relative to the sum of its entries; c is ``constant`` (n,).
@@ -89,7 +99,10 @@ class UnderPolicy:
         discount = self.model.slowest
         if discount == 0:
             return FixedPoint(constant, 0.0, 0)
-        return fixed_point(self.sweep_back, constant, discount=discount, tolerance=tolerance, norm=total)
+        roughly = None if self.groups is None else self.groups.back
+        return fixed_point(
+            self.sweep_back, constant, discount=discount, tolerance=tolerance, norm=total, roughly=roughly
+        )
 
     def on_same_cells(self, weights: Floats) -> UnderPolicy:
         """Return the same policy with other weights (n,) of the rows, for many resamples of the same model.
@@ -97,8 +110,13 @@ class UnderPolicy:
         Unlike in `Averager.reweighted`, a leaf whose rows all have weight 0 averages nothing and has the value 0. The next states of rows
         without weight are left out: their values are not those of the policy, and no other value depends on them.
         """
-        model, pattern = replace(self.model, weights=weights, n_jobs=1), self.chain_pattern
-        return UnderPolicy(model, self.following, self.initial, self.tolerance, None, pattern, self._cells_are_small)
+        model, pattern, small = (
+            replace(self.model, weights=weights, n_jobs=1),
+            self.chain_pattern,
+            self._cells_are_small,
+        )
+        on_leaves = None if small else self._on_leaves
+        return UnderPolicy(model, self.following, self.initial, self.tolerance, None, pattern, small, on_leaves)
 
     @cached_property
     def occupancy_solution(self) -> FixedPoint:
@@ -114,10 +132,10 @@ class UnderPolicy:
     @cached_property
     def occupancy(self) -> Floats:
         """The discounted number of visits to each row (n,)."""
-        m = self.model
-        return self._first_visits + m.shared_back(
-            self.following.back(self.occupancy_solution.x, len(m.inverse), m.n_jobs)
-        )
+        m, decisions = self.model, self.occupancy_solution.x
+        if self._cells_are_small:
+            return self._first_visits + m.shared_back(self.following.back(decisions, len(m.inverse), m.n_jobs))
+        return self._first_visits + m.weights * self._on_leaves.products.back(decisions, m.inverse, m.n_jobs)
 
     @property
     def effective_rows(self) -> float:
@@ -146,6 +164,8 @@ class UnderPolicy:
         if self.small is not None:
             return self.small
         m = self.model
+        if len(m.batch) >= MANY_ROWS:
+            return False
         members = self.following.members_of_points(m.cells, m.n_jobs).sum()
         return bool(members <= SMALL_CELLS * self.following.size)
 
@@ -160,12 +180,27 @@ class UnderPolicy:
     def _chain_back(self) -> Any:
         return None if self._chain is None else self._chain.T.tocsr()
 
+    @cached_property
+    def _on_leaves(self) -> OnLeaves:
+        """What sweeps through the leaves need, if there is no matrix from row to row."""
+        if self.on_leaves is not None:
+            return self.on_leaves
+        m = self.model
+        products = LeafProducts.of(m.cells, self.following)
+        return OnLeaves(products, Groups.of(products, m.cells, m.weights, m.steps))
+
+    @property
+    def groups(self) -> Groups | None:
+        """Groups of the next states, with which sweeps through the leaves are preconditioned."""
+        return None if self._cells_are_small else self._on_leaves.groups
+
     @property
     def sweep(self) -> Sweep:
         """One sweep over the values of the next states; later rows come first, because values flow backwards in time."""
         m = self.model
         if self._chain is None:
-            return lambda constant, x: constant + self.following.values(m.leaf_means(m.steps * x), m.n_jobs)
+            products, weights = self._on_leaves.products, m.weights * m.steps
+            return lambda constant, x: constant + products.ahead(weights * x, m.inverse, m.n_jobs)
         return _gauss_seidel(self._chain, backwards=True)
 
     @property
@@ -173,10 +208,16 @@ class UnderPolicy:
         """One sweep over the weights of the decisions in the next states; earlier rows come first."""
         m = self.model
         if self._chain is None:
-            return lambda constant, x: (
-                constant + m.steps * m.shared_back(self.following.back(x, len(m.inverse), m.n_jobs))
-            )
+            products, weights = self._on_leaves.products, m.weights * m.steps
+            return lambda constant, x: constant + weights * products.back(x, m.inverse, m.n_jobs)
         return _gauss_seidel(self._chain_back, backwards=False)
+
+
+class OnLeaves(NamedTuple):
+    """Products through the leaves, and groups of the next states."""
+
+    products: LeafProducts
+    groups: Groups | None
 
 
 def effective_number(weights: Floats) -> float:
