@@ -3,7 +3,7 @@
     python benchmarks/averager.py [LARGE]
 
 The batch has 30,000 rows of HIV patients, then LARGE (default 1,000,000) rows of the same simulator; 30 trees per action, and a tree of
-depth 3 is the policy. The peer uses the same solver, and products G (S x) of two sparse matrices in SciPy. A value is
+depth 3 is the policy. The peer uses the same solver, with the same preconditioner, and products G (S x) of two sparse matrices in SciPy. A value is
 computed for a policy that the model has not seen: look-ups, matrices and solution; an occupancy likewise. Building the model
 and finding the leaves of the next states happen once for all policies, and are shown apart. On the large batch a few of the peer's products are
 timed and scaled to our number of products.
@@ -29,6 +29,7 @@ from capi.simulation import sample_episodes
 
 N_JOBS, N_TREES, N_ITERATIONS = 2, 30, 20
 STEPS = 200  # of a patient
+DISCOUNTS = 0.98, 0.99, 0.999
 FEW = 5  # products of the peer on the large batch, whose time is scaled
 
 
@@ -39,25 +40,29 @@ def timed(call):
     return result, time.perf_counter() - clock, time.process_time() - cpu
 
 
-def peer_value(model, S, G, G0):
+def peer_value(model, groups, S, G, G0):
     """Return the value and the number of products, by SciPy."""
     constant = G @ (S @ model.batch.rewards)
 
     def sweep(given, x):
         return given + G @ (S @ (model.steps * x))
 
-    found = fixed_point(sweep, constant, discount=model.slowest, tolerance=VALUE_ERROR, norm=largest)
+    roughly = None if groups is None else groups.ahead
+    found = fixed_point(sweep, constant, discount=model.slowest, tolerance=VALUE_ERROR, norm=largest, roughly=roughly)
     return model.start_shares @ (G0 @ (S @ (model.batch.rewards + model.steps * found.x))), found.n_products
 
 
-def peer_occupancy(model, back_S, back_G, G0):
+def peer_occupancy(model, groups, back_S, back_G, G0):
     """Return the occupancy and the number of products, by SciPy."""
     first = back_S @ (G0.T @ model.start_shares)
 
     def sweep(given, x):
         return given + model.steps * (back_S @ (back_G @ x))
 
-    found = fixed_point(sweep, model.steps * first, discount=model.slowest, tolerance=OCCUPANCY_ERROR, norm=total)
+    roughly = None if groups is None else groups.back
+    found = fixed_point(
+        sweep, model.steps * first, discount=model.slowest, tolerance=OCCUPANCY_ERROR, norm=total, roughly=roughly
+    )
     return first + back_S @ (back_G @ found.x), found.n_products
 
 
@@ -108,11 +113,12 @@ def compare(q, batch, policy, node, discount, repeats):
     )
     settings = f"{len(batch):,} rows, node size {node}, discount {discount}"
     print(f"{settings}: model {building:.2f} s, leaves {finding:.2f} s", flush=True)
-    parts = matrices(model, model.under(policy))
+    under = model.under(policy)
+    parts, groups = matrices(model, under), under.groups
     back = parts[0].T.tocsr(), parts[1].T.tocsr()
     if repeats > 1:
-        report("value", seconds, value[1], timed(lambda: peer_value(model, *parts)))
-        report("occupancy", its_seconds, visits[1], timed(lambda: peer_occupancy(model, *back, parts[2])))
+        report("value", seconds, value[1], timed(lambda: peer_value(model, groups, *parts)))
+        report("occupancy", its_seconds, visits[1], timed(lambda: peer_occupancy(model, groups, *back, parts[2])))
     else:  # as many products as ours, although the peer would need more
         for name, mine, n_products, (A, B) in (
             ("value", seconds, value[1], parts[:2]),
@@ -150,11 +156,11 @@ def report(name, seconds, n_products, peer):
 def main(large=1_000_000, nodes=(5, 50)):
     print(f"load average {os.getloadavg()[0]:.1f}")
     for node in nodes:
-        measure(load_hiv_batch(), node, (0.98, 0.99, 0.999))
+        measure(load_hiv_batch(), node, DISCOUNTS)
     if large:
         batch = patients(large, np.random.default_rng(0))
         for node in nodes:
-            measure(batch, node, (0.98,))
+            measure(batch, node, DISCOUNTS)
     print(f"load average {os.getloadavg()[0]:.1f}")
 
 
