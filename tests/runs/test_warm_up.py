@@ -1,9 +1,10 @@
 """`capi warm-up` compiles everything that the other commands use."""
 
-import os
 import subprocess
 import sys
 
+import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -11,16 +12,29 @@ from capi.cli import app
 from capi.runs import parts_to_compile
 from small_runs import OPTIONS
 
-USE = """
+RECORD = """
+import shlex
 import sys
-from capi._utils import compiling
+from pathlib import Path
+from capi._utils import kernel_cache
+from capi._utils.compile import VARIANT
 
-def refuse(**_):
-    raise SystemExit("something is compiled after warm-up")
+kind, asked = kernel_cache._cache_class(VARIANT), set()
+load = kind.load_overload
 
-compiling.started = refuse
-from capi.cli import main
-main()
+def recorded(self, signature, context):
+    asked.add(f"{self._py_func.__module__}.{self._py_func.__qualname__}{signature}")
+    return load(self, signature, context)
+
+kind.load_overload = recorded
+from typer.testing import CliRunner
+from capi.cli import app
+
+for line in sys.stdin:
+    done = CliRunner().invoke(app, shlex.split(line))
+    if done.exit_code:
+        raise SystemExit(f"{line}{done.output}{done.exception!r}")
+Path(sys.argv[1]).write_text("\\n".join(sorted(asked)))
 """
 
 
@@ -36,33 +50,41 @@ def test_it_names_its_parts_and_where_the_machine_code_is(monkeypatch):
     assert lines[2].endswith(" MB")
 
 
+def kernels(folder, *commands):
+    """Return the kernels that these commands ask for, with their signatures, in a process of their own.
+
+    Whether they are stored already does not matter, so nothing is compiled for this test alone.
+    """
+    script = [sys.executable, "-c", RECORD, "asked.txt"]
+    done = subprocess.run(script, cwd=folder, input="\n".join(commands), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return set((folder / "asked.txt").read_text().splitlines())
+
+
+def variants(table, folder):
+    """Write the table with missing values and with categories, too, and return the names of all files."""
+    plain = pd.read_csv(table)
+    missing, categories = plain.copy(), plain.copy()
+    missing.loc[::7, "age"] = np.nan
+    categories["age"] = np.array(["young", "adult", "old", "very old"])[np.arange(len(plain)) % 4]
+    tables = {"plain": plain, "missing": missing, "categories": categories}
+    for name, frame in tables.items():
+        frame.to_csv(folder / f"{name}.csv", index=False)
+    return tables
+
+
 @pytest.mark.slow
 @pytest.mark.compiled
 def test_afterwards_nothing_is_compiled(table, tmp_path):
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
-
-    def capi(*arguments, code=USE):
-        command = [sys.executable, "-c", code, *map(str, arguments)]
-        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    told = capi("warm-up", code="from capi.cli import main; main()")
-    assert str(tmp_path / "cache") in told
-    for space in ("optimal-trees", "trees", "forests", "thresholds", "linear", "neighbors"):
-        run = f"run-{space}"
-        capi(
-            "fit",
-            table,
-            "--out",
-            run,
-            *OPTIONS,
-            "--n-iterations=3",
-            f"--space={space}",
-            "--hold-out=0.3",
-            "--keep=best",
-        )
-        capi("evaluate", run, "--n-resamples=20")
-        capi("predict", run, table, "--out", f"{space}.csv")
-    capi("report", "run-trees")
-    capi("evaluate", "run-trees", "--folds=2", "--n-resamples=20")
+    options, later = " ".join(OPTIONS), []
+    for name in variants(table, tmp_path):
+        later.append(f"fit {name}.csv --out {name} {options}")
+        later.append(f"fit {name}.csv --out {name}-one-step {options} --discount=0")
+    for space in ("optimal-trees", "trees", "forests", "thresholds", "linear", "neighbors --with-states"):
+        run = f"run-{space.split()[0]}"
+        later.append(f"fit plain.csv --out {run} {options} --n-iterations=3 --hold-out=0.3 --keep=best --space={space}")
+        later.append(f"evaluate {run} --n-resamples=20")
+        later.append(f"predict {run} plain.csv --out {run}.csv")
+    later += ["report run-trees", "evaluate run-trees --folds=2 --n-resamples=20"]
+    compiled = kernels(tmp_path, "warm-up")  # first: a kernel that is compiled asks for those that it calls, too
+    assert sorted(kernels(tmp_path, *later) - compiled) == []

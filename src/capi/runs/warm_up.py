@@ -14,9 +14,12 @@ import numpy as np
 from capi import domains, evaluators, offline, policy_spaces
 from capi.data.transitions import Transitions
 from capi.errors import KernelCacheWarning
+from capi.evaluators.averager import Averager
 from capi.features.bases import Polynomial
+from capi.learning.capi import CAPI
 from capi.policies import Constant
 from capi.testing import random_batch
+from capi.trees.forest import Growth
 from capi.trees.regressor import ExtraTreesRegressor
 
 N_ACTIONS, SEED, DISCOUNT = 3, 0, 0.9
@@ -134,6 +137,23 @@ def _simulators() -> None:
         domain.step(states, np.zeros(4, dtype=np.int64), rng)
 
 
+def _loop() -> None:
+    """Run the default loop, which weighs states by visits and keeps the iterate with the best score."""
+    for batch in (_batch(), _batch(missing=True)):
+        CAPI(discount=DISCOUNT, n_iterations=2, random_state=SEED).fit(batch)
+
+
+def _averages() -> None:
+    """Solve for values and visits through leaves with many rows, and, after reweighting, through leaves without weight."""
+    batch, policy, rng = random_batch(SEED, n_episodes=300), Constant(0, N_ACTIONS), np.random.default_rng(SEED)
+    growth = Growth(n_trees=6, min_samples_split=60)
+    model = Averager.grown(batch, batch.rewards, growth, rng, discount=DISCOUNT, n_jobs=2)
+    few = (np.arange(len(batch)) % 100 == 0).astype(np.float64)
+    for each in (model, model.reweighted(few)):
+        under = each.under(policy)
+        under.value, under.occupancy  # noqa: B018  they are computed when asked for
+
+
 def _evaluation() -> None:
     offline.evaluate(Constant(1, N_ACTIONS), _batch(), discount=DISCOUNT, n_resamples=20, random_state=SEED, n_jobs=2)
 
@@ -142,6 +162,8 @@ PARTS: dict[str, Callable[[], None]] = {
     "fitted Q": _fitted_q,
     "trees and forests": lambda: _improved(policy_spaces.Trees(max_depth=2), policy_spaces.Forests(n_trees=2)),
     "optimal trees": _optimal_trees,
+    "the loop": _loop,
+    "averages": _averages,
     "linear policies and thresholds": _linear,
     "temporal differences": _temporal_differences,
     "evaluation": _evaluation,

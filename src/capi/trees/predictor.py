@@ -127,7 +127,7 @@ class Paths:
 
     def _each(self, states: Floats) -> Leaves:
         """Return the leaves of states that are processed one by one (T, n)."""
-        x, leaves = np.ascontiguousarray(states), self._room(len(states))
+        x, leaves = np.array(states, order="C"), self._room(len(states))  # a copy: read-only arrays are another type
         route.send_each(self.roots, self.left, self.feature, self.threshold, self.missing_right, self.number, x, leaves)
         return leaves
 
