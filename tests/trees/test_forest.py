@@ -280,12 +280,12 @@ def test_states_walk_alike_on_machines_that_gather_and_others(lanes):
         np.testing.assert_array_equal(grown._paths.number[root + at], naive.leaves(grown.trees[t].nodes, states))
 
 
-def test_pickles_have_the_trees_alone_and_older_ones_are_read():
+def test_pickles_have_no_evaluation_tables_and_older_ones_are_read():
     X, Y, _ = problem(4, False, missing=True, n=200)
     grown = forest.grow(encode(X), Y, replace(VALUE, n_trees=3), np.random.default_rng(0))
     expected = grown.mean_values(X)
     new = pickle.loads(pickle.dumps(grown))
-    assert list(new.__dict__) == ["trees"]
+    assert list(new.__dict__) == ["trees", "projections"]
     old = Forest.__new__(Forest)
     old.__setstate__({"trees": grown.trees, "_paths": "as they once were"})
     for again in (new, old):
