@@ -88,6 +88,7 @@ def learned(learner, data, seen):
     learner.iterate = watched  # fit consumes it
     started = process_time()
     learner.fit(data.batch, starts=data.starts)
+    del learner.iterate  # a cycle of references would keep the forests of all runs
     seconds = process_time() - started - spent
     loop = with_rules(learner.loop(), data.batch, None)
     names = ("evaluator", "space", "n_iterations", "keep", "state_weights", "accept")
