@@ -17,15 +17,15 @@ from capi.policy_spaces.trees import _search
 from capi.policy_spaces.trees._binned import Binned
 from capi.policy_spaces.trees._search import Switches
 from capi.testing import check_policy_space
-from capi.trees import _optimal
+from capi.trees._optimal import records, tables
 
-PLAIN = Switches(bounds=False, caching=False, ordering=_optimal.AS_GIVEN)
+PLAIN = Switches(bounds=False, caching=False, ordering=records.AS_GIVEN)
 EVERY_SWITCH = [
     Switches(bounds, caching, ordering, engine)
     for bounds in (True, False)
     for caching in (True, False)
-    for ordering in (_optimal.AS_GIVEN, _optimal.PROMISING, _optimal.REVERSED)
-    for engine in (_optimal.BY_TABLES, _optimal.BY_ROWS)
+    for ordering in (records.AS_GIVEN, records.PROMISING, records.REVERSED)
+    for engine in (records.BY_TABLES, records.BY_ROWS)
 ]
 
 
@@ -116,7 +116,7 @@ def test_room_for_tables_does_not_matter(monkeypatch, room):
     space = OptimalTrees(3, n_thresholds=8)
     expected = space._solved(ImprovementProblem.of(states, values), PLAIN).rules()
     monkeypatch.setattr(_search, "TABLES", room)
-    assert space._solved(ImprovementProblem.of(states, values), Switches(engine=_optimal.BY_TABLES)).rules() == expected
+    assert space._solved(ImprovementProblem.of(states, values), Switches(engine=records.BY_TABLES)).rules() == expected
 
 
 @pytest.mark.compiled
@@ -263,7 +263,7 @@ def test_errors_in_the_search_are_told(monkeypatch):
     def broken(*_):
         raise RuntimeError("broken")
 
-    monkeypatch.setattr(_optimal, "one_level", broken)
+    monkeypatch.setattr(tables, "one_level", broken)
     with pytest.raises(RuntimeError, match="broken"):
         OptimalTrees(1).improve([[0.0], [1.0]], [[0.0, 1.0], [1.0, 0.0]])
 

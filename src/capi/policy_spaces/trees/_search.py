@@ -20,7 +20,7 @@ from capi._utils.validation import Floats, Ints
 from capi.policy_spaces._problem import ImprovementProblem, finite_total
 from capi.policy_spaces.trees._binned import Binned
 from capi.policy_spaces.trees.greedy import DEEPEST
-from capi.trees import _optimal
+from capi.trees._optimal import nodes, records, search, tables
 from capi.trees.forest import Growth, Tree, grow
 from capi.trees.ranks import encode
 
@@ -31,13 +31,13 @@ SLOTS = 2**16  # of the cache
 NO_LIMIT = np.iinfo(np.int64).max
 POLLING = 0.05  # seconds
 STOPPED_BY = {
-    _optimal.BY_ITSELF: None,
-    _optimal.INTERRUPTED: "interrupt",
-    _optimal.BY_NODES: "node_limit",
-    _optimal.BY_TIME: "time_limit",
-    _optimal.BY_WORK: "work_limit",
+    records.BY_ITSELF: None,
+    records.INTERRUPTED: "interrupt",
+    records.BY_NODES: "node_limit",
+    records.BY_TIME: "time_limit",
+    records.BY_WORK: "work_limit",
 }
-SEARCHES = {2: _optimal.search_two, 3: _optimal.search_three, 4: _optimal.search_four}  # by depth
+SEARCHES = {2: search.search_two, 3: search.search_three, 4: search.search_four}  # by depth
 Split: TypeAlias = "tuple[int, int, Split, Split] | None"  # (v, t, left, right); None is a leaf
 
 
@@ -47,8 +47,8 @@ class Switches:
 
     bounds: bool = True
     caching: bool = True
-    ordering: int = _optimal.PROMISING
-    engine: int = _optimal.BY_COST
+    ordering: int = records.PROMISING
+    engine: int = records.BY_COST
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Found:
 class Search:
     """One search: the problem in integers, and the flag that stops it."""
 
-    problem: _optimal.Problem
+    problem: records.Problem
     binned: Binned
     depth: int
     limits: Limits
@@ -107,7 +107,7 @@ class Search:
             whole = float(np.ldexp(total, exponent))
         counted = limits.min_samples_leaf > 1
         starts, firsts = _table_starts(binned.n_bins), np.append(0, np.cumsum(binned.n_bins))
-        problem = _optimal.Problem(
+        problem = records.Problem(
             binned.codes,
             np.ascontiguousarray(np.column_stack([losses, np.ones(len(losses))]) if counted else losses),
             firsts,
@@ -142,12 +142,12 @@ class Search:
             return cost, v, bound, record
 
         if not at_once:
-            _optimal.put_in_order(self.problem, rooms[0], rows, 0)
+            nodes.put_in_order(self.problem, rooms[0], rows, 0)
         order = [-1] if at_once else rooms[0].order[0].tolist()
         results = in_threads(tried, order, n_jobs)
         cost, _, _, record = min(results, key=lambda result: result[:2])
         bound = min(result[2] for result in results)
-        if self.stop[0] != _optimal.BY_ITSELF:
+        if self.stop[0] != records.BY_ITSELF:
             greedy = greedy or self._greedy()
             if greedy.cost <= cost:
                 return Found(greedy.splits, greedy.cost, min(bound, greedy.cost))
@@ -156,21 +156,21 @@ class Search:
 
     def _at_once(self, n: int) -> Any:
         """Return the kernel that finds the best tree without a search, if there is one."""
-        if self.depth == 2 and _optimal.by_tables(self.problem, n, self.problem.table_starts[-1, -1]):
-            return _optimal.two_levels_of_rows
-        return _optimal.one_level if self.depth == 1 else None
+        if self.depth == 2 and tables.by_tables(self.problem, n, self.problem.table_starts[-1, -1]):
+            return tables.two_levels_of_rows
+        return tables.one_level if self.depth == 1 else None
 
-    def _room(self, least: Floats) -> _optimal.Work:
+    def _room(self, least: Floats) -> records.Work:
         """Return the work arrays of one thread."""
         (n, n_columns), n_bins, levels = self.problem.losses.shape, self.binned.n_bins, DEEPEST - 1
         n_features, most = len(n_bins), int(n_bins.max())
         cells = int(self.problem.table_starts[-1, -1])
         largest = int(np.prod(np.sort(n_bins)[-2:])) if n_features > 1 else 0
-        tables_pay = self.problem.engine != _optimal.BY_ROWS
+        tables_pay = self.problem.engine != records.BY_ROWS
         kept = cells if self.depth > 2 and cells * n_columns <= TABLES else largest
         stacked = most if self.depth > 2 and most * cells * n_columns <= TABLES else 0
         slots = SLOTS if self.depth == DEEPEST and self.problem.caching else 1
-        return _optimal.Work(
+        return records.Work(
             ordered=np.empty((levels, n), dtype=np.int32),
             by_feature=np.empty((n_features, n), dtype=np.int32),
             ends=np.empty((levels, most + 1), dtype=np.int64),
@@ -180,9 +180,8 @@ class Search:
             waiting=np.empty((levels, most + 2, 2), dtype=np.int64),
             order=np.empty((levels, n_features), dtype=np.int64),
             record=np.empty((levels, 7, 2), dtype=np.int64),
-            costs=np.empty((levels, 4)),
-            places=np.empty((levels, 9), dtype=np.int64),
-            sides=np.empty((levels, 2, 4)),
+            nodes=np.zeros(levels, dtype=records.NODE),
+            sides=np.zeros((levels, 2), dtype=records.SIDE),
             kept=np.empty((2, 7, 2), dtype=np.int64),
             path=np.zeros(1, dtype=np.int64),
             totals=np.empty((levels, n_columns)),
@@ -200,19 +199,22 @@ class Search:
             minima=np.empty((9, most)),
             sums=np.empty((2, 2, n_columns)),
             keys=np.zeros(slots, dtype=np.int64),
-            known=np.empty((slots, 5)),
-            used=np.array([0, self.limits.node_limit or NO_LIMIT, 0, self.limits.work_limit or NO_LIMIT]),
+            known=np.zeros(slots, dtype=records.SIDE),
+            complete=np.zeros(slots, dtype=np.bool_),
+            budget=np.array(
+                [(0, self.limits.node_limit or NO_LIMIT, 0, self.limits.work_limit or NO_LIMIT)], records.BUDGET
+            ),
             least=least,
             stop=self.stop,
         )
 
-    def _with_last_level(self, record: Ints, i: int, level: int, rows: NDArray[np.int32], room: _optimal.Work) -> Split:
+    def _with_last_level(self, record: Ints, i: int, level: int, rows: NDArray[np.int32], room: records.Work) -> Split:
         """Return the tree of a ``record``, with one more level found below its last splits."""
         if level == self.depth and level > 1:
-            _, _, v, t = _optimal.one_level(self.problem, room, rows)
+            _, _, v, t = tables.one_level(self.problem, room, rows)
         else:
             v, t = record[i]
-        if v == _optimal.NO_SPLIT:
+        if v == records.NO_SPLIT:
             return None
         if level == self.depth:
             return int(v), int(t), None, None
@@ -275,13 +277,13 @@ def interruptibly(work: Callable[[], Found], stop: Ints, time_limit: float | Non
     while not finished.is_set():
         try:
             left = ends - time.perf_counter()
-            if left <= 0 and stop[0] == _optimal.BY_ITSELF:
-                stop[0] = _optimal.BY_TIME
+            if left <= 0 and stop[0] == records.BY_ITSELF:
+                stop[0] = records.BY_TIME
             finished.wait(min(POLLING, left) if left > 0 else POLLING)
         except KeyboardInterrupt:
-            if stop[0] == _optimal.INTERRUPTED:  # interrupted again: do not wait
+            if stop[0] == records.INTERRUPTED:  # interrupted again: do not wait
                 raise
-            stop[0] = _optimal.INTERRUPTED
+            stop[0] = records.INTERRUPTED
     if isinstance(outcome[0], BaseException):
         raise outcome[0]
     return outcome[0]

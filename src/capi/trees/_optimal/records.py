@@ -1,0 +1,92 @@
+"""The data of the search for optimal trees: the problem, its options, and the buffers of one thread."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+NO_SPLIT = -1
+BY_COST, BY_TABLES, BY_ROWS = 0, 1, 2  # how the last two levels are searched
+ONE_BY_ONE, MOVING, STACKED = 0, 1, 2  # how the sides of cuts above them are searched
+AS_GIVEN, PROMISING, REVERSED = 0, 1, 2  # the order of features
+BY_ITSELF, INTERRUPTED, BY_NODES, BY_TIME, BY_WORK = 0, 1, 2, 3, 4  # what ended the search
+ROW_OF_SCAN, ROW_OF_TABLES = 15, 8  # columns' worth of work that a row takes in addition to its columns
+TABLE_STEPS = 3  # steps of a scan that a step in a table takes, measured on 1,000 to 33,000 rows with 4 to 30 features
+AT_ONCE = 4096  # rows that stay in the cache while they are added to all tables
+
+NODE = np.dtype(  # the search in one node
+    [
+        ("cost", np.float64),  # of its best tree so far
+        ("bound", np.float64),  # for any tree
+        ("limit", np.float64),  # the largest cost of interest
+        ("bar", np.float64),  # the largest cost of interest at the cut being searched
+        ("feature", np.int64),  # of the best tree's first split
+        ("cut", np.int64),
+        ("place", np.int64),  # of the feature being searched, in the order of features
+        ("n_cuts", np.int64),  # of this feature
+        ("n_waiting", np.int64),  # intervals of cuts
+        ("after", np.int64),  # the interval being searched lies after this cut
+        ("before", np.int64),  # and before this one
+        ("middle", np.int64),  # the cut being searched
+        ("n_left", np.int64),  # rows left of it
+    ]
+)
+SIDE = np.dtype(  # the best tree on one side of a cut
+    [("cost", np.float64), ("bound", np.float64), ("feature", np.int64), ("cut", np.int64)]
+)
+BUDGET = np.dtype(  # what was used, and what may be used
+    [("nodes", np.int64), ("node_limit", np.int64), ("steps", np.int64), ("step_limit", np.int64)]
+)
+
+
+class Problem(NamedTuple):
+    """The data of the search, and its options."""
+
+    codes: Any  # (n, V) uint16
+    losses: Any  # (n, C)
+    firsts: Any  # (V + 1,) where the bins of each feature start
+    table_starts: Any  # (V, V) where the table of a pair of features starts, in cells
+    n_actions: int
+    penalty: float  # of a leaf, positive
+    min_leaf: int
+    bounds: bool
+    caching: bool
+    ordering: int
+    engine: int
+
+
+class Work(NamedTuple):
+    """Buffers of one thread; L levels, K the largest number of bins. ``stop`` and ``least`` are shared by all threads."""
+
+    ordered: Any  # (L, n) int32, a node's rows, ordered by the bins of a feature
+    by_feature: Any  # (V, n) int32, the rows of a node of two levels, ordered by each feature
+    ends: Any  # (L, K + 1) where the bins start in ``ordered``
+    cuts: Any  # (L, K) the cuts of a feature that separate rows of the node
+    low: Any  # (L, K + 2) lower bounds on the cost of the left side of these
+    high: Any  # (L, K + 2) and of the right side
+    waiting: Any  # (L, K + 2, 2) the intervals of cuts still to be searched
+    order: Any  # (L, V) order of features
+    nodes: Any  # (L,) NODE
+    sides: Any  # (L, 2) SIDE
+    record: Any  # (L, 7, 2) the splits of each level's best tree, those of node i at 2i + 1 and 2i + 2
+    kept: Any  # (2, 7, 2)
+    path: Any  # (1,) the side of a cut of the root that is searched
+    totals: Any  # (L, C)
+    bins: Any  # (2, B, C) sums of the rows in each bin: of all rows of a node, and of those left of a cut
+    tables: Any  # (2, cells * C) and of each pair of bins
+    bins_up_to: Any  # (K, B, C) the same for the rows up to each bin of a feature, if there is room
+    tables_up_to: Any  # (K, cells * C)
+    prefix: Any  # (C, B) sums up to each bin
+    best: Any  # (4, B) the least cost left and right of each cut, then the same relaxed
+    raw: Any  # (2, B) cost of the best single action left and right of each cut
+    rolling: Any  # (C, K) sums below two cuts, by the second one
+    beside: Any  # (C, K) sums above the first and below the second
+    low_sums: Any  # (C,) sums below the first cut
+    high_sums: Any  # (C,) and above it
+    minima: Any  # (9, K)
+    sums: Any  # (2, 2, C)
+    keys: Any  # (H,) int64, the cache: sides of two cuts
+    known: Any  # (H,) SIDE
+    complete: Any  # (H,) whether the cost is the least
+    budget: Any  # (1,) BUDGET
+    least: Any  # (1,) the least cost of a whole tree so far
+    stop: Any  # (1,)
