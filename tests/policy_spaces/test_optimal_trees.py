@@ -19,13 +19,13 @@ from capi.policy_spaces.trees._search import Switches
 from capi.testing import check_policy_space
 from capi.trees._optimal import records, tables
 
-PLAIN = Switches(bounds=False, caching=False, ordering=records.AS_GIVEN)
+PLAIN = Switches(bounds=False, caching=False, ordering=records.AS_GIVEN, engine=records.BY_TABLES)
 EVERY_SWITCH = [
     Switches(bounds, caching, ordering, engine)
     for bounds in (True, False)
     for caching in (True, False)
     for ordering in (records.AS_GIVEN, records.PROMISING, records.REVERSED)
-    for engine in (records.BY_TABLES, records.BY_ROWS)
+    for engine in (records.BY_TABLES, records.BY_ROWS, records.BY_COLUMNS)
 ]
 
 

@@ -19,6 +19,7 @@ from capi._utils.threads import in_threads
 from capi._utils.validation import Floats, Ints
 from capi.policy_spaces._problem import ImprovementProblem, finite_total
 from capi.policy_spaces.trees._binned import Binned
+from capi.policy_spaces.trees._indicators import Indicators, steps_for, steps_of_tables
 from capi.policy_spaces.trees.greedy import DEEPEST
 from capi.trees._optimal import nodes, records, search, tables
 from capi.trees.forest import Growth, Tree, grow
@@ -123,6 +124,29 @@ class Search:
         return cls(problem, binned, limits.max_depth, limits, exponent)
 
     def run(self, n_jobs: int) -> Found:
+        """Return the best tree."""
+        return self._compared(n_jobs) if self._all_can_be_compared() else self._searched(n_jobs)
+
+    def _all_can_be_compared(self) -> bool:
+        """Return whether comparing all trees is possible, and faster than a search."""
+        if self.problem.engine not in (records.BY_COST, records.BY_COLUMNS):
+            return False
+        n, n_bins, n_actions = len(self.problem.codes), self.binned.n_bins, self.problem.n_actions
+        steps = steps_for(n, n_bins, n_actions, self.depth)
+        if self.problem.engine == records.BY_COLUMNS:
+            return steps < np.inf
+        most = min(steps_of_tables(n, n_bins, n_actions, self.depth), self.limits.work_limit or np.inf)
+        return self.depth > 1 and steps < most
+
+    def _compared(self, n_jobs: int) -> Found:
+        """Return the best of all trees."""
+        best = Indicators.of(self.problem, self.binned, self.stop).best(self.depth, n_jobs)
+        if best is not None:
+            return Found(*best, best[1])
+        greedy = self._greedy()
+        return Found(greedy.splits, greedy.cost, min(greedy.cost, 2 * self.problem.penalty))
+
+    def _searched(self, n_jobs: int) -> Found:
         """Return the best tree; threads share the features to try at the root."""
         n = len(self.problem.codes)
         rows = np.arange(n, dtype=np.int32)
@@ -251,12 +275,9 @@ class Search:
 
 def _table_starts(n_bins: Ints) -> Ints:
     """Return where the table of each pair of features starts (V, V), in cells; the last entry is the number of cells."""
-    starts, cells = np.zeros((len(n_bins), len(n_bins)), dtype=np.int64), 0
-    for v in range(len(n_bins)):
-        for w in range(v + 1, len(n_bins)):
-            starts[v, w] = cells
-            cells += int(n_bins[v] * n_bins[w])
-    starts[-1, -1] = cells
+    cells = np.triu(np.outer(n_bins, n_bins), 1).ravel()
+    starts: Ints = (np.cumsum(cells) - cells).reshape(len(n_bins), len(n_bins))
+    starts[-1, -1] = cells.sum()
     return starts
 
 

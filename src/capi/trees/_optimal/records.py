@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 NO_SPLIT = -1
-BY_COST, BY_TABLES, BY_ROWS = 0, 1, 2  # how the last two levels are searched
+BY_COST, BY_TABLES, BY_ROWS, BY_COLUMNS = 0, 1, 2, 3  # how the last two levels are searched
 ONE_BY_ONE, MOVING, STACKED = 0, 1, 2  # how the sides of cuts above them are searched
 AS_GIVEN, PROMISING, REVERSED = 0, 1, 2  # the order of features
 BY_ITSELF, INTERRUPTED, BY_NODES, BY_TIME, BY_WORK = 0, 1, 2, 3, 4  # what ended the search
