@@ -21,7 +21,8 @@ from capi.policy_spaces._problem import ImprovementProblem, finite_total
 from capi.policy_spaces.trees._binned import Binned
 from capi.policy_spaces.trees._indicators import Indicators, steps_for, steps_of_tables
 from capi.policy_spaces.trees.greedy import DEEPEST
-from capi.trees._optimal import nodes, records, search, tables
+from capi.trees._optimal import records, search, tables
+from capi.trees._optimal.rows import sort_all
 from capi.trees.forest import Growth, Tree, grow
 from capi.trees.ranks import encode
 
@@ -29,6 +30,7 @@ DIGITS = 48  # binary digits of the sum of all losses: sums of integers up to 2^
 TIE = 1e-12  # a split that gains less than this share of the total gap is not made
 TABLES = 2**22  # numbers in the tables of one thread: twice 32 MB
 SLOTS = 2**16  # of the cache
+BOUNDS = 2**24  # of sides by their first features
 NO_LIMIT = np.iinfo(np.int64).max
 POLLING = 0.05  # seconds
 STOPPED_BY = {
@@ -103,6 +105,7 @@ class Search:
         exponent = DIGITS - int(np.frexp(total)[1])
         half = exponent // 2  # 2**exponent may overflow float64
         losses = np.rint(outputs * 2.0**half * 2.0 ** (exponent - half))
+        most = row_max(losses)
         with np.errstate(over="ignore"):
             penalty = float(np.ldexp(limits.leaf_penalty * weight, exponent))
             whole = float(np.ldexp(total, exponent))
@@ -111,6 +114,7 @@ class Search:
         problem = records.Problem(
             binned.codes,
             np.ascontiguousarray(np.column_stack([losses, np.ones(len(losses))]) if counted else losses),
+            most,
             firsts,
             starts,
             sample.n_actions,
@@ -160,14 +164,16 @@ class Search:
             if at_once:
                 cost, bound, *room.record[0, 0] = at_once(self.problem, room, rows)
             else:
-                cost, bound, _, _ = SEARCHES[self.depth](self.problem, room, rows, 0, np.inf, v)
+                cost, bound, _, _ = SEARCHES[self.depth](self.problem, room, 0, 0, n, np.inf, v, room.no_bounds[:0])
             record = room.record[0].copy()
             rooms.append(room)
             return cost, v, bound, record
 
         if not at_once:
-            nodes.put_in_order(self.problem, rooms[0], rows, 0)
-        order = [-1] if at_once else rooms[0].order[0].tolist()
+            orders, codes = self._orders()
+            for room in rooms:
+                room.orders[0], room.codes[0] = orders, codes
+        order = [-1] if at_once or self.depth == 2 else self._order(rooms, n)
         results = in_threads(tried, order, n_jobs)
         cost, _, _, record = min(results, key=lambda result: result[:2])
         bound = min(result[2] for result in results)
@@ -193,16 +199,37 @@ class Search:
         tables_pay = self.problem.engine != records.BY_ROWS
         kept = cells if self.depth > 2 and cells * n_columns <= TABLES else largest
         stacked = most if self.depth > 2 and most * cells * n_columns <= TABLES else 0
+        kept_bounds = self.depth > 2 and 2 * levels * most * n_features <= BOUNDS
         slots = SLOTS if self.depth == DEEPEST and self.problem.caching else 1
         return records.Work(
-            ordered=np.empty((levels, n), dtype=np.int32),
-            by_feature=np.empty((n_features, n), dtype=np.int32),
-            ends=np.empty((levels, most + 1), dtype=np.int64),
+            orders=np.empty((self.depth - 1, n_features, n), dtype=np.int32),
+            codes=np.empty((self.depth - 1, n_features, n), dtype=np.int32),
+            is_right=np.empty(n, dtype=np.uint8),
+            ends=np.empty(most + 1, dtype=np.int64),
+            positions=np.empty((levels, most + 2), dtype=np.int64),
+            reach=np.empty((levels, most + 2)),
+            is_end=np.empty((n_features, n), dtype=np.bool_),
+            by_feature=np.empty((n_features, n, 1 if self.problem.n_actions == 2 else self.problem.n_actions)),
+            active=np.empty(n_features, dtype=np.int64),
+            place=np.empty(n, dtype=np.uint8),
+            masks=np.triu(np.ones((records.LANES + 1, records.LANES))),
+            lane_cuts=np.empty(records.LANES, dtype=np.int64),
+            fresh=np.empty((2 * records.LANES, 2), dtype=np.int64),
+            lane_ends=np.empty(records.LANES, dtype=np.int64),
+            lane_totals=np.empty((n_columns, records.LANES)),
+            lane_sums=np.empty((n_columns, records.LANES)),
+            lane_runs=np.empty((2, n_columns)),
+            lane_costs=np.empty((2, records.LANES)),
+            extremes=np.empty((4, records.LANES)),
             cuts=np.empty((levels, most), dtype=np.int64),
             low=np.empty((levels, most + 2)),
             high=np.empty((levels, most + 2)),
             waiting=np.empty((levels, most + 2, 2), dtype=np.int64),
             order=np.empty((levels, n_features), dtype=np.int64),
+            first_costs=np.empty(n_features),
+            first_bounds=np.empty(n_features),
+            by_side=np.zeros((levels, 2, most + 2, n_features if kept_bounds else 0)),
+            no_bounds=np.zeros(n_features),
             record=np.empty((levels, 7, 2), dtype=np.int64),
             nodes=np.zeros(levels, dtype=records.NODE),
             sides=np.zeros((levels, 2), dtype=records.SIDE),
@@ -228,9 +255,36 @@ class Search:
             budget=np.array(
                 [(0, self.limits.node_limit or NO_LIMIT, 0, self.limits.work_limit or NO_LIMIT)], records.BUDGET
             ),
+            hint=np.full(2, -1),
             least=least,
             stop=self.stop,
         )
+
+    def _orders(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return all rows in the order of each feature (V, n), and their codes."""
+        n, n_features = self.problem.codes.shape
+        orders, codes = (np.empty((n_features, n), dtype=np.int32) for _ in range(2))
+        ends = np.empty(int(self.binned.n_bins.max()) + 1, dtype=np.int64)
+        sort_all(self.problem.codes, self.problem.firsts, ends, orders, codes)
+        return orders, codes
+
+    def _order(self, rooms: list[records.Work], n: int) -> list[int]:
+        """Return the features in the order of their best trees of depth two; the best of these also shows where to start."""
+        known, room = np.zeros(len(self.binned.n_bins)), rooms[0]
+        if tables.by_tables(self.problem, n, self.problem.table_starts[-1, -1]):
+            _, _, v, t = tables.two_levels_of_rows(self.problem, room, np.arange(n, dtype=np.int32))
+            both = np.where(
+                np.isin(np.arange(room.best.shape[1]), self.problem.firsts[1:] - 1), np.inf, room.best[:2].sum(axis=0)
+            )
+            known = np.minimum.reduceat(both, self.problem.firsts[:-1])
+        else:
+            least, budget = room.least[0], room.budget.copy()
+            room.least[0], room.budget["node_limit"], room.budget["step_limit"] = np.inf, NO_LIMIT, NO_LIMIT
+            _, _, v, t = search.search_two(self.problem, room, 0, 0, n, np.inf, -1, known)
+            room.least[0], room.budget[:] = least, budget
+        for each in rooms:
+            each.hint[:] = v, t
+        return np.lexsort((np.arange(len(known)), np.arange(len(known)) != v, known)).tolist()
 
     def _with_last_level(self, record: Ints, i: int, level: int, rows: NDArray[np.int32], room: records.Work) -> Split:
         """Return the tree of a ``record``, with one more level found below its last splits."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from capi._utils.compile import compiled, inner
+from capi._utils.compile import apart
 from capi.trees._optimal.records import (
     BY_ITSELF,
     BY_NODES,
@@ -11,30 +11,29 @@ from capi.trees._optimal.records import (
     PROMISING,
     REVERSED,
 )
-from capi.trees._optimal.sums import add_rows, copy, least_of, order_rows, set_two
-from capi.trees._optimal.tables import one_level
+from capi.trees._optimal.sums import add_rows, copy, least_of, set_two
 
 
-@inner
+@apart
 def side_of(v, t, right):
     """Return a 32-bit key for one side of a cut."""
     return (np.int64(v) << 17) | (np.int64(t) << 1) | np.int64(right)
 
 
-@inner
+@apart
 def key_of(one, other):
     """Return the key of the rows that are on both of two sides; never 0."""
     return ((min(one, other) + 1) << 32) | (max(one, other) + 1)
 
 
-@inner
+@apart
 def slot_of(key, keys):
     """Return the slot of ``key`` in the cache."""
     mixed = np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)
     return np.int64((mixed >> np.uint64(32)) & np.uint64(len(keys) - 1))
 
 
-@inner
+@apart
 def set_side(work, level, side, result):
     """Store the cost, bound and split of a side."""
     row = work.sides[level, side]
@@ -42,13 +41,13 @@ def set_side(work, level, side, result):
     row["feature"], row["cut"] = result[2], result[3]
 
 
-@inner
+@apart
 def start_side(row, bound):
     """Start a side with nothing but a bound."""
     row["cost"], row["bound"], row["feature"], row["cut"] = np.inf, bound, NO_SPLIT, NO_SPLIT
 
 
-@inner
+@apart
 def is_known(work, key, most, level, side):
     """Read a side from the cache; return whether it was found."""
     slot = slot_of(key, work.keys)
@@ -59,7 +58,7 @@ def is_known(work, key, most, level, side):
     return True
 
 
-@inner
+@apart
 def remember(work, key, level, side, complete):
     """Put a side into the cache."""
     slot = slot_of(key, work.keys)
@@ -70,44 +69,57 @@ def remember(work, key, level, side, complete):
     work.complete[slot] = complete
 
 
-@inner
-def find_cuts(problem, n, n_bins, ends, cuts):
+@apart
+def find_cuts(problem, work, level, first, last, v):
     """Write the cuts that separate rows and leave enough on both sides; return their number, and how many leave too few."""
-    n_cuts, n_small = 0, 0
-    for t in range(n_bins - 1):
-        n_left = ends[t + 1]
-        if n_left == ends[t] or n_left == n:
+    rows, codes = work.orders[level, v], work.codes[level, v]
+    positions, reach = work.positions[level], work.reach[level]
+    n, n_cuts, n_small, so_far = last - first, 0, 0, 0.0
+    positions[0], reach[0] = 0, 0.0
+    for i in range(first, last):
+        row, n_left = rows[i], i - first + 1
+        so_far += problem.most[row]
+        if i + 1 == last or codes[i] == codes[i + 1]:
             continue
         if n_left < problem.min_leaf or n - n_left < problem.min_leaf:
             n_small += 1
             continue
-        cuts[n_cuts] = t
+        work.cuts[level, n_cuts] = codes[i]
+        positions[n_cuts + 1], reach[n_cuts + 1] = n_left, so_far
         n_cuts += 1
+    positions[n_cuts + 1], reach[n_cuts + 1] = n, so_far
     return n_cuts, n_small
 
 
-@compiled
-def put_in_order(problem, work, rows, level):
-    """Write the order in which a node's features are searched."""
-    n_features = problem.codes.shape[1]
-    order = work.order[level]
+@apart
+def put_in_order(problem, work, level):
+    """Write the order in which a node's features are searched; return the least relaxed cost of a tree of depth one."""
+    n_features, order, costs, least = problem.codes.shape[1], work.order[level], work.first_costs, np.inf
     for v in range(n_features):
         order[v] = v if problem.ordering != REVERSED else n_features - 1 - v
-    if problem.ordering != PROMISING:
-        return
-    one_level(problem, work, rows)
-    costs = np.full(n_features, np.inf)
     for v in range(n_features):
-        for i in range(problem.firsts[v], problem.firsts[v + 1] - 1):
-            costs[v] = min(costs[v], work.best[0, i] + work.best[1, i])
+        least = min(least, work.first_bounds[v])
+        if problem.ordering != PROMISING:
+            continue
         k = v  # insertion sort: numba takes seconds to compile its own sort
         while k > 0 and costs[order[k - 1]] > costs[v]:
             order[k] = order[k - 1]
             k -= 1
         order[k] = v
+    return least + 2 * problem.penalty
 
 
-@inner
+@apart
+def set_order(problem, work, level, only):
+    """Write the order in which a node's features are searched, or ``only`` one; return the least relaxed cost at depth one."""
+    least = put_in_order(problem, work, level)
+    if only != NO_SPLIT:
+        work.order[level] = NO_SPLIT
+        work.order[level, 0] = only
+    return min(least, work.nodes[level]["cost"])
+
+
+@apart
 def keep_record(record, v, t, left, right):
     """Write the tree made of the split and both subtrees to ``record`` (7, 2)."""
     record[:] = NO_SPLIT
@@ -119,25 +131,25 @@ def keep_record(record, v, t, left, right):
             copy(right[width - 1 + k], record[3 * width - 1 + k])
 
 
-@inner
-def open_node(problem, work, rows, level, limit):
-    """Start the search in a node; return whether a split can reduce the cost."""
+@apart
+def open_node(problem, work, level, first, last, limit):
+    """Start the search in a node, whose rows are ``first`` to ``last`` of its level; return whether a split can pay."""
     total, node = work.totals[level], work.nodes[level]
     total[:] = 0.0
-    add_rows(problem.losses, rows, total)
+    add_rows(problem.losses, work.orders[level, 0][first:last], total)
     leaf = least_of(total, problem.n_actions) + problem.penalty
     node["cost"], node["bound"], node["limit"], node["bar"] = leaf, leaf, limit, limit
     node["n_cuts"], node["n_waiting"] = 0, 0
     node["feature"], node["cut"], node["place"] = NO_SPLIT, NO_SPLIT, -1
     work.record[level] = NO_SPLIT
-    if leaf > 2 * problem.penalty and len(rows) >= 2 * problem.min_leaf:
+    if leaf > 2 * problem.penalty and last - first >= 2 * problem.min_leaf:
         return True
     node["bound"] = min(leaf, 2 * problem.penalty)
     return False
 
 
-@inner
-def open_feature(problem, work, rows, level):
+@apart
+def open_feature(problem, work, level):
     """Move on to the next feature of a node; return whether there is one."""
     node = work.nodes[level]
     node["place"] += 1
@@ -146,19 +158,32 @@ def open_feature(problem, work, rows, level):
     if work.stop[0] != BY_ITSELF:
         node["bound"] = min(node["bound"], 2 * problem.penalty)
         return False
-    v = work.order[level, node["place"]]
-    n_bins = problem.firsts[v + 1] - problem.firsts[v]
-    order_rows(problem.codes, v, rows, n_bins, work.ends[level], work.ordered[level])
-    n_cuts, n_small = find_cuts(problem, len(rows), n_bins, work.ends[level], work.cuts[level])
-    if n_small > 0:
-        node["bound"] = min(node["bound"], 2 * problem.penalty)
-    work.low[level, 0], work.high[level, n_cuts + 1] = problem.penalty, problem.penalty
-    set_two(work.waiting[level, 0], -1, n_cuts)
-    node["n_cuts"], node["n_waiting"] = n_cuts, 1
     return True
 
 
-@inner
+@apart
+def count_cuts(problem, work, level, first, last, all_left):
+    """Start the search of the cuts of a feature.
+
+    ``all_left`` bounds the relaxed cost of one side of a cut if all rows were on it.
+    """
+    node = work.nodes[level]
+    n_cuts, n_small = find_cuts(problem, work, level, first, last, work.order[level, node["place"]])
+    if n_small > 0:
+        node["bound"] = min(node["bound"], 2 * problem.penalty)
+    work.low[level, 0], work.high[level, 0] = problem.penalty, all_left
+    work.low[level, n_cuts + 1], work.high[level, n_cuts + 1] = all_left, problem.penalty
+    work.by_side[level, :, 0] = 0.0
+    work.by_side[level, :, n_cuts + 1] = 0.0
+    set_two(work.waiting[level, 0], -1, n_cuts)
+    node["n_cuts"], node["waiting"], node["n_waiting"], node["start"] = n_cuts, 0, 1, NO_SPLIT
+    if level == 0 and work.hint[0] == work.order[0, node["place"]]:
+        for k in range(n_cuts):
+            if work.cuts[0, k] == work.hint[1]:
+                node["start"] = k
+
+
+@apart
 def bar_of(work, level, v, t):
     """Return the largest cost at which a tree with this first split would be the best so far."""
     node = work.nodes[level]
@@ -168,57 +193,139 @@ def bar_of(work, level, v, t):
     return bar if level > 0 else min(bar, work.least[0])
 
 
-@inner
-def next_cut(problem, work, level):
-    """Choose the next cut of the feature to search, in the middle of an interval; return False if none is left."""
+@apart
+def wait(work, level, a, b):
+    """Put the interval of cuts between ``a`` and ``b`` at the end of the queue."""
+    node = work.nodes[level]
+    if b - a > 1:
+        end = (node["waiting"] + node["n_waiting"]) % len(work.waiting[level])
+        set_two(work.waiting[level, end], a, b)
+        node["n_waiting"] += 1
+
+
+@apart
+def bound_at(low, high, reach, a, b, k):
+    """Return lower bounds on the relaxed costs left and right of cut ``k``, from those at cuts ``a`` < ``k`` < ``b``.
+
+    A side that gains rows costs no less, and one that loses rows at most the largest losses of these rows less.
+    """
+    left = max(low[a + 1], low[b + 1] - (reach[b + 1] - reach[k + 1]))
+    right = max(high[b + 1], high[a + 1] - (reach[k + 1] - reach[a + 1]))
+    return left, right
+
+
+@apart
+def next_interval(problem, work, level):
+    """Take the next interval from the queue, without the cuts at its ends that cannot be the best; return whether any is left."""
     node = work.nodes[level]
     v, cuts = work.order[level, node["place"]], work.cuts[level]
+    low, high = work.low[level], work.high[level]
     while node["n_waiting"] > 0:
+        place = node["waiting"]
+        first, last = work.waiting[level, place, 0], work.waiting[level, place, 1]
+        node["waiting"] = (place + 1) % len(work.waiting[level])
         node["n_waiting"] -= 1
-        a, b = work.waiting[level, node["n_waiting"], 0], work.waiting[level, node["n_waiting"], 1]
-        if b - a < 2:
+        if work.stop[0] != BY_ITSELF:
+            node["bound"] = min(node["bound"], low[first + 1] + high[last + 1])
             continue
-        least = work.low[level, a + 1] + work.high[level, b + 1]
-        pruned = problem.bounds and least > bar_of(work, level, v, cuts[a + 1])
-        if pruned or work.stop[0] != BY_ITSELF:
-            node["bound"] = min(node["bound"], least)
-            continue
-        m = (a + b) // 2
-        node["after"], node["before"], node["middle"] = a, b, m
-        node["n_left"] = work.ends[level, cuts[m] + 1]
-        node["bar"] = bar_of(work, level, v, cuts[m])
-        start_side(work.sides[level, 0], work.low[level, a + 1])
-        start_side(work.sides[level, 1], work.high[level, b + 1])
-        return True
+        a, b = first, last
+        if problem.bounds:
+            a, b = shrunk(node, low, high, work.reach[level], a, b, bar_of(work, level, v, cuts[a + 1]))
+        if b - a > 1:
+            if a > first:
+                inherit(work, level, first, last, a, work.by_side[level, :, a + 1])
+            if b < last:
+                inherit(work, level, first, last, b, work.by_side[level, :, b + 1])
+            node["after"], node["before"] = a, b
+            return True
     return False
 
 
-@inner
-def close_cut(work, level):
-    """Update the node with the results for both sides of a cut; return whether the cut is the best so far."""
-    node, low, high = work.nodes[level], work.sides[level, 0], work.sides[level, 1]
+@apart
+def inherit(work, level, a, b, k, bounds):
+    """Write lower bounds (2, V) by the first feature of each side of cut ``k``, from those at cuts ``a`` < ``k`` < ``b``."""
+    of, reach = work.by_side[level], work.reach[level]
+    for v in range(bounds.shape[1]):
+        bounds[0, v] = max(of[0, a + 1, v], of[0, b + 1, v] - (reach[b + 1] - reach[k + 1]))
+        bounds[1, v] = max(of[1, b + 1, v], of[1, a + 1, v] - (reach[k + 1] - reach[a + 1]))
+
+
+@apart
+def shrunk(node, low, high, reach, first, last, bar):
+    """Return the interval without the cuts at its ends whose bounds exceed ``bar``; these cuts keep their bounds."""
+    a, b, bound = first, last, node["bound"]
+    while b - a > 1:
+        left, right = bound_at(low, high, reach, first, last, a + 1)
+        if left + right <= bar:
+            break
+        a += 1
+        low[a + 1], high[a + 1] = left, right
+        bound = min(bound, left + right)
+    while b - a > 1:
+        left, right = bound_at(low, high, reach, first, last, b - 1)
+        if left + right <= bar:
+            break
+        b -= 1
+        low[b + 1], high[b + 1] = left, right
+        bound = min(bound, left + right)
+    node["bound"] = bound
+    return a, b
+
+
+@apart
+def next_cut(problem, work, level):
+    """Choose the next cut of the feature to search, in the middle of an interval; return False if none is left."""
+    if not next_interval(problem, work, level):
+        return False
+    node = work.nodes[level]
+    v, cuts, a, b = work.order[level, node["place"]], work.cuts[level], node["after"], node["before"]
+    m = node["start"] if a < node["start"] < b else (a + b) // 2
+    node["middle"], node["n_left"] = m, work.positions[level, m + 1]
+    node["bar"] = bar_of(work, level, v, cuts[m])
+    left, right = bound_at(work.low[level], work.high[level], work.reach[level], a, b, m)
+    start_side(work.sides[level, 0], left)
+    start_side(work.sides[level, 1], right)
+    inherit(work, level, a, b, m, work.by_side[level, :, m + 1])
+    return True
+
+
+@apart
+def check_budget(work):
+    """Stop the search if its budget is used up."""
     if work.stop[0] == BY_ITSELF:
         if work.budget[0]["nodes"] >= work.budget[0]["node_limit"]:
             work.stop[0] = BY_NODES
         elif work.budget[0]["steps"] >= work.budget[0]["step_limit"]:
             work.stop[0] = BY_WORK
-    m, n_waiting = node["middle"], node["n_waiting"]
+
+
+@apart
+def close_cut(work, level):
+    """Update the node with the results for both sides of a cut; return whether the cut is the best so far."""
+    node, low, high = work.nodes[level], work.sides[level, 0], work.sides[level, 1]
+    check_budget(work)
+    m = node["middle"]
     work.low[level, m + 1], work.high[level, m + 1] = low["bound"], high["bound"]
     node["bound"] = min(node["bound"], low["bound"] + high["bound"])
-    set_two(work.waiting[level, n_waiting], m, node["before"])
-    set_two(work.waiting[level, n_waiting + 1], node["after"], m)
-    node["n_waiting"] += 2
+    wait(work, level, node["after"], m)
+    wait(work, level, m, node["before"])
     cost = low["cost"] + high["cost"]
     if not cost <= node["bar"]:
         return False
-    node["cost"] = cost
-    node["feature"], node["cut"] = work.order[level, node["place"]], work.cuts[level, m]
-    if level == 0 and cost < work.least[0]:
-        work.least[0] = cost
+    take_cut(work, level, m, cost)
     return True
 
 
-@inner
+@apart
+def take_cut(work, level, k, cost):
+    """Make a cut the best of its node so far."""
+    node = work.nodes[level]
+    node["cost"], node["feature"], node["cut"] = cost, work.order[level, node["place"]], work.cuts[level, k]
+    if level == 0 and cost < work.least[0]:
+        work.least[0] = cost
+
+
+@apart
 def most_of(problem, work, level, side):
     """Return the largest cost of a side at which its cut would be the best so far; below its bound if no search is needed."""
     if not problem.bounds:
@@ -227,18 +334,8 @@ def most_of(problem, work, level, side):
     return bar - (high["bound"] if side == 0 else min(low["cost"], bar + 1))
 
 
-@inner
+@apart
 def result_of(work, level):
     """Return the cost, the bound and the split of a node."""
     node = work.nodes[level]
     return node["cost"], node["bound"], node["feature"], node["cut"]
-
-
-@inner
-def set_order(problem, work, rows, level, only):
-    """Write the order in which a node's features are searched, or ``only`` one feature."""
-    if only == NO_SPLIT:
-        put_in_order(problem, work, rows, level)
-        return
-    work.order[level] = NO_SPLIT
-    work.order[level, 0] = only

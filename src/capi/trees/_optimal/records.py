@@ -9,8 +9,9 @@ BY_COST, BY_TABLES, BY_ROWS, BY_COLUMNS = 0, 1, 2, 3  # how the last two levels 
 ONE_BY_ONE, MOVING, STACKED = 0, 1, 2  # how the sides of cuts above them are searched
 AS_GIVEN, PROMISING, REVERSED = 0, 1, 2  # the order of features
 BY_ITSELF, INTERRUPTED, BY_NODES, BY_TIME, BY_WORK = 0, 1, 2, 3, 4  # what ended the search
-ROW_OF_SCAN, ROW_OF_TABLES = 15, 8  # columns' worth of work that a row takes in addition to its columns
+ROW_OF_SCAN, ROW_OF_TABLES = 4, 8  # columns' worth of work that a row takes in addition to its columns
 TABLE_STEPS = 3  # steps of a scan that a step in a table takes, measured on 1,000 to 33,000 rows with 4 to 30 features
+LANES = 8  # first cuts that one pass over the rows compares
 AT_ONCE = 4096  # rows that stay in the cache while they are added to all tables
 
 NODE = np.dtype(  # the search in one node
@@ -23,10 +24,12 @@ NODE = np.dtype(  # the search in one node
         ("cut", np.int64),
         ("place", np.int64),  # of the feature being searched, in the order of features
         ("n_cuts", np.int64),  # of this feature
-        ("n_waiting", np.int64),  # intervals of cuts
+        ("waiting", np.int64),  # the first interval of cuts that waits
+        ("n_waiting", np.int64),  # and their number
         ("after", np.int64),  # the interval being searched lies after this cut
         ("before", np.int64),  # and before this one
         ("middle", np.int64),  # the cut being searched
+        ("start", np.int64),  # the cut to search first, or -1
         ("n_left", np.int64),  # rows left of it
     ]
 )
@@ -43,6 +46,7 @@ class Problem(NamedTuple):
 
     codes: Any  # (n, V) uint16
     losses: Any  # (n, C)
+    most: Any  # (n,) the largest loss of each row
     firsts: Any  # (V + 1,) where the bins of each feature start
     table_starts: Any  # (V, V) where the table of a pair of features starts, in cells
     n_actions: int
@@ -57,9 +61,25 @@ class Problem(NamedTuple):
 class Work(NamedTuple):
     """Buffers of one thread; L levels, K the largest number of bins. ``stop`` and ``least`` are shared by all threads."""
 
-    ordered: Any  # (L, n) int32, a node's rows, ordered by the bins of a feature
-    by_feature: Any  # (V, n) int32, the rows of a node of two levels, ordered by each feature
-    ends: Any  # (L, K + 1) where the bins start in ``ordered``
+    orders: Any  # (L, V, n) int32, the rows of the nodes of each level, in the order of each feature
+    codes: Any  # (L, V, n) int32, the codes of these rows
+    is_right: Any  # (n,) uint8
+    ends: Any  # (K + 1,) where the bins of a feature start
+    positions: Any  # (L, K + 2) rows left of each cut
+    reach: Any  # (L, K + 2) the sum of the largest losses of the rows left of each cut
+    is_end: Any  # (V, n) bool, whether a row of a node is followed by a cut, in the order of each feature
+    by_feature: Any  # (V, n, A) the losses of these rows; with two actions, their difference
+    active: Any  # (V,) features with cuts in a node
+    place: Any  # (n,) uint8, see `rows`
+    masks: Any  # (lanes + 1, lanes) 1 where rows of a place are left of a lane's cut
+    lane_cuts: Any  # (lanes,)
+    fresh: Any  # (2 lanes, 2) intervals between these cuts
+    lane_ends: Any  # (lanes,) rows left of each lane's cut
+    lane_totals: Any  # (C, lanes) and their losses
+    lane_sums: Any  # (C, lanes)
+    lane_runs: Any  # (2, C)
+    lane_costs: Any  # (2, lanes) least costs of both sides
+    extremes: Any  # (4, lanes)
     cuts: Any  # (L, K) the cuts of a feature that separate rows of the node
     low: Any  # (L, K + 2) lower bounds on the cost of the left side of these
     high: Any  # (L, K + 2) and of the right side
@@ -67,6 +87,12 @@ class Work(NamedTuple):
     order: Any  # (L, V) order of features
     nodes: Any  # (L,) NODE
     sides: Any  # (L, 2) SIDE
+    first_costs: Any  # (V,) of the best cut of each feature
+    first_bounds: Any  # (V,) the same, relaxed
+    by_side: (
+        Any  # (L, 2, K + 2, V) lower bounds on the cost of the sides of each cut, by their first feature; V may be 0
+    )
+    no_bounds: Any  # (V,) zeros
     record: Any  # (L, 7, 2) the splits of each level's best tree, those of node i at 2i + 1 and 2i + 2
     kept: Any  # (2, 7, 2)
     path: Any  # (1,) the side of a cut of the root that is searched
@@ -88,5 +114,6 @@ class Work(NamedTuple):
     known: Any  # (H,) SIDE
     complete: Any  # (H,) whether the cost is the least
     budget: Any  # (1,) BUDGET
+    hint: Any  # (2,) the feature and the cut to search first at the root, or -1
     least: Any  # (1,) the least cost of a whole tree so far
     stop: Any  # (1,)

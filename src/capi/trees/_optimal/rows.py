@@ -1,58 +1,201 @@
-"""The best tree of two levels below a cut, by a pass over the rows of each feature."""
+"""The best tree of two levels, by passes over the rows of a node in the order of each feature.
+
+One pass compares the cuts of a second feature below up to eight first cuts, the *lanes*: vector instructions handle all lanes
+at once. A row is left of a lane's cut if its ``place`` is not above the number of the lane; lanes are sorted by their cuts.
+
+With two actions only the difference of their losses matters. Of all cuts of a feature, the best one has the least sum of
+differences up to it (the second action below the cut, the first one above it), or the largest one.
+"""
 
 import numpy as np
 
-from capi._utils.compile import inner, inner_minima
-from capi.trees._optimal.sums import add_rows, least_of
+from capi._utils.compile import apart, entry, inner_minima
+from capi.trees._optimal.lanes import scan_differences, scan_losses
+from capi.trees._optimal.records import LANES
+
+
+@entry
+def sort_all(codes, firsts, ends, orders, sorted_codes):
+    """Write all rows in the order of each feature to ``orders`` (V, n), and their codes; ``ends`` (K + 1,) is overwritten."""
+    n = len(codes)
+    for v in range(codes.shape[1]):
+        n_bins = firsts[v + 1] - firsts[v]
+        ends[: n_bins + 1] = 0
+        for i in range(n):
+            ends[codes[i, v] + 1] += 1
+        for b in range(n_bins):
+            ends[b + 1] += ends[b]
+        for i in range(n):
+            code = codes[i, v]
+            orders[v, ends[code]] = i
+            sorted_codes[v, ends[code]] = code
+            ends[code] += 1
+
+
+@apart
+def part(work, level, first, last, v, n_left):
+    """Write the rows of both sides of a cut to the next level, in the order of each feature; the left ones come first."""
+    orders, following, is_right = work.orders[level], work.orders[level + 1], work.is_right
+    codes, codes_after = work.codes[level], work.codes[level + 1]
+    for i in range(first, first + n_left):
+        is_right[orders[v, i]] = 0
+    for i in range(first + n_left, last):
+        is_right[orders[v, i]] = 1
+    for w in range(len(orders)):
+        low, high = first, first + n_left
+        for i in range(first, last):
+            row = orders[w, i]
+            right = np.int64(is_right[row])
+            place = high if right else low
+            following[w, place] = row
+            codes_after[w, place] = codes[w, i]
+            high += right
+            low += 1 - right
 
 
 @inner_minima
-def add_and_compare(sums, losses, total, n_actions):
-    """Add ``losses`` (C,) to ``sums``; return the costs of the best actions for these rows and for the rest of ``total``."""
+def least_sum(sums, total, n_actions):
+    """Return the cost of the best actions for rows with these ``sums`` (C,), and for the rest of ``total`` (C,)."""
     low, high = np.inf, np.inf
     for c in range(n_actions):
-        here = sums[c] + losses[c]
-        sums[c] = here
-        low = min(low, here)
-        high = min(high, total[c] - here)
+        low = min(low, sums[c])
+        high = min(high, total[c] - sums[c])
     return low + high
 
 
-@inner
-def two_sides(problem, work, rows, n_left, v, t):
-    """Return the costs of depth one left and right of a cut, and the relaxed ones; ``rows`` are sorted by the feature."""
-    n, n_actions, counted = len(rows), problem.n_actions, problem.min_leaf > 1
-    total = work.sums[1]
-    total[:] = 0.0
-    add_rows(problem.losses, rows[:n_left], total[0])
-    add_rows(problem.losses, rows[n_left:], total[1])
-    left, right = least_of(total[0], n_actions) + problem.penalty, least_of(total[1], n_actions) + problem.penalty
-    cost, relaxed = (left, right), (left, right)
-    for w in range(problem.codes.shape[1]):
-        sums = work.sums[0]
-        sums[:] = 0.0
-        now_left, now_right, count_left, count_right = np.inf, np.inf, 0, 0
-        by_w = work.by_feature[w][:n]
-        code = problem.codes[by_w[0], w]
-        for i in range(n - 1):
-            row = by_w[i]
-            if problem.codes[row, v] <= t:
-                now_left = add_and_compare(sums[0], problem.losses[row], total[0], n_actions) + 2 * problem.penalty
-                count_left += 1
+@apart
+def gather(problem, work, level, first, last):
+    """Copy the losses of a node's rows in the order of each feature, and find the best cut of each; return how many have cuts.
+
+    ``first_costs`` are the costs of these cuts and ``first_bounds`` the relaxed ones, without penalties.
+    """
+    n_active, n_actions, total = 0, problem.n_actions, work.totals[level]
+    n, least, sums = last - first, problem.min_leaf, work.sums[0, 0]
+    for v in range(problem.codes.shape[1]):
+        rows, codes = work.orders[level, v][first:last], work.codes[level, v][first:last]
+        ends, losses = work.is_end[v], work.by_feature[v]
+        run, cost, relaxed = 0.0, np.inf, np.inf
+        for c in range(n_actions):
+            sums[c] = 0.0
+        for k in range(n):
+            row, here = rows[k], np.inf
+            end = k + 1 < n and codes[k] != codes[k + 1]
+            ends[k] = end
+            if n_actions == 2:
+                step = problem.losses[row, 1] - problem.losses[row, 0]
+                losses[k, 0] = step
+                run += step
+                if end:
+                    here = min(total[0] + run, total[1] - run)
             else:
-                now_right = add_and_compare(sums[1], problem.losses[row], total[1], n_actions) + 2 * problem.penalty
-                count_right += 1
-            following = problem.codes[by_w[i + 1], w]
-            if following == code:
+                for c in range(n_actions):
+                    losses[k, c] = problem.losses[row, c]
+                    sums[c] += problem.losses[row, c]
+                if end:
+                    here = least_sum(sums, total, n_actions)
+            relaxed = min(relaxed, here)
+            if k + 1 >= least and n - k - 1 >= least:
+                cost = min(cost, here)
+        work.first_costs[v], work.first_bounds[v] = cost, relaxed
+        if relaxed < np.inf:
+            work.active[n_active] = v
+            n_active += 1
+    return n_active
+
+
+@apart
+def set_places(work, rows, n, n_lanes):
+    """Write the number of the first lane whose left side each row is on; ``rows`` are in the order of the feature."""
+    start = 0
+    for lane in range(n_lanes + 1):
+        end = work.lane_ends[lane] if lane < n_lanes else n
+        for i in range(start, end):
+            work.place[rows[i]] = lane
+        start = end
+
+
+@apart
+def set_lane_totals(problem, work, rows, n, n_lanes):
+    """Write the sums of the rows left of each lane's cut; lanes without a cut have all rows left."""
+    totals, losses = work.lane_totals, problem.losses
+    for c in range(problem.n_actions):
+        run, start = 0.0, 0
+        for lane in range(LANES):
+            end = work.lane_ends[lane] if lane < n_lanes else n
+            for i in range(start, end):
+                run += losses[rows[i], c]
+            totals[c, lane] = run
+            start = end
+
+
+@apart
+def cost_of_lanes(problem, work, level, first, v, n, n_lanes, n_active):
+    """Write the relaxed costs of depth one of both sides of each lane's cut to ``lane_costs`` (2, lanes)."""
+    n_actions, totals, whole = problem.n_actions, work.lane_totals, work.totals[level][: problem.n_actions]
+    best, extremes, penalty = work.lane_costs, work.extremes, problem.penalty
+    rows = work.orders[level, v][first:]
+    set_places(work, rows, n, n_lanes)
+    set_lane_totals(problem, work, rows, n, n_lanes)
+    for lane in range(LANES):
+        best[0, lane], best[1, lane] = np.inf, np.inf
+        extremes[0, lane], extremes[1, lane], extremes[2, lane], extremes[3, lane] = np.inf, -np.inf, np.inf, -np.inf
+    for k in range(n_active):
+        w = work.active[k]
+        rows, losses, ends = work.orders[level, w][first:], work.by_feature[w], work.is_end[w]
+        if n_actions == 2:
+            scan_differences(rows, work.place, losses, ends, n, work.masks, extremes)
+        else:
+            for c in range(n_actions):
+                work.lane_runs[0, c], work.lane_runs[1, c] = 0.0, whole[c]
+            scan_losses(rows, work.place, losses, ends, n, work.masks, totals, work.lane_runs, work.lane_sums, best)
+    for lane in range(n_lanes):
+        left_leaf, right_leaf = np.inf, np.inf
+        for c in range(n_actions):
+            left_leaf = min(left_leaf, totals[c, lane])
+            right_leaf = min(right_leaf, whole[c] - totals[c, lane])
+        if n_actions == 2:
+            low, high = totals[0, lane], totals[1, lane]
+            best[0, lane] = min(low + extremes[0, lane], high - extremes[1, lane])
+            best[1, lane] = min(whole[0] - low + extremes[2, lane], whole[1] - high - extremes[3, lane])
+        best[0, lane] = min(best[0, lane] + 2 * penalty, left_leaf + penalty)
+        best[1, lane] = min(best[1, lane] + 2 * penalty, right_leaf + penalty)
+
+
+@apart
+def two_sides(problem, work, level, first, v, n, n_left, n_active):
+    """Return the costs of depth one left and right of a cut whose leaves have enough rows."""
+    n_actions, least = problem.n_actions, problem.min_leaf
+    work.lane_ends[0] = n_left
+    rows = work.orders[level, v][first:]
+    set_places(work, rows, n, 1)
+    total = work.sums[1]
+    for c in range(n_actions):
+        total[0, c] = 0.0
+        for i in range(n_left):
+            total[0, c] += problem.losses[rows[i], c]
+        total[1, c] = work.totals[level, c] - total[0, c]
+    left, right = np.inf, np.inf
+    for k in range(n_active):
+        w = work.active[k]
+        sums, count_left, now_left, now_right = work.sums[0], 0, np.inf, np.inf
+        sums[:] = 0.0
+        for i in range(n - 1):
+            row = work.orders[level, w, first + i]
+            side = work.place[row]
+            count_left += 1 - side
+            for c in range(n_actions):
+                sums[side, c] += problem.losses[row, c]
+            if not work.is_end[w, i]:
                 continue
-            code = following
-            relaxed = (min(relaxed[0], now_left), min(relaxed[1], now_right))
-            if counted:
-                least = problem.min_leaf
-                good_left = count_left >= least and n_left - count_left >= least
-                good_right = count_right >= least and n - n_left - count_right >= least
-                cost = (
-                    min(cost[0], now_left) if good_left else cost[0],
-                    min(cost[1], now_right) if good_right else cost[1],
-                )
-    return (cost, relaxed) if counted else (relaxed, relaxed)
+            count_right = i + 1 - count_left
+            if count_left >= least and n_left - count_left >= least:
+                now_left = least_sum(sums[0], total[0], n_actions)
+                left = min(left, now_left)
+            if count_right >= least and n - n_left - count_right >= least:
+                now_right = least_sum(sums[1], total[1], n_actions)
+                right = min(right, now_right)
+    left_leaf, right_leaf = np.inf, np.inf
+    for c in range(n_actions):
+        left_leaf, right_leaf = min(left_leaf, total[0, c]), min(right_leaf, total[1, c])
+    penalty = problem.penalty
+    return min(left + 2 * penalty, left_leaf + penalty), min(right + 2 * penalty, right_leaf + penalty)

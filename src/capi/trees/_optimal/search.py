@@ -2,14 +2,18 @@
 
 import numpy as np
 
-from capi._utils.compile import compiled, inner
+from capi._utils.compile import apart, entry
 from capi.trees._optimal.nodes import (
+    bar_of,
+    check_budget,
     close_cut,
+    count_cuts,
     is_known,
     keep_record,
     key_of,
     most_of,
     next_cut,
+    next_interval,
     open_feature,
     open_node,
     remember,
@@ -17,9 +21,12 @@ from capi.trees._optimal.nodes import (
     set_order,
     set_side,
     side_of,
+    take_cut,
+    wait,
 )
 from capi.trees._optimal.records import (
     BY_ITSELF,
+    LANES,
     MOVING,
     NO_SPLIT,
     ONE_BY_ONE,
@@ -28,49 +35,101 @@ from capi.trees._optimal.records import (
     STACKED,
     TABLE_STEPS,
 )
-from capi.trees._optimal.rows import two_sides
-from capi.trees._optimal.sums import add_to_bins, add_to_tables, copy, order_rows, set_two
+from capi.trees._optimal.rows import cost_of_lanes, gather, part, two_sides
+from capi.trees._optimal.sums import add_to_bins, add_to_tables, copy, set_two
 from capi.trees._optimal.tables import by_tables, two_levels_of_rows, two_levels_of_tables
 
 
-@compiled
-def search_two(problem, work, rows, level, limit, only):
-    """Return the best tree of depth two, cut by cut: cost, bound and split.
+@apart
+def choose_lanes(problem, work, level):
+    """Choose the cuts that the next pass compares, evenly spaced in the first intervals of the queue; return their number."""
+    node, cuts, fresh = work.nodes[level], work.lane_cuts, work.fresh
+    n_lanes, n_fresh, each = 0, 0, max(1, LANES // max(node["n_waiting"], 1))
+    while n_lanes + each <= LANES and next_interval(problem, work, level):
+        a, b = node["after"], node["before"]
+        some, before = min(each, b - a - 1), a
+        for s in range(some):
+            m = a + ((s + 1) * (b - a)) // (some + 1)
+            place = n_lanes  # insertion sort by cut
+            while place > 0 and cuts[place - 1] > m:
+                cuts[place] = cuts[place - 1]
+                place -= 1
+            cuts[place] = m
+            n_lanes += 1
+            set_two(fresh[n_fresh], before, m)
+            n_fresh += 1
+            before = m
+        set_two(fresh[n_fresh], before, b)
+        n_fresh += 1
+    for k in range(n_fresh):
+        wait(work, level, fresh[k, 0], fresh[k, 1])
+    for lane in range(n_lanes):
+        work.lane_ends[lane] = work.positions[level, cuts[lane] + 1]
+    return n_lanes
+
+
+@apart
+def compare_lanes(problem, work, level, first, last, n_lanes, n_active):
+    """Compare the lanes' cuts of the feature being searched."""
+    node, n, costs = work.nodes[level], last - first, work.lane_costs
+    v = work.order[level, node["place"]]
+    cost_of_lanes(problem, work, level, first, v, n, n_lanes, n_active)
+    work.budget[0]["nodes"] += n_lanes
+    work.budget[0]["steps"] += n * n_active * (problem.losses.shape[1] + ROW_OF_SCAN)
+    for lane in range(n_lanes):
+        m, left, right = work.lane_cuts[lane], costs[0, lane], costs[1, lane]
+        work.low[level, m + 1], work.high[level, m + 1] = left, right
+        node["bound"] = min(node["bound"], left + right)
+        bar = bar_of(work, level, v, work.cuts[level, m])
+        if problem.min_leaf > 1 and left + right <= bar:
+            left, right = two_sides(problem, work, level, first, v, n, work.positions[level, m + 1], n_active)
+        if left + right <= bar:
+            take_cut(work, level, m, left + right)
+            set_two(work.record[level, 0], v, work.cuts[level, m])
+    check_budget(work)
+
+
+@entry
+def search_two(problem, work, level, first, last, limit, only, known):
+    """Return the best tree of depth two of rows ``first`` to ``last`` of a level: cost, bound and split.
 
     Trees that cost more than ``limit`` are ignored: if all do, or if the search was stopped, the cost is that of some tree,
     not of the best. The bound holds for the relaxed cost. ``only`` is the one feature that may be cut first, or -1.
+    ``known`` (V,) are lower bounds on the relaxed cost of trees by the first feature, and are raised; V may be 0.
     """
-    n = len(rows)
-    if not open_node(problem, work, rows, level, limit):
+    if not open_node(problem, work, level, first, last, limit):
         return result_of(work, level)
-    set_order(problem, work, rows, level, only)
-    for w in range(problem.codes.shape[1]):
-        n_bins = problem.firsts[w + 1] - problem.firsts[w]
-        order_rows(problem.codes, w, rows, n_bins, work.ends[level], work.by_feature[w])
-    while open_feature(problem, work, rows, level):
-        v = work.order[level, work.nodes[level]["place"]]
-        while next_cut(problem, work, level):
-            n_left, t = work.nodes[level]["n_left"], work.cuts[level, work.nodes[level]["middle"]]
-            cost, relaxed = two_sides(problem, work, work.ordered[level][:n], n_left, v, t)
-            work.budget[0]["nodes"] += 1
-            work.budget[0]["steps"] += n * problem.codes.shape[1] * (problem.losses.shape[1] + ROW_OF_SCAN)
-            for side in range(2):
-                set_side(work, level, side, (cost[side], relaxed[side], NO_SPLIT, NO_SPLIT))
-            if close_cut(work, level):
-                set_two(work.record[level, 0], v, t)
+    n_active = gather(problem, work, level, first, last)
+    all_left = set_order(problem, work, level, only)
+    node = work.nodes[level]
+    while open_feature(problem, work, level):
+        v = work.order[level, node["place"]]
+        so_far, node["bound"] = node["bound"], np.inf
+        inherited = known[v] if len(known) > 0 else 0.0
+        if problem.bounds and inherited > bar_of(work, level, v, -1):
+            node["bound"] = inherited
+        else:
+            count_cuts(problem, work, level, first, last, all_left)
+            n_lanes = choose_lanes(problem, work, level)
+            while n_lanes > 0:
+                compare_lanes(problem, work, level, first, last, n_lanes, n_active)
+                n_lanes = choose_lanes(problem, work, level)
+            if len(known) > 0:
+                known[v] = max(inherited, node["bound"])
+        node["bound"] = min(so_far, node["bound"])
     return result_of(work, level)
 
 
-@inner
-def best_of_two(problem, work, rows, level, limit):
+@apart
+def best_of_two(problem, work, level, first, last, limit, known):
     """Return the best tree of depth two, in the cheaper way: cost, bound and split."""
-    if by_tables(problem, len(rows), problem.table_starts[-1, -1]):
-        count_tables(problem, work, len(rows), problem.table_starts[-1, -1])
-        return two_levels_of_rows(problem, work, rows)
-    return search_two(problem, work, rows, level, limit, np.int64(NO_SPLIT))
+    if by_tables(problem, last - first, problem.table_starts[-1, -1]):
+        count_tables(problem, work, last - first, problem.table_starts[-1, -1])
+        return two_levels_of_rows(problem, work, work.orders[level, 0][first:last])
+    return search_two(problem, work, level, first, last, limit, np.int64(NO_SPLIT), known)
 
 
-@inner
+@apart
 def count_tables(problem, work, n, cells):
     """Count the work of adding ``n`` rows to the tables of all pairs of features, and of reading ``cells`` of them."""
     n_features, n_columns = problem.codes.shape[1], problem.losses.shape[1]
@@ -78,7 +137,7 @@ def count_tables(problem, work, n, cells):
     work.budget[0]["steps"] += TABLE_STEPS * (rows + cells * n_columns)
 
 
-@inner
+@apart
 def move_tables(problem, work, ordered, position, n_left):
     """Turn the tables of the first ``position`` rows into those of the first ``n_left``."""
     count_tables(problem, work, abs(n_left - position), 0)
@@ -87,7 +146,7 @@ def move_tables(problem, work, ordered, position, n_left):
     add_to_tables(problem, rows, work.tables[1], sign)
 
 
-@inner
+@apart
 def start_tables(problem, work, rows):
     """Fill the tables of all ``rows``, and clear those of the rows left of a cut."""
     work.bins[:] = 0.0
@@ -96,12 +155,18 @@ def start_tables(problem, work, rows):
     add_to_tables(problem, rows, work.tables[0], 1.0)
 
 
-@inner
+@apart
 def stack_tables(problem, work, rows, level):
     """Fill the tables of the rows up to each bin of the feature being searched."""
     count_tables(problem, work, len(rows), len(work.bins_up_to) * problem.table_starts[-1, -1])
-    v, ends = work.order[level, work.nodes[level]["place"]], work.ends[level]
-    for b in range(problem.firsts[v + 1] - problem.firsts[v]):
+    v, ends = work.order[level, work.nodes[level]["place"]], work.ends
+    n_bins = problem.firsts[v + 1] - problem.firsts[v]
+    ends[: n_bins + 1] = 0
+    for i in range(len(rows)):
+        ends[problem.codes[rows[i], v] + 1] += 1
+    for b in range(n_bins):
+        ends[b + 1] += ends[b]
+    for b in range(n_bins):
         bins, tables, of_bin = work.bins_up_to[b], work.tables_up_to[b], rows[ends[b] : ends[b + 1]]
         if b == 0:
             bins[:] = 0.0
@@ -114,7 +179,7 @@ def stack_tables(problem, work, rows, level):
         add_to_tables(problem, of_bin, tables, 1.0)
 
 
-@inner
+@apart
 def way_of(problem, work, n):
     """Return how the sides of a cut of ``n`` rows are searched: STACKED, MOVING or ONE_BY_ONE."""
     n_cells, n_features = problem.table_starts[-1, -1], problem.codes.shape[1]
@@ -124,7 +189,7 @@ def way_of(problem, work, n):
     return STACKED if most > 0 and n * n_features * n_features > most * n_cells else MOVING
 
 
-@inner
+@apart
 def side_by_tables(problem, work, level, way, side):
     """Return the best tree of depth two on a side of the cut: cost, bound and split."""
     count_tables(problem, work, 0, problem.table_starts[-1, -1])
@@ -137,26 +202,31 @@ def side_by_tables(problem, work, level, way, side):
     return two_levels_of_tables(problem, work, bins[last], bins[t], tables[last], tables[t], rest)
 
 
-@compiled
-def search_three(problem, work, rows, level, limit, only):
+@entry
+def search_three(problem, work, level, first, last, limit, only, _):
     """Return the best tree of depth three: cost, bound and split; the rest is as in `search_two`."""
-    n, way = len(rows), way_of(problem, work, len(rows))
-    if not open_node(problem, work, rows, level, limit):
+    way = way_of(problem, work, last - first)
+    if not open_node(problem, work, level, first, last, limit):
         return result_of(work, level)
-    set_order(problem, work, rows, level, only)
+    gather(problem, work, level, first, last)
+    set_order(problem, work, level, only)
     position = 0  # number of rows in the moving tables
     if way == MOVING:
-        start_tables(problem, work, rows)
-    while open_feature(problem, work, rows, level):
-        v = work.order[level, work.nodes[level]["place"]]
+        start_tables(problem, work, work.orders[level, 0][first:last])
+    node = work.nodes[level]
+    while open_feature(problem, work, level):
+        v = work.order[level, node["place"]]
+        count_cuts(problem, work, level, first, last, problem.penalty)
+        ordered = work.orders[level, v][first:last]
         if way == MOVING:
             work.bins[1] = 0.0
             work.tables[1] = 0.0
             position = 0
         elif way == STACKED:
-            stack_tables(problem, work, work.ordered[level][:n], level)
+            stack_tables(problem, work, ordered, level)
         while next_cut(problem, work, level):
-            n_left, t = work.nodes[level]["n_left"], work.cuts[level, work.nodes[level]["middle"]]
+            n_left, t = node["n_left"], work.cuts[level, node["middle"]]
+            parted = False
             for side in range(2):
                 most = most_of(problem, work, level, side)
                 if most < work.sides[level, side]["bound"]:
@@ -166,11 +236,16 @@ def search_three(problem, work, rows, level, limit, only):
                     continue
                 work.budget[0]["nodes"] += 1
                 if way == MOVING:
-                    move_tables(problem, work, work.ordered[level], position, n_left)
+                    move_tables(problem, work, ordered, position, n_left)
                     position = n_left
                 if way == ONE_BY_ONE:
-                    of_side = work.ordered[level][:n_left] if side == 0 else work.ordered[level][n_left:n]
-                    result = best_of_two(problem, work, of_side, level + 1, most)
+                    if not parted:
+                        part(work, level, first, last, v, n_left)
+                        parted = True
+                    middle = first + n_left
+                    start, end = (first, middle) if side == 0 else (middle, last)
+                    known = work.by_side[level, side, node["middle"] + 1]
+                    result = best_of_two(problem, work, level + 1, start, end, most, known)
                 else:
                     result = side_by_tables(problem, work, level, way, side)
                 set_side(work, level, side, result)
@@ -185,24 +260,35 @@ def search_three(problem, work, rows, level, limit, only):
     return result_of(work, level)
 
 
-@compiled
-def search_four(problem, work, rows, level, limit, only):
+@entry
+def search_four(problem, work, level, first, last, limit, only, _):
     """Return the best tree of depth four: cost, bound and split; the rest is as in `search_two`."""
-    n = len(rows)
-    if not open_node(problem, work, rows, level, limit):
+    if not open_node(problem, work, level, first, last, limit):
         return result_of(work, level)
-    set_order(problem, work, rows, level, only)
-    while open_feature(problem, work, rows, level):
-        v = work.order[level, work.nodes[level]["place"]]
+    gather(problem, work, level, first, last)
+    set_order(problem, work, level, only)
+    node = work.nodes[level]
+    while open_feature(problem, work, level):
+        v = work.order[level, node["place"]]
+        count_cuts(problem, work, level, first, last, problem.penalty)
         while next_cut(problem, work, level):
-            n_left, t = work.nodes[level]["n_left"], work.cuts[level, work.nodes[level]["middle"]]
+            n_left, t = node["n_left"], work.cuts[level, node["middle"]]
+            parted, middle = False, first + n_left
             for side in range(2):
                 most = most_of(problem, work, level, side)
                 if most < work.sides[level, side]["bound"]:
                     break
+                if not parted:
+                    part(work, level, first, last, v, n_left)
+                    parted = True
                 work.path[0] = side_of(v, t, side)
-                of_side = work.ordered[level][:n_left] if side == 0 else work.ordered[level][n_left:n]
-                set_side(work, level, side, search_three(problem, work, of_side, level + 1, most, np.int64(NO_SPLIT)))
+                start, end = (first, middle) if side == 0 else (middle, last)
+                set_side(
+                    work,
+                    level,
+                    side,
+                    search_three(problem, work, level + 1, start, end, most, np.int64(NO_SPLIT), work.no_bounds),
+                )
                 for k in range(7):
                     copy(work.record[level + 1, k], work.kept[side, k])
             if close_cut(work, level):

@@ -2,24 +2,24 @@
 
 import numpy as np
 
-from capi._utils.compile import inner, inner_minima
+from capi._utils.compile import apart, inner_minima
 from capi.trees._optimal.records import AT_ONCE
 
 
-@inner
+@apart
 def set_two(row, a, b):
     """Write two entries."""
     row[0], row[1] = a, b
 
 
-@inner
+@apart
 def copy(source, target):
     """Copy one row to another; assigning a slice would take numba a second to compile."""
     for k in range(len(target)):
         target[k] = source[k]
 
 
-@inner
+@apart
 def add_rows(losses, rows, total):
     """Add the losses of ``rows`` to ``total`` (C,)."""
     for i in range(len(rows)):
@@ -37,24 +37,7 @@ def least_of(total, n_actions):
     return least
 
 
-@inner
-def order_rows(codes, v, rows, n_bins, ends, ordered):
-    """Write ``rows`` to ``ordered`` by their bin in feature ``v``, and where each bin starts to ``ends`` (bins + 1,)."""
-    ends[: n_bins + 1] = 0
-    for i in range(len(rows)):
-        ends[codes[rows[i], v] + 1] += 1
-    for b in range(n_bins):
-        ends[b + 1] += ends[b]
-    for i in range(len(rows)):
-        code = codes[rows[i], v]
-        ordered[ends[code]] = rows[i]
-        ends[code] += 1
-    for b in range(n_bins, 0, -1):
-        ends[b] = ends[b - 1]
-    ends[0] = 0
-
-
-@inner
+@apart
 def add_to_bins(problem, rows, bins, sign):
     """Add or subtract the losses of ``rows`` in their bins (B, C) of all features."""
     for i in range(len(rows)):
@@ -65,7 +48,7 @@ def add_to_bins(problem, rows, bins, sign):
                 cell[c] += sign * losses[c]
 
 
-@inner
+@apart
 def add_to_table(problem, v, w, rows, table, sign):
     """Add or subtract the losses of ``rows`` in their cells (cells * C,) of two features."""
     n_bins, n_columns = problem.firsts[w + 1] - problem.firsts[w], problem.losses.shape[1]
@@ -86,7 +69,7 @@ def add_to_table(problem, v, w, rows, table, sign):
             c += 1
 
 
-@inner
+@apart
 def add_to_tables(problem, rows, tables, sign):
     """Add or subtract the losses of ``rows`` in the tables of all pairs of features."""
     n_features, n_columns = problem.codes.shape[1], problem.losses.shape[1]
@@ -97,7 +80,7 @@ def add_to_tables(problem, rows, tables, sign):
                 add_to_table(problem, v, w, some, tables[problem.table_starts[v, w] * n_columns :], sign)
 
 
-@inner
+@apart
 def sum_up(problem, whole, part, rest, prefix):
     """Write the sums up to each bin to ``prefix`` (C, B), for the bins of ``part`` (B, C) or for ``whole`` minus ``part``."""
     n_columns = problem.losses.shape[1]
