@@ -11,7 +11,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from capi._utils.compile import SIMD, apart, inner
+from capi._utils.compile import SIMD, apart
 from capi.trees._kernels.memory import address_of
 from capi.trees._optimal.records import LANES
 
@@ -19,42 +19,45 @@ WORD, INDEX, BYTE, FLOAT = ir.IntType(64), ir.IntType(32), ir.IntType(8), ir.Dou
 FLOATS = ir.VectorType(FLOAT, LANES)
 
 
-@inner
+@apart
 def plain_differences(rows, place, losses, ends, n, masks, extremes):
     """Update the extreme sums of differences (4, lanes) below the cuts of one feature: least and largest, left and right."""
-    run, sums = 0.0, np.zeros(LANES)
-    for i in range(n - 1):
-        run += losses[i, 0]
-        for lane in range(LANES):
-            sums[lane] += masks[place[rows[i]], lane] * losses[i, 0]
+    for lane in range(LANES):
+        left, right = 0.0, 0.0
+        for i in range(n - 1):
+            inside = masks[place[rows[i]], lane]
+            left += inside * losses[i, 0]
+            right += (1.0 - inside) * losses[i, 0]
             if ends[i]:
-                left, right = sums[lane], run - sums[lane]
                 extremes[0, lane], extremes[1, lane] = min(extremes[0, lane], left), max(extremes[1, lane], left)
                 extremes[2, lane], extremes[3, lane] = min(extremes[2, lane], right), max(extremes[3, lane], right)
 
 
-@inner
-def plain_losses(rows, place, losses, ends, n, masks, totals, run, best):
+@apart
+def plain_losses(rows, place, losses, ends, n, masks, totals, run, sums, best):
     """Lower the costs (2, lanes) of both sides by the cuts of one feature.
 
-    ``totals`` (C, lanes) are the sums left of each lane's cut; ``run`` (2, C) are zeros and the sums of all rows.
+    ``totals`` (C, lanes) are the sums left of each lane's cut; ``run`` (2, C) are zeros and the sums of all rows; ``sums``
+    (C, lanes) are overwritten.
     """
-    n_actions, minima, sums = losses.shape[1], np.empty(4), np.zeros((losses.shape[1], LANES))
+    n_actions = losses.shape[1]
+    for c in range(n_actions):
+        for lane in range(LANES):
+            sums[c, lane] = 0.0
     for i in range(n - 1):
         for c in range(n_actions):
             run[0, c] += losses[i, c]
         for lane in range(LANES):
-            minima[:] = np.inf
+            low, low_above, high, high_above = np.inf, np.inf, np.inf, np.inf
             for c in range(n_actions):
                 sums[c, lane] += masks[place[rows[i]], lane] * losses[i, c]
                 left = sums[c, lane]
                 above = totals[c, lane] - left
-                minima[0], minima[1] = min(minima[0], left), min(minima[1], above)
-                minima[2] = min(minima[2], run[0, c] - left)
-                minima[3] = min(minima[3], run[1, c] - run[0, c] - above)
+                low, low_above = min(low, left), min(low_above, above)
+                high, high_above = min(high, run[0, c] - left), min(high_above, run[1, c] - run[0, c] - above)
             if ends[i]:
-                best[0, lane] = min(best[0, lane], minima[0] + minima[1])
-                best[1, lane] = min(best[1, lane], minima[2] + minima[3])
+                best[0, lane] = min(best[0, lane], low + low_above)
+                best[1, lane] = min(best[1, lane], high + high_above)
 
 
 class _Writer:
@@ -214,13 +217,4 @@ if SIMD:
         )
 
 else:
-
-    @apart
-    def scan_differences(rows, place, losses, ends, n, masks, extremes):
-        """Do the same as `plain_differences`."""
-        plain_differences(rows, place, losses, ends, n, masks, extremes)
-
-    @apart
-    def scan_losses(rows, place, losses, ends, n, masks, totals, run, sums, best):  # noqa: ARG001  scratch of its twin
-        """Do the same as `plain_losses`."""
-        plain_losses(rows, place, losses, ends, n, masks, totals, run, best)
+    scan_differences, scan_losses = plain_differences, plain_losses
