@@ -202,7 +202,7 @@ def test_node_limit_is_a_budget_that_can_be_reproduced():
         losses.append(loss(policies[0], states, values))
         assert losses[-1] - policies[0].remaining_gap <= best + 1e-12
     assert losses == sorted(losses, reverse=True)
-    assert OptimalTrees(3, 30, node_limit=10**9).improve(states, values).optimal
+    assert OptimalTrees(3, 30, node_limit=10**9).improve(states, values).optimal_on_cuts
 
 
 @pytest.mark.compiled
@@ -214,7 +214,7 @@ def test_work_limit_is_a_budget_that_can_be_reproduced(shape):
     check_stopped(policies[0], states, values, "work_limit", 3)
     assert policies[0].rules() == policies[1].rules()
     unhurried = OptimalTrees(3, 30, work_limit=10**12).improve(states, values)
-    assert unhurried.optimal
+    assert unhurried.optimal_on_cuts
     assert unhurried.rules() == exact.rules()
 
 
@@ -225,7 +225,7 @@ def test_the_work_of_a_larger_sample_is_larger():
     needed = []
     for times in (1, 8):
         x, q = np.tile(states, (times, 1)), np.tile(values, (times, 1))
-        needed.append(next(e for e in range(40) if OptimalTrees(3, 30, work_limit=2**e).improve(x, q).optimal))
+        needed.append(next(e for e in range(40) if OptimalTrees(3, 30, work_limit=2**e).improve(x, q).optimal_on_cuts))
     assert needed[0] < needed[1]
 
 
@@ -272,15 +272,82 @@ def test_errors_in_the_search_are_told(monkeypatch):
 def test_a_policy_says_which_features_have_more_values_than_cuts():
     states, values = problem(n=400)
     states[:, 1] = np.round(states[:, 1])
-    policy = OptimalTrees(2).improve(states, values)
+    policy = OptimalTrees(2, n_thresholds=30).improve(states, values)
     np.testing.assert_array_equal(policy.thinned, [True, False, True])
-    assert policy.rules().endswith("(optimal: no tree of depth 2 on the chosen quantiles of x0, x2 loses less)")
+    assert policy.optimal_on_cuts
+    assert not policy.optimal
+    assert "(optimal on the chosen quantiles of x0, x2: a tree of depth 2 may lose up to" in policy.rules()
     named = described(policy, Schema.of(3, 3, ["age", "dose", "load"], ["a", "b", "c"]), Training(0.9, 1, None, {}))
     assert "quantiles of age, load" in named.rules()
-    every = OptimalTrees(2, n_thresholds=399).improve(states, values)
+    every = OptimalTrees(2).improve(states, values)
     assert not every.thinned.any()
+    assert every.optimal
+    assert every.optimal_on_cuts
     assert every.rules().endswith("(optimal: no tree of depth 2 loses less)")
     assert loss(every, states, values) <= loss(policy, states, values)
+    assert loss(policy, states, values) - policy.remaining_gap <= loss(every, states, values)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("depth", [1, 2, 3])
+def test_the_gap_covers_the_optimum_on_all_cuts(depth):
+    rng = np.random.default_rng(depth)
+    for k in range(40):
+        states, values = problem(int(rng.integers(10**6)), n=int(rng.integers(5, 60)), d=2, missing=k % 3 == 0)
+        most, min_leaf, penalty = int(rng.integers(1, 8)), int(rng.integers(1, 5)), float(rng.choice([0.0, 0.02]))
+        engine = (records.BY_COST, records.BY_TABLES, records.BY_ROWS, records.BY_COLUMNS)[k % 4]
+        thin = OptimalTrees(depth, most, min_leaf, penalty)
+        some, best = (
+            space._solved(ImprovementProblem.of(states, values), Switches(engine=engine))
+            for space in (thin, replace(thin, n_thresholds=None))
+        )
+        costs = [loss(policy, states, values) + penalty * policy.n_leaves for policy in (some, best)]
+        assert best.optimal
+        assert costs[1] - 1e-9 <= costs[0] <= costs[1] + some.remaining_gap + 1e-9
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("depth", [2, 3, 4])
+def test_the_previous_tree_is_a_start_and_nothing_else(depth):
+    states, values = problem(n=200, d=3, missing=True)
+    space = OptimalTrees(depth, n_thresholds=None if depth < 4 else 6)
+    plain = space.improve(states, values)
+    for previous in (plain, Trees(max_depth=5).improve(states, values), OptimalTrees(1).improve(states, -values)):
+        assert space.improve(states, values, previous=previous).rules() == plain.rules()
+    other = OptimalTrees(1).improve(states[:, :1], values)
+    assert space.improve(states, values, previous=other).rules() == plain.rules()
+    if depth == 3:
+        short = replace(space, work_limit=1).improve(states, values, previous=plain)
+        assert loss(short, states, values) == pytest.approx(loss(plain, states, values), abs=1e-12)
+
+
+def test_depth_zero_is_the_best_action():
+    states, values = problem(n=50)
+    policy = OptimalTrees(0).improve(states, values)
+    assert policy.n_leaves == 1
+    assert policy.optimal
+    assert (policy.act(states) == values.mean(axis=0).argmax()).all()
+    assert "no tree of depth 0 loses less" in policy.rules()
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("depth", [5, 6])
+def test_deep_trees_are_no_worse_than_greedy_ones(depth):
+    states, values = problem(n=150, d=3, missing=True)
+    greedy = Trees(max_depth=depth, min_samples_leaf=1).improve(states, values)
+    shallow = OptimalTrees(3, 20, 1).improve(states, values)
+    policies = [OptimalTrees(depth, 20, 1, n_jobs=jobs).improve(states, values) for jobs in (1, 2)]
+    ours = loss(policies[0], states, values)
+    assert policies[0].rules() == policies[1].rules()
+    assert ours < loss(shallow, states, values)
+    assert ours <= loss(OptimalTrees(depth, 149, 1).improve(states, values), states, values) + 0.05
+    assert (
+        loss(OptimalTrees(depth, 149, 1).improve(states, values), states, values)
+        <= loss(greedy, states, values) + 1e-12
+    )
+    assert not policies[0].optimal
+    assert 0 < policies[0].remaining_gap <= ours + 1e-12
+    assert "too deep for a proof" in policies[0].rules()
 
 
 @pytest.mark.parametrize("most", [1, 3, 7])
@@ -361,8 +428,8 @@ def test_the_order_and_the_scale_of_rows_do_not_matter():
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: OptimalTrees(0), "max_depth must be an integer, at least 1"),
-        (lambda: OptimalTrees(5), "max_depth must be at most 4; got 5. Use Trees for deeper"),
+        (lambda: OptimalTrees(-1), "max_depth must be an integer, at least 0"),
+        (lambda: OptimalTrees(7), "max_depth must be at most 6; got 7. Use Trees for deeper"),
         (lambda: OptimalTrees(n_thresholds=0), "n_thresholds"),
         (lambda: OptimalTrees(n_thresholds=10**6), "n_thresholds must be at most"),
         (lambda: OptimalTrees(min_samples_leaf=0), "min_samples_leaf"),

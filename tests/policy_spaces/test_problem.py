@@ -189,7 +189,7 @@ def test_every_space_takes_the_problem_and_states_its_rules():
     ("space", "options", "message"),
     [
         (Trees, {"max_depth": 0}, "max_depth must be an integer, at least 1; got 0."),
-        (OptimalTrees, {"max_depth": 5}, "max_depth must be at most 4; got 5. Use Trees for deeper trees."),
+        (OptimalTrees, {"max_depth": 7}, "max_depth must be at most 6; got 7. Use Trees for deeper trees."),
         (OptimalTrees, {"n_thresholds": 2**16}, "n_thresholds must be at most 65533; got 65536."),
         (Neighbors, {"metric": "far"}, "metric must be a metric of scikit-learn"),
         (Linear, {"surrogate": "square"}, "surrogate must be one of 'hinge', 'logistic', 'exponential'"),

@@ -173,7 +173,7 @@ def _unpack_optimal_tree(contents: Contents) -> OptimalTreePolicy:
         plain.chosen,
         plain.greedy_depth,
         plain.optimal_seconds,
-        max_depth=contents.integer("max_depth", 1, 64),
+        max_depth=contents.integer("max_depth", 0, 64),
         optimal=contents.flag("optimal"),
         remaining_gap=contents.number("remaining_gap", 0.0),
         stopped_by=contents.choice("stopped_by", STOPS),

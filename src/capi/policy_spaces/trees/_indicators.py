@@ -5,7 +5,7 @@ The kernels are in `capi.trees._optimal.binary`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -81,6 +81,10 @@ class Indicators:
             float(losses[:, 0].sum()),
             stop,
         )
+
+    def relaxed(self) -> Indicators:
+        """Return the same problem without a minimum size of leaves."""
+        return replace(self, columns=self.columns._replace(min_leaf=1))
 
     def best(self, depth: int, n_jobs: int) -> tuple[Splits, float] | None:
         """Return the best tree and its cost; None if the search was stopped."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -30,6 +30,7 @@ DIGITS = 48  # binary digits of the sum of all losses: sums of integers up to 2^
 TIE = 1e-12  # a split that gains less than this share of the total gap is not made
 TABLES = 2**22  # numbers in the tables of one thread: twice 32 MB
 SLOTS = 2**16  # of the cache
+PROVED = 3  # levels of the optimal parts of a tree that is too deep for a proof
 BOUNDS = 2**24  # of sides by their first features
 NO_LIMIT = np.iinfo(np.int64).max
 POLLING = 0.05  # seconds
@@ -84,6 +85,7 @@ class Search:
     limits: Limits
     exponent: int  # a unit of loss is 2**exponent as an integer
     stop: Ints = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
+    start: Tree | None = None  # on the same columns; the search starts with its cost
 
     @property
     def stopped_by(self) -> str | None:
@@ -98,6 +100,7 @@ class Search:
         limits: Limits,
         weight: float,
         switches: Switches,
+        start: Tree | None = None,
     ) -> Search:
         """Return the search for the best tree of a sample whose weights sum to ``weight``."""
         outputs = sample.filled_losses
@@ -125,11 +128,66 @@ class Search:
             switches.ordering,
             switches.engine,
         )
-        return cls(problem, binned, limits.max_depth, limits, exponent)
+        return cls(problem, binned, limits.max_depth, limits, exponent, start=start)
+
+    def lost_by_thinning(self) -> float:
+        """Return by how much less a tree may cost whose cuts lie between the chosen cut points.
+
+        If its cuts are moved to cut points, only rows in the bins of these cuts change sides, and each adds at most its
+        largest loss. The tree has one cut per inner node.
+        """
+        weights = [
+            np.bincount(self.binned.codes[:, v], weights=self.problem.most)
+            for v, j in enumerate(self.binned.feature)
+            if self.binned.thinned[j] and not self.binned.missing_first[v]
+        ]
+        return float(np.sort(np.concatenate(weights))[::-1][: 2**self.depth - 1].sum()) if weights else 0.0
 
     def run(self, n_jobs: int) -> Found:
         """Return the best tree."""
+        if self.depth == 0:
+            leaf = self._leaf_of(np.arange(len(self.problem.codes)))
+            return Found(None, leaf, leaf)
+        if self.depth > DEEPEST:
+            return self._deepened(n_jobs)
         return self._compared(n_jobs) if self._all_can_be_compared() else self._searched(n_jobs)
+
+    def _leaf_of(self, rows: Ints) -> float:
+        """Return the cost of a leaf with these rows."""
+        return float(self.problem.losses[rows, : self.problem.n_actions].sum(axis=0).min()) + self.problem.penalty
+
+    def _deepened(self, n_jobs: int) -> Found:
+        """Return a good tree that is too deep for a proof.
+
+        It is the better one of two: the top of the greedy tree, or of the previous one, with the best trees of depth three
+        below it; and the best tree of depth three, with the best trees of the other levels below it.
+        """
+        known, rows, above = self._incumbent(), np.arange(len(self.problem.codes)), self.depth - PROVED
+        one = self._completed(known.splits, above, rows, PROVED, n_jobs)
+        other = self._completed(self._part(rows, PROVED).run(n_jobs).splits, PROVED, rows, above, n_jobs)
+        best = min((one, other, known), key=lambda found: found.cost)
+        return Found(best.splits, best.cost, min(best.cost, 2 * self.problem.penalty))
+
+    def _part(self, rows: Ints, depth: int) -> Search:
+        """Return the search for the best tree of some rows."""
+        binned = replace(self.binned, codes=self.binned.codes[rows])
+        kept, limit = self.problem, self.limits.work_limit
+        problem = kept._replace(codes=binned.codes, losses=kept.losses[rows], most=kept.most[rows])
+        limits = replace(self.limits, work_limit=None if limit is None else 1 + limit // 2**self.depth)
+        return Search(problem, binned, depth, limits, self.exponent, self.stop)
+
+    def _completed(self, splits: Split, levels: int, rows: Ints, depth: int, n_jobs: int) -> Found:
+        """Return the first ``levels`` of a tree with the best trees of a ``depth`` below, without splits that gain too little."""
+        if levels == 0 or splits is None:
+            return self._part(rows, depth).run(n_jobs)
+        v, t, *below = splits
+        left = self.binned.goes_left(v, t, rows)
+        sides = zip(below, (rows[left], rows[~left]), strict=True)
+        low, high = (self._completed(part, levels - 1, side, depth, n_jobs) for part, side in sides)
+        leaf = self._leaf_of(rows)
+        if leaf <= low.cost + high.cost:
+            return Found(None, leaf, 0.0)
+        return Found((v, t, low.splits, high.splits), low.cost + high.cost, 0.0)
 
     def _all_can_be_compared(self) -> bool:
         """Return whether comparing all trees is possible, and faster than a search."""
@@ -144,19 +202,23 @@ class Search:
 
     def _compared(self, n_jobs: int) -> Found:
         """Return the best of all trees."""
-        best = Indicators.of(self.problem, self.binned, self.stop).best(self.depth, n_jobs)
-        if best is not None:
-            return Found(*best, best[1])
-        greedy = self._greedy()
-        return Found(greedy.splits, greedy.cost, min(greedy.cost, 2 * self.problem.penalty))
+        indicators = Indicators.of(self.problem, self.binned, self.stop)
+        best = indicators.best(self.depth, n_jobs)
+        bound = best
+        if self.problem.min_leaf > 1 and self.binned.thinned.any():
+            bound = indicators.relaxed().best(self.depth, n_jobs)
+        if best is not None and bound is not None:
+            return Found(*best, bound[1])
+        known = self._incumbent()
+        return Found(known.splits, known.cost, min(known.cost, 2 * self.problem.penalty))
 
     def _searched(self, n_jobs: int) -> Found:
         """Return the best tree; threads share the features to try at the root."""
         n = len(self.problem.codes)
         rows = np.arange(n, dtype=np.int32)
         at_once = self._at_once(n)
-        greedy = None if at_once else self._greedy()
-        least = np.array([np.inf if greedy is None else greedy.cost])
+        known = None if at_once else self._incumbent()
+        least = np.array([np.inf if known is None else known.cost])
         rooms = [self._room(least) for _ in range(1 if at_once else n_jobs)]
 
         def tried(v: int) -> tuple[float, int, float, Ints]:
@@ -178,9 +240,9 @@ class Search:
         cost, _, _, record = min(results, key=lambda result: result[:2])
         bound = min(result[2] for result in results)
         if self.stop[0] != records.BY_ITSELF:
-            greedy = greedy or self._greedy()
-            if greedy.cost <= cost:
-                return Found(greedy.splits, greedy.cost, min(bound, greedy.cost))
+            known = known or self._incumbent()
+            if known.cost <= cost:
+                return Found(known.splits, known.cost, min(bound, known.cost))
         splits = self._with_last_level(record, 0, 1, rows, rooms[0])
         return Found(splits, cost, min(bound, cost))
 
@@ -196,9 +258,10 @@ class Search:
         n_features, most = len(n_bins), int(n_bins.max())
         cells = int(self.problem.table_starts[-1, -1])
         largest = int(np.prod(np.sort(n_bins)[-2:])) if n_features > 1 else 0
-        tables_pay = self.problem.engine != records.BY_ROWS
+        if not tables.by_tables(self.problem, n, cells):  # then not for fewer rows either
+            cells, largest = 0, 0
         kept = cells if self.depth > 2 and cells * n_columns <= TABLES else largest
-        stacked = most if self.depth > 2 and most * cells * n_columns <= TABLES else 0
+        stacked = most if self.depth > 2 and 0 < most * cells * n_columns <= TABLES else 0
         kept_bounds = self.depth > 2 and 2 * levels * most * n_features <= BOUNDS
         slots = SLOTS if self.depth == DEEPEST and self.problem.caching else 1
         return records.Work(
@@ -237,7 +300,7 @@ class Search:
             path=np.zeros(1, dtype=np.int64),
             totals=np.empty((levels, n_columns)),
             bins=np.empty((2, int(n_bins.sum()), n_columns)),
-            tables=np.empty((2, kept * n_columns if tables_pay else 0)),
+            tables=np.empty((2, kept * n_columns)),
             bins_up_to=np.empty((stacked, int(n_bins.sum()), n_columns)),
             tables_up_to=np.empty((stacked, kept * n_columns)),
             prefix=np.empty((n_columns, int(n_bins.sum()))),
@@ -303,28 +366,46 @@ class Search:
         )
         return int(v), int(t), *sides  # type: ignore[return-value]
 
-    def _greedy(self) -> Found:
-        """Return the greedy tree on the same cut points, without splits that gain too little."""
+    def _incumbent(self) -> Found:
+        """Return the better one of the greedy tree on the same cut points and the tree to start with."""
         growth = Growth(min_samples_leaf=self.problem.min_leaf, max_depth=self.depth, best_cuts=True, policy=True)
         losses = np.ascontiguousarray(self.problem.losses[:, : self.problem.n_actions])
         tree = grow(encode(self.binned.as_states), losses, growth, np.random.default_rng(0)).trees[0]
-        return self._paying(tree, 0, np.arange(len(losses)))
+        rows = np.arange(len(losses))
+        greedy = self._paying(tree, 0, rows, self.depth)
+        if self.start is None:
+            return greedy
+        previous = self._paying(self.start, 0, rows, self.depth)
+        return previous if previous.cost < greedy.cost else greedy
 
-    def _paying(self, tree: Tree, number: int, rows: Ints) -> Found:
-        """Return the subtree below a node of a greedy tree, without the splits that gain too little."""
-        leaf = float(self.problem.losses[rows, : self.problem.n_actions].sum(axis=0).min()) + self.problem.penalty
-        node = tree.nodes[number]
-        if node["left"] < 0:
+    def _paying(self, tree: Tree, number: int, rows: Ints, depth: int) -> Found:
+        """Return the subtree below a node of a tree on bin numbers, without the splits that gain too little."""
+        leaf, node = self._leaf_of(rows), tree.nodes[number]
+        if node["left"] < 0 or depth == 0:
             return Found(None, leaf, 0.0)
         v = int(np.flatnonzero(self.binned.feature == node["feature"])[0])
-        t = self.binned.n_bins[v] - 2 if np.isinf(node["threshold"]) else int(node["threshold"])
+        t = int(self.binned.n_bins[v]) - 2 if np.isinf(node["threshold"]) else int(node["threshold"])
         if node["missing_left"] and self.binned.has_missing[node["feature"]]:
             v, t = v + 1, t + 1
         left = self.binned.goes_left(v, t, rows)
-        low, high = (self._paying(tree, int(node["left"]) + k, rows[side]) for k, side in enumerate((left, ~left)))
+        if min(left.sum(), (~left).sum()) < self.problem.min_leaf:
+            return Found(None, leaf, 0.0)
+        sides = enumerate((left, ~left))
+        low, high = (self._paying(tree, int(node["left"]) + k, rows[side], depth - 1) for k, side in sides)
         if leaf <= low.cost + high.cost:
             return Found(None, leaf, 0.0)
-        return Found((v, int(t), low.splits, high.splits), low.cost + high.cost, 0.0)
+        return Found((v, t, low.splits, high.splits), low.cost + high.cost, 0.0)
+
+
+def on_bins(tree: Tree, states: Floats, binned: Binned) -> Tree:
+    """Return a tree on ``states`` (n, d) as a tree on their bin numbers, with each cut moved up to the next cut point."""
+    nodes = tree.nodes.copy()
+    for i in np.flatnonzero((nodes["left"] >= 0) & np.isfinite(nodes["threshold"])):
+        j = int(nodes["feature"][i])
+        v = int(np.flatnonzero(binned.feature == j)[0])
+        below = binned.codes[states[:, j] <= nodes["threshold"][i], v]
+        nodes["threshold"][i] = below.max() if len(below) else -1.0
+    return replace(tree, nodes=nodes)
 
 
 def _table_starts(n_bins: Ints) -> Ints:

@@ -15,12 +15,19 @@ from capi._utils.validation import Bools, Floats, Ints, as_not_negative, as_posi
 from capi.policy_spaces._monotone import check_monotone, monotone_actions
 from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver
 from capi.policy_spaces.trees._binned import MOST_BINS, Binned
-from capi.policy_spaces.trees._search import Limits, Search, Split, Switches, interruptibly
+from capi.policy_spaces.trees._search import Limits, Search, Split, Switches, interruptibly, on_bins
 from capi.policy_spaces.trees.greedy import DEEPEST, MOST_CUTS, TreePolicy, leaf_losses, leaf_size, with_readable_cuts
 from capi.trees._kernels.records import NODE
 from capi.trees.forest import Tree
 from capi.types import Policy, QFunction
 
+AFFORDABLE = {
+    0: np.inf,
+    1: np.inf,
+    2: 5e7,
+    3: 4e5,
+}  # rows x features^2 x actions, by depth: all cuts take about a second
+DEEPEST_TRIED = 6
 SHORTEST = 1e-3  # seconds of a second search, if the first one has used up the time limit
 
 
@@ -28,9 +35,10 @@ SHORTEST = 1e-3  # seconds of a second search, if the first one has used up the 
 class OptimalTreePolicy(TreePolicy):
     """A decision tree with an optimality certificate.
 
-    ``optimal`` is True if no tree of this depth is better. ``remaining_gap`` bounds how much the mean loss (plus penalty) may
-    exceed that of the best tree. ``stopped_by`` is the reason why the search stopped early: "time_limit", "node_limit",
-    "work_limit" or "interrupt". ``thinned`` (d,) marks the features with more values than cut points, where better cuts may exist.
+    ``optimal`` is True if no tree of this depth is better, whatever its cuts. ``remaining_gap`` bounds how much the mean loss
+    (plus penalty) may exceed that of the best tree. ``stopped_by`` is the reason why the search stopped early: "time_limit",
+    "node_limit", "work_limit" or "interrupt". ``thinned`` (d,) marks the features with more values than cut points; if there
+    are any, ``optimal_on_cuts`` says whether no tree on the chosen cut points is better.
     """
 
     max_depth: int = 1
@@ -39,23 +47,28 @@ class OptimalTreePolicy(TreePolicy):
     stopped_by: str | None = None
     thinned: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool), repr=False)  # (d,)
 
+    @property
+    def optimal_on_cuts(self) -> bool:
+        """Whether no tree of this depth on the chosen cut points is better."""
+        finished = self.stopped_by is None and not self.masked and self.chosen is None and self.max_depth <= DEEPEST
+        return self.optimal or (finished and bool(self.thinned.any()))
+
     def remarks(self) -> list[str]:
         """Return remarks for readers of the rules: whether the tree is optimal, and among which trees."""
         names = self.schema.feature_names if self.schema else tuple(f"x{j}" for j in range(self.n_features))
         thinned = ", ".join(str(name) for name, thin in zip(names, self.thinned, strict=True) if thin)
         where = f" on the chosen quantiles of {thinned}" if thinned else ""
-        if self.optimal:
+        if self.optimal and self.remaining_gap == 0:
             return [f"(optimal: no tree of depth {self.max_depth}{where} loses less)"]
-        why = (
-            f"stopped by {self.stopped_by}"
-            if self.stopped_by
-            else "learned with masks"
-            if self.masked
-            else "made monotone"
-        )
-        return [
-            f"({why}: a tree of depth {self.max_depth}{where} may lose up to {self.remaining_gap:.3g} less per state)"
-        ]
+        if self.optimal_on_cuts:
+            why = f"optimal{where}"
+        elif self.stopped_by:
+            why = f"stopped by {self.stopped_by}"
+        elif self.masked:
+            why = "learned with masks"
+        else:
+            why = "too deep for a proof" if self.max_depth > DEEPEST else "made monotone"
+        return [f"({why}: a tree of depth {self.max_depth} may lose up to {self.remaining_gap:.3g} less per state)"]
 
 
 @dataclass(frozen=True)
@@ -78,10 +91,13 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
     Parameters
     ----------
     max_depth : int
-        Levels of splits, 1 to 4.
+        Levels of splits, 0 (the best single action) to 6. Trees of depth 5 and 6 are not compared with all others: their
+        upper or lower three levels are optimal, they are never worse than the greedy tree, and the gap is reported.
     n_thresholds : int, optional
-        Cut points per feature. None: all cuts between neighbouring values if there are at most 255, otherwise 255
-        quantiles. ``thinned`` of the policy marks the features with more values than cut points.
+        Cut points per feature. None: all cuts between neighbouring values if there are at most 255 of them, or if the search
+        takes about a second: depth 1, and depths 2 and 3 if rows x features^2 x actions is at most 5 x 10^7 and 4 x 10^5.
+        Otherwise 255 quantiles. ``thinned`` of the policy marks the features with more values than cut points; the
+        ``remaining_gap`` then includes what other cuts may gain.
     min_samples_leaf : int, optional
         A leaf has at least this many states. None: 5, or 1 % of the states if they are fewer than 500; a search that is
         stopped early may return smaller leaves.
@@ -132,7 +148,7 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
 
     _constraints: ClassVar[Constraints] = {
         "monotone": checked_by(check_monotone),
-        "max_depth": at_least(1, at_most=DEEPEST, otherwise="Use Trees for deeper trees."),
+        "max_depth": at_least(0, at_most=DEEPEST_TRIED, otherwise="Use Trees for deeper trees."),
         "n_thresholds": optional(at_least(1, at_most=MOST_BINS)),
         "min_samples_leaf": optional(at_least(1)),
         "leaf_penalty": as_not_negative,
@@ -150,38 +166,52 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
         problem: ImprovementProblem,
         *,
         q: QFunction | None = None,  # noqa: ARG002  the sample decides alone
-        previous: Policy | None = None,  # noqa: ARG002
+        previous: Policy | None = None,
         rng: np.random.Generator | None = None,  # noqa: ARG002
     ) -> OptimalTreePolicy:
-        """Return the tree with the least gap-weighted loss on the sample."""
+        """Return the tree with the least gap-weighted loss on the sample; the search starts from ``previous`` if it is a tree."""
         started = monotonic()
-        found = self._solved(problem, Switches())
+        start = previous.tree if isinstance(previous, TreePolicy) and not problem.masked else None
+        if start is not None and isinstance(previous, TreePolicy) and previous.n_features != problem.n_features:
+            start = None
+        found = self._solved(problem, Switches(), start)
         least = leaf_size(self.min_samples_leaf, problem.counted.n_rows)
         small = self.min_samples_leaf is None and found.tree.counts.min() < least
         if not small or found.stopped_by is not None:
             return found  # a search that counts no states is faster, and a tree that is the best of all is the best of these
         left = None if self.time_limit is None else max(self.time_limit - (monotonic() - started), SHORTEST)
-        return replace(self, min_samples_leaf=least, time_limit=left)._solved(problem, Switches())
+        return replace(self, min_samples_leaf=least, time_limit=left)._solved(problem, Switches(), start)
 
-    def _solved(self, problem: ImprovementProblem, switches: Switches) -> OptimalTreePolicy:
+    def _most_cuts(self, sample: ImprovementProblem) -> int:
+        """Return the number of cut points per feature: all if that is affordable."""
+        if self.n_thresholds is not None:
+            return self.n_thresholds
+        n, d = sample.states.shape
+        affordable = n * d**2 * max(sample.n_actions, 2) <= AFFORDABLE.get(self.max_depth, 0.0)
+        return max(min(n, MOST_BINS), 1) if affordable else MOST_CUTS
+
+    def _solved(self, problem: ImprovementProblem, switches: Switches, start: Tree | None = None) -> OptimalTreePolicy:
         sample, masked = problem.counted, problem.masked
         check_monotone(self.monotone, problem.n_features, masked=masked)
         weight = float(problem.n_rows) if problem.weights is None else float(problem.weights.sum())
         threads = n_threads(self.n_jobs)
-        binned = Binned.of(sample.states, MOST_CUTS if self.n_thresholds is None else self.n_thresholds, threads)
+        binned = Binned.of(sample.states, self._most_cuts(sample), threads)
         limits = Limits(self.max_depth, self.min_samples_leaf or 1, self.leaf_penalty, self.node_limit, self.work_limit)
-        search = Search.of(sample, binned, limits, weight, switches)
+        on_cuts = None if start is None else on_bins(start, sample.states, binned)
+        search = Search.of(sample, binned, limits, weight, switches, on_cuts)
         if self.node_limit is not None or self.work_limit is not None:
             threads = 1  # threads would share the limit in an order that depends on the machine
         found = interruptibly(lambda: search.run(threads), search.stop, self.time_limit)
         tree = _grown(found.splits, sample, binned)
         leaf_regrets = leaf_losses(tree, None, sample) if masked else tree.sums.min(axis=1)
-        gap = float(np.ldexp(found.cost - found.bound, -search.exponent)) / weight
+        gap = float(np.ldexp(found.cost - found.bound + search.lost_by_thinning(), -search.exponent)) / weight
+        gap = min(gap, float(leaf_regrets.sum()) / weight + self.leaf_penalty * (len(tree.counts) - 1))
         chosen, price = self._in_order(tree)
         leaf_regrets, gap = leaf_regrets + price, gap + float(price.sum()) / weight
         if masked:  # the only known bound on the true loss is zero
             gap = float(leaf_regrets.sum()) / weight + self.leaf_penalty * (len(tree.counts) - 1)
-        optimal = search.stopped_by is None and not masked and not price.any()
+        proved = self.max_depth <= DEEPEST and not binned.thinned.any()
+        optimal = search.stopped_by is None and not masked and not price.any() and (proved or gap <= 0)
         return OptimalTreePolicy(
             tree,
             problem.n_actions,
