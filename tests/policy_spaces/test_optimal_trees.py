@@ -378,6 +378,25 @@ def test_missing_values_go_to_the_better_side():
     assert unseen.act([[np.nan]]) == [0], "a node that saw none sends them to its larger side"
 
 
+def test_splits_on_missingness_can_be_forbidden():
+    states, values = np.array([[1.0], [2.0], [3.0], [np.nan]]), np.eye(2)[[0, 0, 0, 1]]
+    assert OptimalTrees(1).improve(states, values).optimal
+    policy = OptimalTrees(1, missing_splits=False).improve(states, values)
+    assert loss(policy, states, values) == 0.25
+    rng = np.random.default_rng(0)
+    for k in range(40):
+        states, values, weights = tiny_problem(rng, 2)
+        space = OptimalTrees(2, min_samples_leaf=1, missing_splits=False)
+        policy = space._solved(
+            ImprovementProblem.of(states, values, weights=weights), EVERY_SWITCH[k % len(EVERY_SWITCH)]
+        )
+        free = replace(space, missing_splits=True).improve(states, values, weights=weights)
+        assert " is known" not in policy.rules()
+        assert loss(free, states, values, weights) <= loss(policy, states, values, weights) + 1e-12
+        if not np.isnan(states).any():
+            assert free.rules() == policy.rules()
+
+
 def test_the_cuts_are_those_of_greedy_trees():
     for seed in range(5):
         states, values = problem(seed, n=50, d=2)

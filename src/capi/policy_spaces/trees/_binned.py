@@ -31,10 +31,14 @@ class Binned:
     missing_first: Bools  # (V,)
     has_missing: Bools  # (d,)
     thinned: Bools  # (d,)
+    missing_apart: bool = True  # whether a cut may separate missing values from all others
 
     @classmethod
-    def of(cls, states: Floats, most_cuts: int, n_jobs: int = 1) -> Binned:
-        """Return the bins of ``states`` (n, d) with up to ``most_cuts`` cut points per feature."""
+    def of(cls, states: Floats, most_cuts: int, n_jobs: int = 1, *, missing_apart: bool = True) -> Binned:
+        """Return the bins of ``states`` (n, d) with up to ``most_cuts`` cut points per feature.
+
+        Unless they may be separated from all others, missing values share the last bin, and in the second copy the first one.
+        """
         columns = in_threads(lambda column: _bins(np.ascontiguousarray(column), most_cuts), list(states.T), n_jobs)
         has_missing = np.array([missing.any() for _, _, missing, _ in columns])
         if len(columns) + has_missing.sum() > MOST_FEATURES:
@@ -45,10 +49,15 @@ class Binned:
         codes: list[NDArray[np.uint16]] = []
         n_bins, feature, first = [], [], []
         for j, (code, n, missing, _) in enumerate(columns):
-            last, first_bin = np.uint16(n), np.uint16(0)
-            both = [np.where(missing, last, code), np.where(missing, first_bin, code + 1)] if has_missing[j] else [code]
+            own = int(missing_apart and has_missing[j])  # bins of missing values
+            last, first_bin, shift = np.uint16(n - 1 + own), np.uint16(0), np.uint16(own)
+            both = (
+                [np.where(missing, last, code), np.where(missing, first_bin, code + shift)]
+                if has_missing[j]
+                else [code]
+            )
             codes += both
-            n_bins += [n + int(has_missing[j])] * len(both)
+            n_bins += [n + own] * len(both)
             feature += [j] * len(both)
             first += [False, True][: len(both)]
         return cls(
@@ -58,13 +67,16 @@ class Binned:
             np.array(first),
             has_missing,
             np.array([thin for *_, thin in columns]),
+            missing_apart,
         )
 
     @cached_property
     def as_states(self) -> Floats:
-        """The bin numbers as states (n, d), for growing other trees."""
+        """The bin numbers as states (n, d), for growing other trees; missing values stay missing if they have their own bins."""
         once = ~self.missing_first
         numbers = self.codes[:, once].astype(np.float64)
+        if not self.missing_apart:
+            return numbers
         missing = self.has_missing & (numbers == (self.n_bins[once] - 1))
         return np.where(missing, np.nan, numbers)
 

@@ -385,8 +385,10 @@ class Search:
             return Found(None, leaf, 0.0)
         v = int(np.flatnonzero(self.binned.feature == node["feature"])[0])
         t = int(self.binned.n_bins[v]) - 2 if np.isinf(node["threshold"]) else int(node["threshold"])
+        if np.isinf(node["threshold"]) and not self.binned.missing_apart:
+            return Found(None, leaf, 0.0)
         if node["missing_left"] and self.binned.has_missing[node["feature"]]:
-            v, t = v + 1, t + 1
+            v, t = v + 1, t + int(self.binned.missing_apart)
         left = self.binned.goes_left(v, t, rows)
         if min(left.sum(), (~left).sum()) < self.problem.min_leaf:
             return Found(None, leaf, 0.0)

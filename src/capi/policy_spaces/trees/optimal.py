@@ -117,6 +117,8 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
         Monotonicity per column: 1 if the action index must not decrease as the column increases, -1 if it must not
         increase. The search ignores this constraint; then the leaves get the actions with the least loss that keep the
         order. ``optimal`` is False if that increases the loss. Not available with masks.
+    missing_splits : bool
+        Whether a split may separate missing values from all others. False: they go with the lowest or the highest values.
 
     Examples
     --------
@@ -145,6 +147,7 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
     n_jobs: int | None = None
     monotone: Mapping[int, int] | None = None
     work_limit: int | None = None
+    missing_splits: bool = True
 
     _constraints: ClassVar[Constraints] = {
         "monotone": checked_by(check_monotone),
@@ -195,7 +198,7 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
         check_monotone(self.monotone, problem.n_features, masked=masked)
         weight = float(problem.n_rows) if problem.weights is None else float(problem.weights.sum())
         threads = n_threads(self.n_jobs)
-        binned = Binned.of(sample.states, self._most_cuts(sample), threads)
+        binned = Binned.of(sample.states, self._most_cuts(sample), threads, missing_apart=self.missing_splits)
         limits = Limits(self.max_depth, self.min_samples_leaf or 1, self.leaf_penalty, self.node_limit, self.work_limit)
         on_cuts = None if start is None else on_bins(start, sample.states, binned)
         search = Search.of(sample, binned, limits, weight, switches, on_cuts)
@@ -249,7 +252,12 @@ def _grown(splits: Split, sample: ImprovementProblem, binned: Binned) -> Tree:
             continue
         v, t, low, high = split
         left = binned.goes_left(v, t, rows)
-        nodes[number], above[number] = _node(sample.states[rows, binned.feature[v]], left, int(binned.feature[v]))
+        j = int(binned.feature[v])
+        column = sample.states[rows, j]
+        if binned.missing_apart or _separates(column, left):
+            nodes[number], above[number] = _node(column, left, j)
+        else:  # missing values alone on one side of an ordinary cut: the values of other states show where it is
+            nodes[number], above[number] = _node(sample.states[:, j], binned.goes_left(v, t, np.arange(n)), j)
         nodes[number]["left"] = len(nodes)
         waiting += [(len(nodes) + 1, high, rows[~left]), (len(nodes), low, rows[left])]
         nodes += [np.zeros((), dtype=NODE), np.zeros((), dtype=NODE)]
@@ -261,6 +269,12 @@ def _grown(splits: Split, sample: ImprovementProblem, binned: Binned) -> Tree:
     sums = np.stack([sample.filled_losses[rows].sum(axis=0) for rows in leaves])
     tree = Tree(np.array(nodes, dtype=NODE), np.array(above), sums, counts.astype(np.float64), counts, leaf_of_row)
     return with_readable_cuts(tree)
+
+
+def _separates(column: Floats, left: Bools) -> bool:
+    """Return whether both sides of a split have known values."""
+    known = ~np.isnan(column)
+    return bool((known & left).any() and (known & ~left).any())
 
 
 def _node(column: Floats, left: Bools, feature: int) -> tuple[Any, float]:
