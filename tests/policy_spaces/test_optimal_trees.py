@@ -299,7 +299,7 @@ def test_the_gap_covers_the_optimum_on_all_cuts(depth):
         thin = OptimalTrees(depth, most, min_leaf, penalty)
         some, best = (
             space._solved(ImprovementProblem.of(states, values), Switches(engine=engine))
-            for space in (thin, replace(thin, n_thresholds=None))
+            for space in (thin, replace(thin, n_thresholds=100))
         )
         costs = [loss(policy, states, values) + penalty * policy.n_leaves for policy in (some, best)]
         assert best.optimal
