@@ -224,17 +224,19 @@ class Search:
         def tried(v: int) -> tuple[float, int, float, Ints]:
             room = rooms.pop()
             if at_once:
-                cost, bound, *room.record[0, 0] = at_once(self.problem, room, rows)
+                cost, bound, *room.state.record[0, 0] = at_once(self.problem, room.pairs, rows)
             else:
-                cost, bound, _, _ = SEARCHES[self.depth](self.problem, room, 0, 0, n, np.inf, v, room.no_bounds[:0])
-            record = room.record[0].copy()
+                cost, bound, _, _ = SEARCHES[self.depth](
+                    self.problem, room, 0, 0, n, np.inf, v, room.state.no_bounds[:0]
+                )
+            record = room.state.record[0].copy()
             rooms.append(room)
             return cost, v, bound, record
 
         if not at_once:
             orders, codes = self._orders()
             for room in rooms:
-                room.orders[0], room.codes[0] = orders, codes
+                room.scan.orders[0], room.scan.codes[0] = orders, codes
         order = [-1] if at_once or self.depth == 2 else self._order(rooms, n)
         results = in_threads(tried, order, n_jobs)
         cost, _, _, record = min(results, key=lambda result: result[:2])
@@ -265,62 +267,69 @@ class Search:
         kept_bounds = self.depth > 2 and 2 * levels * most * n_features <= BOUNDS
         slots = SLOTS if self.depth == DEEPEST and self.problem.caching else 1
         return records.Work(
-            orders=np.empty((self.depth - 1, n_features, n), dtype=np.int32),
-            codes=np.empty((self.depth - 1, n_features, n), dtype=np.int32),
-            is_right=np.empty(n, dtype=np.uint8),
-            ends=np.empty(most + 1, dtype=np.int64),
-            positions=np.empty((levels, most + 2), dtype=np.int64),
-            reach=np.empty((levels, most + 2)),
-            is_end=np.empty((n_features, n), dtype=np.bool_),
-            by_feature=np.empty((n_features, n, 1 if self.problem.n_actions == 2 else self.problem.n_actions)),
-            active=np.empty(n_features, dtype=np.int64),
-            place=np.empty(n, dtype=np.uint8),
-            masks=np.triu(np.ones((records.LANES + 1, records.LANES))),
-            lane_cuts=np.empty(records.LANES, dtype=np.int64),
-            fresh=np.empty((2 * records.LANES, 2), dtype=np.int64),
-            lane_ends=np.empty(records.LANES, dtype=np.int64),
-            lane_totals=np.empty((n_columns, records.LANES)),
-            lane_sums=np.empty((n_columns, records.LANES)),
-            lane_runs=np.empty((2, n_columns)),
-            lane_costs=np.empty((2, records.LANES)),
-            extremes=np.empty((4, records.LANES)),
-            cuts=np.empty((levels, most), dtype=np.int64),
-            low=np.empty((levels, most + 2)),
-            high=np.empty((levels, most + 2)),
-            waiting=np.empty((levels, most + 2, 2), dtype=np.int64),
-            order=np.empty((levels, n_features), dtype=np.int64),
-            first_costs=np.empty(n_features),
-            first_bounds=np.empty(n_features),
-            by_side=np.zeros((levels, 2, most + 2, n_features if kept_bounds else 0)),
-            no_bounds=np.zeros(n_features),
-            record=np.empty((levels, 7, 2), dtype=np.int64),
-            nodes=np.zeros(levels, dtype=records.NODE),
-            sides=np.zeros((levels, 2), dtype=records.SIDE),
-            kept=np.empty((2, 7, 2), dtype=np.int64),
-            path=np.zeros(1, dtype=np.int64),
-            totals=np.empty((levels, n_columns)),
-            bins=np.empty((2, int(n_bins.sum()), n_columns)),
-            tables=np.empty((2, kept * n_columns)),
-            bins_up_to=np.empty((stacked, int(n_bins.sum()), n_columns)),
-            tables_up_to=np.empty((stacked, kept * n_columns)),
-            prefix=np.empty((n_columns, int(n_bins.sum()))),
-            best=np.empty((4, int(n_bins.sum()))),
-            raw=np.empty((2, int(n_bins.sum()))),
-            rolling=np.empty((n_columns, most)),
-            beside=np.empty((n_columns, most)),
-            low_sums=np.empty(n_columns),
-            high_sums=np.empty(n_columns),
-            minima=np.empty((9, most)),
-            sums=np.empty((2, 2, n_columns)),
-            keys=np.zeros(slots, dtype=np.int64),
-            known=np.zeros(slots, dtype=records.SIDE),
-            complete=np.zeros(slots, dtype=np.bool_),
-            budget=np.array(
-                [(0, self.limits.node_limit or NO_LIMIT, 0, self.limits.work_limit or NO_LIMIT)], records.BUDGET
+            pairs=records.Tables(
+                prefix=np.empty((n_columns, int(n_bins.sum()))),
+                best=np.empty((4, int(n_bins.sum()))),
+                raw=np.empty((2, int(n_bins.sum()))),
+                rolling=np.empty((n_columns, most)),
+                beside=np.empty((n_columns, most)),
+                low_sums=np.empty(n_columns),
+                high_sums=np.empty(n_columns),
+                minima=np.empty((9, most)),
+                bins=np.empty((2, int(n_bins.sum()), n_columns)),
+                tables=np.empty((2, kept * n_columns)),
+                bins_up_to=np.empty((stacked, int(n_bins.sum()), n_columns)),
+                tables_up_to=np.empty((stacked, kept * n_columns)),
+                stop=self.stop,
             ),
-            hint=np.full(2, -1),
-            least=least,
-            stop=self.stop,
+            scan=records.Scan(
+                orders=np.empty((self.depth - 1, n_features, n), dtype=np.int32),
+                codes=np.empty((self.depth - 1, n_features, n), dtype=np.int32),
+                is_right=np.empty(n, dtype=np.uint8),
+                totals=np.empty((levels, n_columns)),
+                sums=np.empty((2, 2, n_columns)),
+                is_end=np.empty((n_features, n), dtype=np.bool_),
+                by_feature=np.empty((n_features, n, 1 if self.problem.n_actions == 2 else self.problem.n_actions)),
+                first_costs=np.empty(n_features),
+                first_bounds=np.empty(n_features),
+                active=np.empty(n_features, dtype=np.int64),
+                place=np.empty(n, dtype=np.uint8),
+                masks=np.triu(np.ones((records.LANES + 1, records.LANES))),
+                lane_cuts=np.empty(records.LANES, dtype=np.int64),
+                lane_ends=np.empty(records.LANES, dtype=np.int64),
+                lane_totals=np.empty((n_columns, records.LANES)),
+                lane_sums=np.empty((n_columns, records.LANES)),
+                lane_runs=np.empty((2, n_columns)),
+                lane_costs=np.empty((2, records.LANES)),
+                extremes=np.empty((4, records.LANES)),
+            ),
+            state=records.State(
+                ends=np.empty(most + 1, dtype=np.int64),
+                positions=np.empty((levels, most + 2), dtype=np.int64),
+                reach=np.empty((levels, most + 2)),
+                fresh=np.empty((2 * records.LANES, 2), dtype=np.int64),
+                cuts=np.empty((levels, most), dtype=np.int64),
+                low=np.empty((levels, most + 2)),
+                high=np.empty((levels, most + 2)),
+                waiting=np.empty((levels, most + 2, 2), dtype=np.int64),
+                order=np.empty((levels, n_features), dtype=np.int64),
+                nodes=np.zeros(levels, dtype=records.NODE),
+                sides=np.zeros((levels, 2), dtype=records.SIDE),
+                by_side=np.zeros((levels, 2, most + 2, n_features if kept_bounds else 0)),
+                no_bounds=np.zeros(n_features),
+                record=np.empty((levels, 7, 2), dtype=np.int64),
+                kept=np.empty((2, 7, 2), dtype=np.int64),
+                path=np.zeros(1, dtype=np.int64),
+                keys=np.zeros(slots, dtype=np.int64),
+                known=np.zeros(slots, dtype=records.SIDE),
+                complete=np.zeros(slots, dtype=np.bool_),
+                budget=np.array(
+                    [(0, self.limits.node_limit or NO_LIMIT, 0, self.limits.work_limit or NO_LIMIT)], records.BUDGET
+                ),
+                hint=np.full(2, -1),
+                least=least,
+                stop=self.stop,
+            ),
         )
 
     def _orders(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -335,24 +344,30 @@ class Search:
         """Return the features in the order of their best trees of depth two; the best of these also shows where to start."""
         known, room = np.zeros(len(self.binned.n_bins)), rooms[0]
         if tables.by_tables(self.problem, n, self.problem.table_starts[-1, -1]):
-            _, _, v, t = tables.two_levels_of_rows(self.problem, room, np.arange(n, dtype=np.int32))
+            _, _, v, t = tables.two_levels_of_rows(self.problem, room.pairs, np.arange(n, dtype=np.int32))
             both = np.where(
-                np.isin(np.arange(room.best.shape[1]), self.problem.firsts[1:] - 1), np.inf, room.best[:2].sum(axis=0)
+                np.isin(np.arange(room.pairs.best.shape[1]), self.problem.firsts[1:] - 1),
+                np.inf,
+                room.pairs.best[:2].sum(axis=0),
             )
             known = np.minimum.reduceat(both, self.problem.firsts[:-1])
         else:
-            least, budget = room.least[0], room.budget.copy()
-            room.least[0], room.budget["node_limit"], room.budget["step_limit"] = np.inf, NO_LIMIT, NO_LIMIT
+            least, budget = room.state.least[0], room.state.budget.copy()
+            room.state.least[0], room.state.budget["node_limit"], room.state.budget["step_limit"] = (
+                np.inf,
+                NO_LIMIT,
+                NO_LIMIT,
+            )
             _, _, v, t = search.search_two(self.problem, room, 0, 0, n, np.inf, -1, known)
-            room.least[0], room.budget[:] = least, budget
+            room.state.least[0], room.state.budget[:] = least, budget
         for each in rooms:
-            each.hint[:] = v, t
+            each.state.hint[:] = v, t
         return np.lexsort((np.arange(len(known)), np.arange(len(known)) != v, known)).tolist()
 
     def _with_last_level(self, record: Ints, i: int, level: int, rows: NDArray[np.int32], room: records.Work) -> Split:
         """Return the tree of a ``record``, with one more level found below its last splits."""
         if level == self.depth and level > 1:
-            _, _, v, t = tables.one_level(self.problem, room, rows)
+            _, _, v, t = tables.one_level(self.problem, room.pairs, rows)
         else:
             v, t = record[i]
         if v == records.NO_SPLIT:

@@ -70,9 +70,9 @@ def remember(work, key, level, side, complete):
 
 
 @apart
-def find_cuts(problem, work, level, first, last, v):
+def find_cuts(problem, work, scan, level, first, last, v):
     """Write the cuts that separate rows and leave enough on both sides; return their number, and how many leave too few."""
-    rows, codes = work.orders[level, v], work.codes[level, v]
+    rows, codes = scan.orders[level, v], scan.codes[level, v]
     positions, reach = work.positions[level], work.reach[level]
     n, n_cuts, n_small, so_far = last - first, 0, 0, 0.0
     positions[0], reach[0] = 0, 0.0
@@ -92,13 +92,13 @@ def find_cuts(problem, work, level, first, last, v):
 
 
 @apart
-def put_in_order(problem, work, level):
+def put_in_order(problem, work, scan, level):
     """Write the order in which a node's features are searched; return the least relaxed cost of a tree of depth one."""
-    n_features, order, costs, least = problem.codes.shape[1], work.order[level], work.first_costs, np.inf
+    n_features, order, costs, least = problem.codes.shape[1], work.order[level], scan.first_costs, np.inf
     for v in range(n_features):
         order[v] = v if problem.ordering != REVERSED else n_features - 1 - v
     for v in range(n_features):
-        least = min(least, work.first_bounds[v])
+        least = min(least, scan.first_bounds[v])
         if problem.ordering != PROMISING:
             continue
         k = v  # insertion sort: numba takes seconds to compile its own sort
@@ -110,9 +110,9 @@ def put_in_order(problem, work, level):
 
 
 @apart
-def set_order(problem, work, level, only):
+def set_order(problem, work, scan, level, only):
     """Write the order in which a node's features are searched, or ``only`` one; return the least relaxed cost at depth one."""
-    least = put_in_order(problem, work, level)
+    least = put_in_order(problem, work, scan, level)
     if only != NO_SPLIT:
         work.order[level] = NO_SPLIT
         work.order[level, 0] = only
@@ -132,11 +132,11 @@ def keep_record(record, v, t, left, right):
 
 
 @apart
-def open_node(problem, work, level, first, last, limit):
+def open_node(problem, work, scan, level, first, last, limit):
     """Start the search in a node, whose rows are ``first`` to ``last`` of its level; return whether a split can pay."""
-    total, node = work.totals[level], work.nodes[level]
+    total, node = scan.totals[level], work.nodes[level]
     total[:] = 0.0
-    add_rows(problem.losses, work.orders[level, 0][first:last], total)
+    add_rows(problem.losses, scan.orders[level, 0][first:last], total)
     leaf = least_of(total, problem.n_actions) + problem.penalty
     node["cost"], node["bound"], node["limit"], node["bar"] = leaf, leaf, limit, limit
     node["n_cuts"], node["n_waiting"] = 0, 0
@@ -162,13 +162,13 @@ def open_feature(problem, work, level):
 
 
 @apart
-def count_cuts(problem, work, level, first, last, all_left):
+def count_cuts(problem, work, scan, level, first, last, all_left):
     """Start the search of the cuts of a feature.
 
     ``all_left`` bounds the relaxed cost of one side of a cut if all rows were on it.
     """
     node = work.nodes[level]
-    n_cuts, n_small = find_cuts(problem, work, level, first, last, work.order[level, node["place"]])
+    n_cuts, n_small = find_cuts(problem, work, scan, level, first, last, work.order[level, node["place"]])
     if n_small > 0:
         node["bound"] = min(node["bound"], 2 * problem.penalty)
     work.low[level, 0], work.high[level, 0] = problem.penalty, all_left

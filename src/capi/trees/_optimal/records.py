@@ -58,49 +58,9 @@ class Problem(NamedTuple):
     engine: int
 
 
-class Work(NamedTuple):
-    """Buffers of one thread; L levels, K the largest number of bins. ``stop`` and ``least`` are shared by all threads."""
+class Tables(NamedTuple):
+    """Buffers for tables over bins; K is the largest number of bins."""
 
-    orders: Any  # (L, V, n) int32, the rows of the nodes of each level, in the order of each feature
-    codes: Any  # (L, V, n) int32, the codes of these rows
-    is_right: Any  # (n,) uint8
-    ends: Any  # (K + 1,) where the bins of a feature start
-    positions: Any  # (L, K + 2) rows left of each cut
-    reach: Any  # (L, K + 2) the sum of the largest losses of the rows left of each cut
-    is_end: Any  # (V, n) bool, whether a row of a node is followed by a cut, in the order of each feature
-    by_feature: Any  # (V, n, A) the losses of these rows; with two actions, their difference
-    active: Any  # (V,) features with cuts in a node
-    place: Any  # (n,) uint8, see `rows`
-    masks: Any  # (lanes + 1, lanes) 1 where rows of a place are left of a lane's cut
-    lane_cuts: Any  # (lanes,)
-    fresh: Any  # (2 lanes, 2) intervals between these cuts
-    lane_ends: Any  # (lanes,) rows left of each lane's cut
-    lane_totals: Any  # (C, lanes) and their losses
-    lane_sums: Any  # (C, lanes)
-    lane_runs: Any  # (2, C)
-    lane_costs: Any  # (2, lanes) least costs of both sides
-    extremes: Any  # (4, lanes)
-    cuts: Any  # (L, K) the cuts of a feature that separate rows of the node
-    low: Any  # (L, K + 2) lower bounds on the cost of the left side of these
-    high: Any  # (L, K + 2) and of the right side
-    waiting: Any  # (L, K + 2, 2) the intervals of cuts still to be searched
-    order: Any  # (L, V) order of features
-    nodes: Any  # (L,) NODE
-    sides: Any  # (L, 2) SIDE
-    first_costs: Any  # (V,) of the best cut of each feature
-    first_bounds: Any  # (V,) the same, relaxed
-    by_side: (
-        Any  # (L, 2, K + 2, V) lower bounds on the cost of the sides of each cut, by their first feature; V may be 0
-    )
-    no_bounds: Any  # (V,) zeros
-    record: Any  # (L, 7, 2) the splits of each level's best tree, those of node i at 2i + 1 and 2i + 2
-    kept: Any  # (2, 7, 2)
-    path: Any  # (1,) the side of a cut of the root that is searched
-    totals: Any  # (L, C)
-    bins: Any  # (2, B, C) sums of the rows in each bin: of all rows of a node, and of those left of a cut
-    tables: Any  # (2, cells * C) and of each pair of bins
-    bins_up_to: Any  # (K, B, C) the same for the rows up to each bin of a feature, if there is room
-    tables_up_to: Any  # (K, cells * C)
     prefix: Any  # (C, B) sums up to each bin
     best: Any  # (4, B) the least cost left and right of each cut, then the same relaxed
     raw: Any  # (2, B) cost of the best single action left and right of each cut
@@ -109,7 +69,56 @@ class Work(NamedTuple):
     low_sums: Any  # (C,) sums below the first cut
     high_sums: Any  # (C,) and above it
     minima: Any  # (9, K)
+    bins: Any  # (2, B, C) sums of the rows in each bin: of all rows of a node, and of those left of a cut
+    tables: Any  # (2, cells * C) and of each pair of bins
+    bins_up_to: Any  # (K, B, C) the same for the rows up to each bin of a feature, if there is room
+    tables_up_to: Any  # (K, cells * C)
+    stop: Any  # (1,)
+
+
+class Scan(NamedTuple):
+    """Buffers for passes over rows; L levels."""
+
+    orders: Any  # (L, V, n) int32, the rows of the nodes of each level, in the order of each feature
+    codes: Any  # (L, V, n) int32, the codes of these rows
+    is_right: Any  # (n,) uint8
+    totals: Any  # (L, C)
     sums: Any  # (2, 2, C)
+    is_end: Any  # (V, n) bool, whether a row of a node is followed by a cut, in the order of each feature
+    by_feature: Any  # (V, n, A) the losses of these rows; with two actions, their difference
+    first_costs: Any  # (V,) of the best cut of each feature
+    first_bounds: Any  # (V,) the same, relaxed
+    active: Any  # (V,) features with cuts in a node
+    place: Any  # (n,) uint8, see `rows`
+    masks: Any  # (lanes + 1, lanes) 1 where rows of a place are left of a lane's cut
+    lane_cuts: Any  # (lanes,)
+    lane_ends: Any  # (lanes,) rows left of each lane's cut
+    lane_totals: Any  # (C, lanes) and their losses
+    lane_sums: Any  # (C, lanes)
+    lane_runs: Any  # (2, C)
+    lane_costs: Any  # (2, lanes) least costs of both sides
+    extremes: Any  # (4, lanes)
+
+
+class State(NamedTuple):
+    """The search in all nodes of a path."""
+
+    ends: Any  # (K + 1,) where the bins of a feature start
+    positions: Any  # (L, K + 2) rows left of each cut
+    reach: Any  # (L, K + 2) the sum of the largest losses of the rows left of each cut
+    fresh: Any  # (2 lanes, 2) intervals between these cuts
+    cuts: Any  # (L, K) the cuts of a feature that separate rows of the node
+    low: Any  # (L, K + 2) lower bounds on the cost of the left side of these
+    high: Any  # (L, K + 2) and of the right side
+    waiting: Any  # (L, K + 2, 2) the intervals of cuts still to be searched
+    order: Any  # (L, V) order of features
+    nodes: Any  # (L,) NODE
+    sides: Any  # (L, 2) SIDE
+    by_side: Any  # (L, 2, K + 2, V) lower bounds for the sides of each cut, by their first feature; V may be 0
+    no_bounds: Any  # (V,) zeros
+    record: Any  # (L, 7, 2) the splits of each level's best tree, those of node i at 2i + 1 and 2i + 2
+    kept: Any  # (2, 7, 2)
+    path: Any  # (1,) the side of a cut of the root that is searched
     keys: Any  # (H,) int64, the cache: sides of two cuts
     known: Any  # (H,) SIDE
     complete: Any  # (H,) whether the cost is the least
@@ -117,3 +126,14 @@ class Work(NamedTuple):
     hint: Any  # (2,) the feature and the cut to search first at the root, or -1
     least: Any  # (1,) the least cost of a whole tree so far
     stop: Any  # (1,)
+
+
+class Work(NamedTuple):
+    """Buffers of one thread. ``stop`` and ``least`` are shared by all threads.
+
+    They are in groups, because compilation takes longer the more arrays a kernel is given.
+    """
+
+    pairs: Tables
+    scan: Scan
+    state: State

@@ -43,9 +43,9 @@ from capi.trees._optimal.tables import by_tables, two_levels_of_rows, two_levels
 @apart
 def choose_lanes(problem, work, level):
     """Choose the cuts that the next pass compares, evenly spaced in the first intervals of the queue; return their number."""
-    node, cuts, fresh = work.nodes[level], work.lane_cuts, work.fresh
+    node, cuts, fresh = work.state.nodes[level], work.scan.lane_cuts, work.state.fresh
     n_lanes, n_fresh, each = 0, 0, max(1, LANES // max(node["n_waiting"], 1))
-    while n_lanes + each <= LANES and next_interval(problem, work, level):
+    while n_lanes + each <= LANES and next_interval(problem, work.state, level):
         a, b = node["after"], node["before"]
         some, before = min(each, b - a - 1), a
         for s in range(some):
@@ -62,31 +62,33 @@ def choose_lanes(problem, work, level):
         set_two(fresh[n_fresh], before, b)
         n_fresh += 1
     for k in range(n_fresh):
-        wait(work, level, fresh[k, 0], fresh[k, 1])
+        wait(work.state, level, fresh[k, 0], fresh[k, 1])
     for lane in range(n_lanes):
-        work.lane_ends[lane] = work.positions[level, cuts[lane] + 1]
+        work.scan.lane_ends[lane] = work.state.positions[level, cuts[lane] + 1]
     return n_lanes
 
 
 @apart
 def compare_lanes(problem, work, level, first, last, n_lanes, n_active):
     """Compare the lanes' cuts of the feature being searched."""
-    node, n, costs = work.nodes[level], last - first, work.lane_costs
-    v = work.order[level, node["place"]]
-    cost_of_lanes(problem, work, level, first, v, n, n_lanes, n_active)
-    work.budget[0]["nodes"] += n_lanes
-    work.budget[0]["steps"] += n * n_active * (problem.losses.shape[1] + ROW_OF_SCAN)
+    node, n, costs = work.state.nodes[level], last - first, work.scan.lane_costs
+    v = work.state.order[level, node["place"]]
+    cost_of_lanes(problem, work.scan, level, first, v, n, n_lanes, n_active)
+    work.state.budget[0]["nodes"] += n_lanes
+    work.state.budget[0]["steps"] += n * n_active * (problem.losses.shape[1] + ROW_OF_SCAN)
     for lane in range(n_lanes):
-        m, left, right = work.lane_cuts[lane], costs[0, lane], costs[1, lane]
-        work.low[level, m + 1], work.high[level, m + 1] = left, right
+        m, left, right = work.scan.lane_cuts[lane], costs[0, lane], costs[1, lane]
+        work.state.low[level, m + 1], work.state.high[level, m + 1] = left, right
         node["bound"] = min(node["bound"], left + right)
-        bar = bar_of(work, level, v, work.cuts[level, m])
+        bar = bar_of(work.state, level, v, work.state.cuts[level, m])
         if problem.min_leaf > 1 and left + right <= bar:
-            left, right = two_sides(problem, work, level, first, v, n, work.positions[level, m + 1], n_active)
+            left, right = two_sides(
+                problem, work.scan, level, first, v, n, work.state.positions[level, m + 1], n_active
+            )
         if left + right <= bar:
-            take_cut(work, level, m, left + right)
-            set_two(work.record[level, 0], v, work.cuts[level, m])
-    check_budget(work)
+            take_cut(work.state, level, m, left + right)
+            set_two(work.state.record[level, 0], v, work.state.cuts[level, m])
+    check_budget(work.state)
 
 
 @entry
@@ -97,19 +99,19 @@ def search_two(problem, work, level, first, last, limit, only, known):
     not of the best. The bound holds for the relaxed cost. ``only`` is the one feature that may be cut first, or -1.
     ``known`` (V,) are lower bounds on the relaxed cost of trees by the first feature, and are raised; V may be 0.
     """
-    if not open_node(problem, work, level, first, last, limit):
-        return result_of(work, level)
-    n_active = gather(problem, work, level, first, last)
-    all_left = set_order(problem, work, level, only)
-    node = work.nodes[level]
-    while open_feature(problem, work, level):
-        v = work.order[level, node["place"]]
+    if not open_node(problem, work.state, work.scan, level, first, last, limit):
+        return result_of(work.state, level)
+    n_active = gather(problem, work.scan, level, first, last)
+    all_left = set_order(problem, work.state, work.scan, level, only)
+    node = work.state.nodes[level]
+    while open_feature(problem, work.state, level):
+        v = work.state.order[level, node["place"]]
         so_far, node["bound"] = node["bound"], np.inf
         inherited = known[v] if len(known) > 0 else 0.0
-        if problem.bounds and inherited > bar_of(work, level, v, -1):
+        if problem.bounds and inherited > bar_of(work.state, level, v, -1):
             node["bound"] = inherited
         else:
-            count_cuts(problem, work, level, first, last, all_left)
+            count_cuts(problem, work.state, work.scan, level, first, last, all_left)
             n_lanes = choose_lanes(problem, work, level)
             while n_lanes > 0:
                 compare_lanes(problem, work, level, first, last, n_lanes, n_active)
@@ -117,7 +119,7 @@ def search_two(problem, work, level, first, last, limit, only, known):
             if len(known) > 0:
                 known[v] = max(inherited, node["bound"])
         node["bound"] = min(so_far, node["bound"])
-    return result_of(work, level)
+    return result_of(work.state, level)
 
 
 @apart
@@ -125,7 +127,7 @@ def best_of_two(problem, work, level, first, last, limit, known):
     """Return the best tree of depth two, in the cheaper way: cost, bound and split."""
     if by_tables(problem, last - first, problem.table_starts[-1, -1]):
         count_tables(problem, work, last - first, problem.table_starts[-1, -1])
-        return two_levels_of_rows(problem, work, work.orders[level, 0][first:last])
+        return two_levels_of_rows(problem, work.pairs, work.scan.orders[level, 0][first:last])
     return search_two(problem, work, level, first, last, limit, np.int64(NO_SPLIT), known)
 
 
@@ -134,7 +136,7 @@ def count_tables(problem, work, n, cells):
     """Count the work of adding ``n`` rows to the tables of all pairs of features, and of reading ``cells`` of them."""
     n_features, n_columns = problem.codes.shape[1], problem.losses.shape[1]
     rows = n * (n_features * (n_features - 1) // 2) * (n_columns + ROW_OF_TABLES)
-    work.budget[0]["steps"] += TABLE_STEPS * (rows + cells * n_columns)
+    work.state.budget[0]["steps"] += TABLE_STEPS * (rows + cells * n_columns)
 
 
 @apart
@@ -142,24 +144,24 @@ def move_tables(problem, work, ordered, position, n_left):
     """Turn the tables of the first ``position`` rows into those of the first ``n_left``."""
     count_tables(problem, work, abs(n_left - position), 0)
     rows, sign = (ordered[position:n_left], 1.0) if position < n_left else (ordered[n_left:position], -1.0)
-    add_to_bins(problem, rows, work.bins[1], sign)
-    add_to_tables(problem, rows, work.tables[1], sign)
+    add_to_bins(problem, rows, work.pairs.bins[1], sign)
+    add_to_tables(problem, rows, work.pairs.tables[1], sign)
 
 
 @apart
 def start_tables(problem, work, rows):
     """Fill the tables of all ``rows``, and clear those of the rows left of a cut."""
-    work.bins[:] = 0.0
-    work.tables[:] = 0.0
-    add_to_bins(problem, rows, work.bins[0], 1.0)
-    add_to_tables(problem, rows, work.tables[0], 1.0)
+    work.pairs.bins[:] = 0.0
+    work.pairs.tables[:] = 0.0
+    add_to_bins(problem, rows, work.pairs.bins[0], 1.0)
+    add_to_tables(problem, rows, work.pairs.tables[0], 1.0)
 
 
 @apart
 def stack_tables(problem, work, rows, level):
     """Fill the tables of the rows up to each bin of the feature being searched."""
-    count_tables(problem, work, len(rows), len(work.bins_up_to) * problem.table_starts[-1, -1])
-    v, ends = work.order[level, work.nodes[level]["place"]], work.ends
+    count_tables(problem, work, len(rows), len(work.pairs.bins_up_to) * problem.table_starts[-1, -1])
+    v, ends = work.state.order[level, work.state.nodes[level]["place"]], work.state.ends
     n_bins = problem.firsts[v + 1] - problem.firsts[v]
     ends[: n_bins + 1] = 0
     for i in range(len(rows)):
@@ -167,14 +169,14 @@ def stack_tables(problem, work, rows, level):
     for b in range(n_bins):
         ends[b + 1] += ends[b]
     for b in range(n_bins):
-        bins, tables, of_bin = work.bins_up_to[b], work.tables_up_to[b], rows[ends[b] : ends[b + 1]]
+        bins, tables, of_bin = work.pairs.bins_up_to[b], work.pairs.tables_up_to[b], rows[ends[b] : ends[b + 1]]
         if b == 0:
             bins[:] = 0.0
             tables[:] = 0.0
         else:
             for i in range(len(bins)):
-                copy(work.bins_up_to[b - 1, i], bins[i])
-            copy(work.tables_up_to[b - 1], tables)
+                copy(work.pairs.bins_up_to[b - 1, i], bins[i])
+            copy(work.pairs.tables_up_to[b - 1], tables)
         add_to_bins(problem, of_bin, bins, 1.0)
         add_to_tables(problem, of_bin, tables, 1.0)
 
@@ -183,9 +185,9 @@ def stack_tables(problem, work, rows, level):
 def way_of(problem, work, n):
     """Return how the sides of a cut of ``n`` rows are searched: STACKED, MOVING or ONE_BY_ONE."""
     n_cells, n_features = problem.table_starts[-1, -1], problem.codes.shape[1]
-    if not by_tables(problem, n, n_cells) or work.tables.shape[1] < n_cells * problem.losses.shape[1]:
+    if not by_tables(problem, n, n_cells) or work.pairs.tables.shape[1] < n_cells * problem.losses.shape[1]:
         return ONE_BY_ONE
-    most = len(work.bins_up_to)
+    most = len(work.pairs.bins_up_to)
     return STACKED if most > 0 and n * n_features * n_features > most * n_cells else MOVING
 
 
@@ -193,104 +195,104 @@ def way_of(problem, work, n):
 def side_by_tables(problem, work, level, way, side):
     """Return the best tree of depth two on a side of the cut: cost, bound and split."""
     count_tables(problem, work, 0, problem.table_starts[-1, -1])
-    v, rest = work.order[level, work.nodes[level]["place"]], side == 1
+    v, rest = work.state.order[level, work.state.nodes[level]["place"]], side == 1
     if way == MOVING:
-        bins, tables = work.bins, work.tables
-        return two_levels_of_tables(problem, work, bins[0], bins[1], tables[0], tables[1], rest)
-    t, last = work.cuts[level, work.nodes[level]["middle"]], problem.firsts[v + 1] - problem.firsts[v] - 1
-    bins, tables = work.bins_up_to, work.tables_up_to
-    return two_levels_of_tables(problem, work, bins[last], bins[t], tables[last], tables[t], rest)
+        bins, tables = work.pairs.bins, work.pairs.tables
+        return two_levels_of_tables(problem, work.pairs, bins[0], bins[1], tables[0], tables[1], rest)
+    t, last = work.state.cuts[level, work.state.nodes[level]["middle"]], problem.firsts[v + 1] - problem.firsts[v] - 1
+    bins, tables = work.pairs.bins_up_to, work.pairs.tables_up_to
+    return two_levels_of_tables(problem, work.pairs, bins[last], bins[t], tables[last], tables[t], rest)
 
 
 @entry
 def search_three(problem, work, level, first, last, limit, only, _):
     """Return the best tree of depth three: cost, bound and split; the rest is as in `search_two`."""
     way = way_of(problem, work, last - first)
-    if not open_node(problem, work, level, first, last, limit):
-        return result_of(work, level)
-    gather(problem, work, level, first, last)
-    set_order(problem, work, level, only)
+    if not open_node(problem, work.state, work.scan, level, first, last, limit):
+        return result_of(work.state, level)
+    gather(problem, work.scan, level, first, last)
+    set_order(problem, work.state, work.scan, level, only)
     position = 0  # number of rows in the moving tables
     if way == MOVING:
-        start_tables(problem, work, work.orders[level, 0][first:last])
-    node = work.nodes[level]
-    while open_feature(problem, work, level):
-        v = work.order[level, node["place"]]
-        count_cuts(problem, work, level, first, last, problem.penalty)
-        ordered = work.orders[level, v][first:last]
+        start_tables(problem, work, work.scan.orders[level, 0][first:last])
+    node = work.state.nodes[level]
+    while open_feature(problem, work.state, level):
+        v = work.state.order[level, node["place"]]
+        count_cuts(problem, work.state, work.scan, level, first, last, problem.penalty)
+        ordered = work.scan.orders[level, v][first:last]
         if way == MOVING:
-            work.bins[1] = 0.0
-            work.tables[1] = 0.0
+            work.pairs.bins[1] = 0.0
+            work.pairs.tables[1] = 0.0
             position = 0
         elif way == STACKED:
             stack_tables(problem, work, ordered, level)
-        while next_cut(problem, work, level):
-            n_left, t = node["n_left"], work.cuts[level, node["middle"]]
+        while next_cut(problem, work.state, level):
+            n_left, t = node["n_left"], work.state.cuts[level, node["middle"]]
             parted = False
             for side in range(2):
-                most = most_of(problem, work, level, side)
-                if most < work.sides[level, side]["bound"]:
+                most = most_of(problem, work.state, level, side)
+                if most < work.state.sides[level, side]["bound"]:
                     break
-                key = key_of(work.path[0], side_of(v, t, side)) if level == 1 and problem.caching else 0
-                if key != 0 and is_known(work, key, most, level, side):
+                key = key_of(work.state.path[0], side_of(v, t, side)) if level == 1 and problem.caching else 0
+                if key != 0 and is_known(work.state, key, most, level, side):
                     continue
-                work.budget[0]["nodes"] += 1
+                work.state.budget[0]["nodes"] += 1
                 if way == MOVING:
                     move_tables(problem, work, ordered, position, n_left)
                     position = n_left
                 if way == ONE_BY_ONE:
                     if not parted:
-                        part(work, level, first, last, v, n_left)
+                        part(work.scan, level, first, last, v, n_left)
                         parted = True
                     middle = first + n_left
                     start, end = (first, middle) if side == 0 else (middle, last)
-                    known = work.by_side[level, side, node["middle"] + 1]
+                    known = work.state.by_side[level, side, node["middle"] + 1]
                     result = best_of_two(problem, work, level + 1, start, end, most, known)
                 else:
                     result = side_by_tables(problem, work, level, way, side)
-                set_side(work, level, side, result)
+                set_side(work.state, level, side, result)
                 if key != 0:
-                    complete = way != ONE_BY_ONE or (result[0] <= most and work.stop[0] == BY_ITSELF)
-                    remember(work, key, level, side, complete)
-            if close_cut(work, level):
-                set_two(work.record[level, 0], v, t)
+                    complete = way != ONE_BY_ONE or (result[0] <= most and work.state.stop[0] == BY_ITSELF)
+                    remember(work.state, key, level, side, complete)
+            if close_cut(work.state, level):
+                set_two(work.state.record[level, 0], v, t)
                 for side in range(2):
-                    split = work.sides[level, side]
-                    set_two(work.record[level, 1 + side], split["feature"], split["cut"])
-    return result_of(work, level)
+                    split = work.state.sides[level, side]
+                    set_two(work.state.record[level, 1 + side], split["feature"], split["cut"])
+    return result_of(work.state, level)
 
 
 @entry
 def search_four(problem, work, level, first, last, limit, only, _):
     """Return the best tree of depth four: cost, bound and split; the rest is as in `search_two`."""
-    if not open_node(problem, work, level, first, last, limit):
-        return result_of(work, level)
-    gather(problem, work, level, first, last)
-    set_order(problem, work, level, only)
-    node = work.nodes[level]
-    while open_feature(problem, work, level):
-        v = work.order[level, node["place"]]
-        count_cuts(problem, work, level, first, last, problem.penalty)
-        while next_cut(problem, work, level):
-            n_left, t = node["n_left"], work.cuts[level, node["middle"]]
+    if not open_node(problem, work.state, work.scan, level, first, last, limit):
+        return result_of(work.state, level)
+    gather(problem, work.scan, level, first, last)
+    set_order(problem, work.state, work.scan, level, only)
+    node = work.state.nodes[level]
+    while open_feature(problem, work.state, level):
+        v = work.state.order[level, node["place"]]
+        count_cuts(problem, work.state, work.scan, level, first, last, problem.penalty)
+        while next_cut(problem, work.state, level):
+            n_left, t = node["n_left"], work.state.cuts[level, node["middle"]]
             parted, middle = False, first + n_left
             for side in range(2):
-                most = most_of(problem, work, level, side)
-                if most < work.sides[level, side]["bound"]:
+                most = most_of(problem, work.state, level, side)
+                if most < work.state.sides[level, side]["bound"]:
                     break
                 if not parted:
-                    part(work, level, first, last, v, n_left)
+                    part(work.scan, level, first, last, v, n_left)
                     parted = True
-                work.path[0] = side_of(v, t, side)
+                work.state.path[0] = side_of(v, t, side)
                 start, end = (first, middle) if side == 0 else (middle, last)
                 set_side(
-                    work,
+                    work.state,
                     level,
                     side,
-                    search_three(problem, work, level + 1, start, end, most, np.int64(NO_SPLIT), work.no_bounds),
+                    search_three(problem, work, level + 1, start, end, most, np.int64(NO_SPLIT), work.state.no_bounds),
                 )
                 for k in range(7):
-                    copy(work.record[level + 1, k], work.kept[side, k])
-            if close_cut(work, level):
-                keep_record(work.record[level], v, t, work.kept[0], work.kept[1])
-    return result_of(work, level)
+                    copy(work.state.record[level + 1, k], work.state.kept[side, k])
+            if close_cut(work.state, level):
+                keep_record(work.state.record[level], v, t, work.state.kept[0], work.state.kept[1])
+    return result_of(work.state, level)
