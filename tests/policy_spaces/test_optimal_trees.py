@@ -1,12 +1,16 @@
 import signal
 import time
 from dataclasses import replace
+from itertools import permutations
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import naive
+from capi import load_policy
 from capi.data.schema import Schema
 from capi.errors import InvalidInputError
 from capi.loss import gap_weighted_loss
@@ -416,20 +420,95 @@ def test_dictionary_drawings_and_importances():
     assert policy.leaf_regrets.sum() == pytest.approx(300 * loss(policy, states, values))
 
 
-def test_with_masks_nothing_is_proved():
-    states, values = problem(n=300)
-    rng = np.random.default_rng(0)
+def masked_problem(rng, depth, n_actions):
+    states, _, weights = tiny_problem(rng, depth)
+    values = rng.integers(-4, 5, size=(len(states), n_actions)).astype(float)
     allowed = rng.random(values.shape) < 0.6
-    allowed[np.arange(300), rng.integers(3, size=300)] = True
-    policy = OptimalTrees(2).improve(states, values, allowed=allowed)
-    actions = policy.act(states, allowed)
-    assert allowed[np.arange(300), actions].all()
-    assert not policy.optimal
-    assert policy.stopped_by is None
-    assert policy.remaining_gap == pytest.approx(gap_weighted_loss(values, actions, None, allowed))
-    assert "learned with masks" in policy.rules()
-    with pytest.raises(InvalidInputError, match="pass allowed"):
-        policy.act(states)
+    allowed[np.arange(len(states)), rng.integers(n_actions, size=len(states))] = True
+    return states, values, weights, allowed
+
+
+def lost_by_rankings(values, weights, allowed):
+    """The loss of each ranking of the actions in each state (n, A!)."""
+    best = np.where(allowed, values, -np.inf).max(axis=1)
+    columns = []
+    for order in permutations(range(values.shape[1])):
+        taken = [next(a for a in order if row[a]) for row in allowed]
+        columns.append((best - values[np.arange(len(values)), taken]) * weights)
+    return np.stack(columns, axis=1)
+
+
+@pytest.mark.parametrize(("depth", "n_problems"), [(0, 50), (1, 300), (2, 200), (3, 20)])
+def test_with_masks_all_rankings_are_compared(depth, n_problems):
+    rng = np.random.default_rng(depth)
+    for k in range(n_problems):
+        states, values, weights, allowed = masked_problem(rng, max(depth, 1), int(rng.integers(2, 5)))
+        space = OptimalTrees(depth, min_samples_leaf=1, n_jobs=1 + k % 2)
+        policy = space.improve(states, values, weights=weights, allowed=allowed)
+        kept = np.flatnonzero(weights)
+        least = least_cost(states, lost_by_rankings(values, weights, allowed), kept, depth, 1, 0.0)
+        cost = gap_weighted_loss(values, policy.act(states, allowed), weights, allowed) * weights.sum()
+        assert cost == pytest.approx(least, abs=1e-9), k
+        assert policy.leaf_regrets.sum() == pytest.approx(least, abs=1e-9)
+        assert policy.optimal
+        assert policy.remaining_gap == 0
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_with_masks_and_many_actions_the_gap_covers_the_best_ranking(depth):
+    rng = np.random.default_rng(depth)
+    for k in range(10):
+        states, values, weights, allowed = masked_problem(rng, depth, 6)
+        policy = OptimalTrees(depth, min_samples_leaf=1).improve(states, values, weights=weights, allowed=allowed)
+        least = least_cost(states, lost_by_rankings(values, weights, allowed), np.flatnonzero(weights), depth, 1, 0.0)
+        cost = gap_weighted_loss(values, policy.act(states, allowed), weights, allowed)
+        assert cost - policy.remaining_gap <= least / weights.sum() + 1e-9, k
+        assert policy.optimal == (policy.remaining_gap == 0 and not policy.substitute)
+        if allowed.all():
+            continue
+        assert policy.substitute
+        assert "learned with masks" in policy.rules()
+
+
+def test_ranked_trees_are_saved_with_their_proof(tmp_path):
+    states, values, weights, allowed = masked_problem(np.random.default_rng(0), 2, 3)
+    policy = OptimalTrees(1, min_samples_leaf=1).improve(states, values, weights=weights, allowed=allowed)
+    policy.save(tmp_path / "tree.capi", with_states=True)
+    again = load_policy(tmp_path / "tree.capi")
+    assert again.optimal
+    np.testing.assert_array_equal(again.ranking, policy.ranking)
+    np.testing.assert_array_equal(again.act(states, allowed), policy.act(states, allowed))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([1, 2, 3]), st.integers(1, 8), st.sampled_from([None, 1, 1000]))
+def test_the_gap_always_covers_the_optimum_on_all_cuts(seed, depth, n_thresholds, work_limit):
+    rng = np.random.default_rng(seed)
+    states, values, weights = tiny_problem(rng, depth)
+    states = states + 0.1 * rng.integers(0, 3, size=states.shape)  # more values than cuts
+    space = OptimalTrees(depth, n_thresholds, min_samples_leaf=1, work_limit=work_limit)
+    policy = space.improve(states, values, weights=weights)
+    lost = (values.max(axis=1, keepdims=True) - values) * weights[:, None]
+    least = least_cost(states, lost, np.flatnonzero(weights), depth, 1, 0.0) / weights.sum()
+    cost = gap_weighted_loss(values, policy.act(states), weights)
+    assert least - 1e-9 <= cost <= least + policy.remaining_gap + 1e-9
+    assert not policy.optimal or cost == pytest.approx(least, abs=1e-9)
+
+
+@pytest.mark.parametrize("depth", [2, 3])
+def test_planted_trees_are_found(depth):
+    """States whose best actions are those of a tree lose nothing, on the columns that matter among those that do not."""
+    rng = np.random.default_rng(depth)
+    states = rng.normal(size=(300, 6))
+    cuts = rng.normal(scale=0.5, size=2**depth - 1)
+    columns = rng.integers(6, size=len(cuts))
+    at = np.zeros(300, dtype=int)
+    for _ in range(depth):
+        at = 2 * at + 1 + (states[np.arange(300), columns[at]] > cuts[at])
+    values = np.eye(3)[(at - 2**depth + 1) % 3] + 0.0
+    policy = OptimalTrees(depth, min_samples_leaf=1).improve(states, values)
+    assert policy.optimal
+    assert loss(policy, states, values) == 0
 
 
 @pytest.mark.compiled

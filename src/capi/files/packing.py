@@ -167,6 +167,10 @@ class Contents:
         """Return the number of dimensions of each array that was not requested yet."""
         return {name: array.ndim for name, array in self._arrays.items()}
 
+    def has_setting(self, name: str) -> bool:
+        """Return whether there is a setting of this name."""
+        return name in self._settings
+
     def has_array(self, name: str) -> bool:
         """Return whether there is an array of this name."""
         return name in self._arrays

@@ -157,6 +157,8 @@ def _pack_optimal_tree(policy: OptimalTreePolicy) -> Packed:
         "remaining_gap": float(policy.remaining_gap),
         "stopped_by": policy.stopped_by,
     }
+    if policy.masked and not policy.substitute:  # earlier files do not say so: with masks, they have a substitute
+        packed.settings["substitute"] = False
     packed.arrays["thinned"] = policy.thinned.astype(bool)
     return packed
 
@@ -178,6 +180,7 @@ def _unpack_optimal_tree(contents: Contents) -> OptimalTreePolicy:
         remaining_gap=contents.number("remaining_gap", 0.0),
         stopped_by=contents.choice("stopped_by", STOPS),
         thinned=contents.flags("thinned", (plain.n_features,)),
+        substitute=contents.flag("substitute") if contents.has_setting("substitute") else plain.masked,
     )
 
 

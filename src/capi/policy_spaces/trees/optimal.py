@@ -15,6 +15,7 @@ from capi._utils.validation import Bools, Floats, Ints, as_not_negative, as_posi
 from capi.policy_spaces._monotone import check_monotone, monotone_actions
 from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver
 from capi.policy_spaces.trees._binned import MOST_BINS, Binned
+from capi.policy_spaces.trees._rankings import Rankings, least_possible
 from capi.policy_spaces.trees._search import Limits, Search, Split, Switches, interruptibly, on_bins
 from capi.policy_spaces.trees.greedy import DEEPEST, MOST_CUTS, TreePolicy, leaf_losses, leaf_size, with_readable_cuts
 from capi.trees._kernels.records import NODE
@@ -28,6 +29,7 @@ AFFORDABLE = {
     3: 3e4,
 }  # rows x features^2 x actions, by depth: all cuts take about a second
 DEEPEST_TRIED = 6
+MOST_NAMES = 8  # of columns in a remark
 SHORTEST = 1e-3  # seconds of a second search, if the first one has used up the time limit
 
 
@@ -46,25 +48,27 @@ class OptimalTreePolicy(TreePolicy):
     remaining_gap: float = 0.0
     stopped_by: str | None = None
     thinned: Bools = field(default_factory=lambda: np.zeros(0, dtype=bool), repr=False)  # (d,)
+    substitute: bool = False  # with masks and more than five actions the search does not minimise the loss itself
 
     @property
     def optimal_on_cuts(self) -> bool:
         """Whether no tree of this depth on the chosen cut points is better."""
-        finished = self.stopped_by is None and not self.masked and self.chosen is None and self.max_depth <= DEEPEST
+        finished = self.stopped_by is None and not self.substitute and self.chosen is None and self.max_depth <= DEEPEST
         return self.optimal or (finished and bool(self.thinned.any()))
 
     def remarks(self) -> list[str]:
         """Return remarks for readers of the rules: whether the tree is optimal, and among which trees."""
         names = self.schema.feature_names if self.schema else tuple(f"x{j}" for j in range(self.n_features))
-        thinned = ", ".join(str(name) for name, thin in zip(names, self.thinned, strict=True) if thin)
-        where = f" on the chosen quantiles of {thinned}" if thinned else ""
+        thinned = [str(name) for name, thin in zip(names, self.thinned, strict=True) if thin]
+        listed = ", ".join(thinned) if len(thinned) <= MOST_NAMES else f"{len(thinned)} columns"
+        where = f" on the chosen quantiles of {listed}" if thinned else ""
         if self.optimal and self.remaining_gap == 0:
             return [f"(optimal: no tree of depth {self.max_depth}{where} loses less)"]
         if self.optimal_on_cuts:
             why = f"optimal{where}"
         elif self.stopped_by:
             why = f"stopped by {self.stopped_by}"
-        elif self.masked:
+        elif self.substitute:
             why = "learned with masks"
         else:
             why = "too deep for a proof" if self.max_depth > DEEPEST else "made monotone"
@@ -85,8 +89,9 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
     gains less than 1e-12 of the sum of all gaps is not made.
 
     A search that is stopped early returns the best tree found, which is never worse than the greedy one on the same cut
-    points, with ``optimal`` False and the ``remaining_gap``. With masks of allowed actions the search minimises a substitute
-    (an action that a state does not allow counts as the mean of the allowed ones), so ``optimal`` is False then too.
+    points, with ``optimal`` False and the ``remaining_gap``. With masks of allowed actions and up to five actions, the search
+    compares all rankings of the actions in each leaf. With more actions it minimises a substitute (an action that a state does not
+    allow counts as the mean of the allowed ones), ``optimal`` is False, and a second search bounds the gap.
 
     Parameters
     ----------
@@ -198,23 +203,28 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
         check_monotone(self.monotone, problem.n_features, masked=masked)
         weight = float(problem.n_rows) if problem.weights is None else float(problem.weights.sum())
         threads = n_threads(self.n_jobs)
-        binned = Binned.of(sample.states, self._most_cuts(sample), threads, missing_apart=self.missing_splits)
+        rankings = Rankings.of(sample) if masked else None
+        posed = sample if rankings is None else rankings.problem(sample)
+        binned = Binned.of(sample.states, self._most_cuts(posed), threads, missing_apart=self.missing_splits)
         limits = Limits(self.max_depth, self.min_samples_leaf or 1, self.leaf_penalty, self.node_limit, self.work_limit)
         on_cuts = None if start is None else on_bins(start, sample.states, binned)
-        search = Search.of(sample, binned, limits, weight, switches, on_cuts)
+        search = Search.of(posed, binned, limits, weight, switches, on_cuts)
         if self.node_limit is not None or self.work_limit is not None:
             threads = 1  # threads would share the limit in an order that depends on the machine
         found = interruptibly(lambda: search.run(threads), search.stop, self.time_limit)
         tree = _grown(found.splits, sample, binned)
+        tree = tree if rankings is None else rankings.put_into(tree)
         leaf_regrets = leaf_losses(tree, None, sample) if masked else tree.sums.min(axis=1)
+        own_cost = float(leaf_regrets.sum()) / weight + self.leaf_penalty * (len(tree.counts) - 1)
         gap = float(np.ldexp(found.cost - found.bound + search.lost_by_thinning(), -search.exponent)) / weight
-        gap = min(gap, float(leaf_regrets.sum()) / weight + self.leaf_penalty * (len(tree.counts) - 1))
+        substitute = masked and rankings is None
+        if substitute:
+            gap = own_cost - self._least_with_masks(sample, binned, limits, weight, threads)
+        gap = min(gap, own_cost)
         chosen, price = self._in_order(tree)
         leaf_regrets, gap = leaf_regrets + price, gap + float(price.sum()) / weight
-        if masked:  # the only known bound on the true loss is zero
-            gap = float(leaf_regrets.sum()) / weight + self.leaf_penalty * (len(tree.counts) - 1)
         proved = self.max_depth <= DEEPEST and not binned.thinned.any()
-        optimal = search.stopped_by is None and not masked and not price.any() and (proved or gap <= 0)
+        optimal = search.stopped_by is None and not substitute and not price.any() and (proved or gap <= 0)
         return OptimalTreePolicy(
             tree,
             problem.n_actions,
@@ -228,7 +238,17 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
             remaining_gap=0.0 if optimal else max(gap, 0.0),
             stopped_by=search.stopped_by,
             thinned=binned.thinned,
+            substitute=substitute,
         )
+
+    def _least_with_masks(
+        self, sample: ImprovementProblem, binned: Binned, limits: Limits, weight: float, threads: int
+    ) -> float:
+        """Return a bound on the cost of every tree with masks, by a search in which forbidden actions cost nothing."""
+        search = Search.of(least_possible(sample), binned, limits, weight, Switches())
+        found = interruptibly(lambda: search.run(threads), search.stop, self.time_limit)
+        bound = float(np.ldexp(found.bound - search.lost_by_thinning(), -search.exponent)) / weight
+        return max(bound - self.leaf_penalty, 0.0)  # the search also pays for the first leaf
 
     def _in_order(self, tree: Tree) -> tuple[Ints | None, Floats]:
         """Return the leaves' actions that keep the order of `monotone` (l,), None without one, and the extra loss of each (l,)."""
