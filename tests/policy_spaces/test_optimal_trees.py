@@ -17,7 +17,7 @@ from capi.loss import gap_weighted_loss
 from capi.policies import Training, described
 from capi.policy_spaces import OptimalTrees, Thresholds, Trees
 from capi.policy_spaces._problem import ImprovementProblem
-from capi.policy_spaces.trees import _search
+from capi.policy_spaces.trees import _refined, _search
 from capi.policy_spaces.trees._binned import Binned
 from capi.policy_spaces.trees._search import Switches
 from capi.testing import check_policy_space
@@ -549,3 +549,31 @@ def test_the_order_and_the_scale_of_rows_do_not_matter():
 def test_bad_input_is_named(call, words):
     with pytest.raises(InvalidInputError, match=words):
         call()
+
+
+def test_cuts_are_moved_to_where_they_lose_least():
+    rng = np.random.default_rng(0)
+    states = rng.random((500, 2))
+    values = np.eye(2)[((states[:, 0] > 0.337) ^ (states[:, 1] > 0.713)).astype(int)]
+    few = OptimalTrees(2, n_thresholds=5, min_samples_leaf=1)
+    policy = few.improve(states, values)
+    assert loss(policy, states, values) == 0  # the quantiles alone lose some
+    assert policy.optimal
+    cuts = {policy.to_dict()["at_most"], policy.to_dict()["then"]["at_most"]}
+    np.testing.assert_allclose(sorted(cuts), [0.337, 0.713], atol=0.01)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 5])
+def test_moved_cuts_never_lose_more_and_keep_the_size_of_leaves(depth, monkeypatch):
+    for seed in range(6):
+        states, values = problem(seed, n=300, missing=seed % 2 == 1)
+        weights = np.random.default_rng(seed).random(300)
+        space = OptimalTrees(depth, n_thresholds=4, min_samples_leaf=7)
+        moved = space.improve(states, values, weights=weights)
+        with monkeypatch.context() as patch:
+            patch.setattr(_refined.Refinement, "best", lambda _, tree: (tree, 0.0))
+            stayed = space.improve(states, values, weights=weights)
+        assert loss(moved, states, values, weights) <= loss(stayed, states, values, weights) + 1e-12
+        assert moved.remaining_gap <= stayed.remaining_gap + 1e-12
+        assert moved.tree.counts.min() >= 7
+        assert moved.leaf_regrets.sum() == pytest.approx(weights.sum() * loss(moved, states, values, weights))

@@ -16,7 +16,9 @@ from capi.policy_spaces._monotone import check_monotone, monotone_actions
 from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver
 from capi.policy_spaces.trees._binned import MOST_BINS, Binned
 from capi.policy_spaces.trees._rankings import Rankings, least_possible
-from capi.policy_spaces.trees._search import Limits, Search, Split, Switches, interruptibly, on_bins
+from capi.policy_spaces.trees._refined import Refinement, as_cuts
+from capi.policy_spaces.trees._refined import Tree as CutTree
+from capi.policy_spaces.trees._search import Limits, Search, Switches, interruptibly, on_bins
 from capi.policy_spaces.trees.greedy import DEEPEST, MOST_CUTS, TreePolicy, leaf_losses, leaf_size, with_readable_cuts
 from capi.trees._kernels.records import NODE
 from capi.trees.forest import Tree
@@ -101,7 +103,7 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
     n_thresholds : int, optional
         Cut points per feature. None: all cuts between neighbouring values if there are at most 255 of them, or if the search
         takes about a second: depth 1, and depths 2 and 3 if rows x features^2 x actions is at most 5 x 10^7 and 3 x 10^4.
-        Otherwise 255 quantiles. ``thinned`` of the policy marks the features with more values than cut points; the
+        Otherwise 255 quantiles, and the cuts of the best tree on these are moved to where they lose least among the values around them. ``thinned`` of the policy marks the features with more values than cut points; the
         ``remaining_gap`` then includes what other cuts may gain.
     min_samples_leaf : int, optional
         A leaf has at least this many states. None: 5, or 1 % of the states if they are fewer than 500; a search that is
@@ -212,11 +214,18 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
         if self.node_limit is not None or self.work_limit is not None:
             threads = 1  # threads would share the limit in an order that depends on the machine
         found = interruptibly(lambda: search.run(threads), search.stop, self.time_limit)
-        tree = _grown(found.splits, sample, binned)
+        cuts, gained = as_cuts(found.splits), 0.0
+        if binned.thinned.any() and cuts is not None:
+            refinement = Refinement(sample.states, posed.filled_losses, binned, limits.min_samples_leaf)
+            cuts, gained = refinement.best(cuts)
+        tree = _grown(cuts, sample, binned)
         tree = tree if rankings is None else rankings.put_into(tree)
         leaf_regrets = leaf_losses(tree, None, sample) if masked else tree.sums.min(axis=1)
         own_cost = float(leaf_regrets.sum()) / weight + self.leaf_penalty * (len(tree.counts) - 1)
-        gap = float(np.ldexp(found.cost - found.bound + search.lost_by_thinning(), -search.exponent)) / weight
+        gap = (
+            float(np.ldexp(found.cost - found.bound + search.lost_by_thinning(), -search.exponent)) / weight
+            - gained / weight
+        )
         substitute = masked and rankings is None
         if substitute:
             gap = own_cost - self._least_with_masks(sample, binned, limits, weight, threads)
@@ -258,28 +267,29 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
         return chosen, tree.sums[np.arange(len(chosen)), chosen] - tree.sums.min(axis=1)
 
 
-def _grown(splits: Split, sample: ImprovementProblem, binned: Binned) -> Tree:
-    """Return the tree of ``splits``, with cuts midway between the values of its own states."""
+def _grown(cuts: CutTree, sample: ImprovementProblem, binned: Binned) -> Tree:
+    """Return the tree of ``cuts``, with thresholds midway between the values of its own states."""
     n = len(sample.states)
     nodes, above = [np.zeros((), dtype=NODE)], [0.0]
     leaves: list[Ints] = []
-    waiting: list[tuple[int, Split, Ints]] = [(0, splits, np.arange(n))]
+    waiting: list[tuple[int, CutTree, Ints]] = [(0, cuts, np.arange(n))]
     while waiting:
-        number, split, rows = waiting.pop()
-        if split is None:
+        number, cut, rows = waiting.pop()
+        if cut is None:
             nodes[number]["left"] = -1 - len(leaves)
             leaves.append(rows)
             continue
-        v, t, low, high = split
-        left = binned.goes_left(v, t, rows)
-        j = int(binned.feature[v])
+        left = cut.goes_left(sample.states, binned, rows)
+        j = int(binned.feature[cut.v])
         column = sample.states[rows, j]
         if binned.missing_apart or _separates(column, left):
             nodes[number], above[number] = _node(column, left, j)
         else:  # missing values alone on one side of an ordinary cut: the values of other states show where it is
-            nodes[number], above[number] = _node(sample.states[:, j], binned.goes_left(v, t, np.arange(n)), j)
+            nodes[number], above[number] = _node(
+                sample.states[:, j], cut.goes_left(sample.states, binned, np.arange(n)), j
+            )
         nodes[number]["left"] = len(nodes)
-        waiting += [(len(nodes) + 1, high, rows[~left]), (len(nodes), low, rows[left])]
+        waiting += [(len(nodes) + 1, cut.high, rows[~left]), (len(nodes), cut.low, rows[left])]
         nodes += [np.zeros((), dtype=NODE), np.zeros((), dtype=NODE)]
         above += [0.0, 0.0]
     leaf_of_row = np.empty(n, dtype=np.int32)
