@@ -577,3 +577,12 @@ def test_moved_cuts_never_lose_more_and_keep_the_size_of_leaves(depth, monkeypat
         assert moved.remaining_gap <= stayed.remaining_gap + 1e-12
         assert moved.tree.counts.min() >= 7
         assert moved.leaf_regrets.sum() == pytest.approx(weights.sum() * loss(moved, states, values, weights))
+
+
+@pytest.mark.parametrize(("n_values", "compared"), [(2, True), (4, True), (50, False)])
+def test_all_trees_are_compared_only_if_columns_have_few_cuts(n_values, compared):
+    rng = np.random.default_rng(0)
+    sample = ImprovementProblem.of(rng.integers(n_values, size=(200, 6)).astype(float), rng.normal(size=(200, 2)))
+    limits = _search.Limits(max_depth=4, min_samples_leaf=1, leaf_penalty=0.0)
+    search = _search.Search.of(sample, Binned.of(sample.states, 255), limits, 200.0, Switches())
+    assert search._all_can_be_compared() is compared

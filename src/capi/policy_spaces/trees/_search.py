@@ -34,6 +34,7 @@ PROVED = 3  # levels of the optimal parts of a tree that is too deep for a proof
 BOUNDS = 2**24  # of sides by their first features
 NO_LIMIT = np.iinfo(np.int64).max
 POLLING = 0.05  # seconds
+FEW_CUTS = 5  # per column, on average: up to so many, comparing all trees may be faster than a search
 STOPPED_BY = {
     records.BY_ITSELF: None,
     records.INTERRUPTED: "interrupt",
@@ -197,6 +198,8 @@ class Search:
         steps = steps_for(n, n_bins, n_actions, self.depth)
         if self.problem.engine == records.BY_COLUMNS:
             return steps < np.inf
+        if (n_bins - 1).sum() > FEW_CUTS * len(n_bins):  # bounds skip most cuts of a column with many
+            return False
         most = min(steps_of_tables(n, n_bins, n_actions, self.depth), self.limits.work_limit or np.inf)
         return self.depth > 1 and steps < most
 
