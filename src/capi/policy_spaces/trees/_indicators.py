@@ -102,6 +102,8 @@ class Indicators:
             return BEST_OF[depth](self.columns, rooms[0], rows)
 
         def tried(k: int) -> tuple[float, int]:
+            if self.stop[0] != 0:
+                return np.inf, k
             room, high = rooms.pop(), self.columns.ones[rows, k] > 0
             sides = [BEST_OF[depth - 1](self.columns, room, rows[side])[0] for side in (high, ~high)]
             rooms.append(room)

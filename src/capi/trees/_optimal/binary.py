@@ -238,6 +238,8 @@ def best_of_depth_three(columns, room, rows):
     add_all(columns, rows, room)
     take_leaves_of_sides(columns, room)
     for u in range(k):
+        if room.stop[0] != 0:
+            return np.inf, NO_COLUMN
         n = rows_with(columns.ones, rows, u, room.rows[0])
         add_later(columns, room.rows[0][:n], u + 1, room.two[u])
         cells_of_two(columns, room, u, u + 1)
