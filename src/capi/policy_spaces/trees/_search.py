@@ -220,7 +220,7 @@ class Search:
         n = len(self.problem.codes)
         rows = np.arange(n, dtype=np.int32)
         at_once = self._at_once(n)
-        known = None if at_once else self._incumbent()
+        known = None if at_once or self._starts_well(n) else self._incumbent()
         least = np.array([np.inf if known is None else known.cost])
         rooms = [self._room(least) for _ in range(1 if at_once else n_jobs)]
 
@@ -257,6 +257,11 @@ class Search:
             return tables.two_levels_of_rows
         return tables.one_level if self.depth == 1 else None
 
+    def _starts_well(self, n: int) -> bool:
+        """Return whether the first cut that is searched gives a good tree in less time than it takes to grow a greedy one."""
+        by_tables = bool(tables.by_tables(self.problem, n, self.problem.table_starts[-1, -1]))
+        return self.depth == 3 and self.start is None and by_tables
+
     def _room(self, least: Floats) -> records.Work:
         """Return the work arrays of one thread."""
         (n, n_columns), n_bins, levels = self.problem.losses.shape, self.binned.n_bins, DEEPEST - 1
@@ -281,6 +286,7 @@ class Search:
                 minima=np.empty((9, most)),
                 bins=np.empty((2, int(n_bins.sum()), n_columns)),
                 tables=np.empty((2, kept * n_columns)),
+                filled=np.zeros(1, dtype=np.int64),
                 bins_up_to=np.empty((stacked, int(n_bins.sum()), n_columns)),
                 tables_up_to=np.empty((stacked, kept * n_columns)),
                 stop=self.stop,

@@ -139,7 +139,7 @@ def open_node(problem, work, scan, level, first, last, limit):
     add_rows(problem.losses, scan.orders[level, 0][first:last], total)
     leaf = least_of(total, problem.n_actions) + problem.penalty
     node["cost"], node["bound"], node["limit"], node["bar"] = leaf, leaf, limit, limit
-    node["n_cuts"], node["n_waiting"] = 0, 0
+    node["n_cuts"], node["n_waiting"], node["last_first"] = 0, 0, 0
     node["feature"], node["cut"], node["place"] = NO_SPLIT, NO_SPLIT, -1
     work.record[level] = NO_SPLIT
     if leaf > 2 * problem.penalty and last - first >= 2 * problem.min_leaf:
@@ -221,10 +221,10 @@ def next_interval(problem, work, level):
     v, cuts = work.order[level, node["place"]], work.cuts[level]
     low, high = work.low[level], work.high[level]
     while node["n_waiting"] > 0:
-        place = node["waiting"]
-        first, last = work.waiting[level, place, 0], work.waiting[level, place, 1]
-        node["waiting"] = (place + 1) % len(work.waiting[level])
         node["n_waiting"] -= 1
+        place = (node["waiting"] + node["last_first"] * node["n_waiting"]) % len(work.waiting[level])
+        first, last = work.waiting[level, place, 0], work.waiting[level, place, 1]
+        node["waiting"] = (node["waiting"] + 1 - node["last_first"]) % len(work.waiting[level])
         if work.stop[0] != BY_ITSELF:
             node["bound"] = min(node["bound"], low[first + 1] + high[last + 1])
             continue

@@ -26,6 +26,10 @@ NODE = np.dtype(  # the search in one node
         ("n_cuts", np.int64),  # of this feature
         ("waiting", np.int64),  # the first interval of cuts that waits
         ("n_waiting", np.int64),  # and their number
+        (
+            "last_first",
+            np.int64,
+        ),  # 1 if the interval that came last is searched first: neighbouring cuts follow each other
         ("after", np.int64),  # the interval being searched lies after this cut
         ("before", np.int64),  # and before this one
         ("middle", np.int64),  # the cut being searched
@@ -71,6 +75,7 @@ class Tables(NamedTuple):
     minima: Any  # (9, K)
     bins: Any  # (2, B, C) sums of the rows in each bin: of all rows of a node, and of those left of a cut
     tables: Any  # (2, cells * C) and of each pair of bins
+    filled: Any  # (1,) 1 if the sums of all rows of the root are in the tables
     bins_up_to: Any  # (K, B, C) the same for the rows up to each bin of a feature, if there is room
     tables_up_to: Any  # (K, cells * C)
     stop: Any  # (1,)

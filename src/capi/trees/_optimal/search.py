@@ -16,6 +16,7 @@ from capi.trees._optimal.nodes import (
     next_interval,
     open_feature,
     open_node,
+    put_in_order,
     remember,
     result_of,
     set_order,
@@ -123,6 +124,17 @@ def search_two(problem, work, level, first, last, limit, only, known):
 
 
 @apart
+def choose_order(problem, work, level, first, last, only):
+    """Write the order in which a node's features are searched; with ``only`` one of them, no pass over the rows is needed."""
+    if only == NO_SPLIT:
+        gather(problem, work.scan, level, first, last)
+        put_in_order(problem, work.state, work.scan, level)
+    else:
+        work.state.order[level] = NO_SPLIT
+        work.state.order[level, 0] = only
+
+
+@apart
 def best_of_two(problem, work, level, first, last, limit, known):
     """Return the best tree of depth two, in the cheaper way: cost, bound and split."""
     if by_tables(problem, last - first, problem.table_starts[-1, -1]):
@@ -149,10 +161,13 @@ def move_tables(problem, work, ordered, position, n_left):
 
 
 @apart
-def start_tables(problem, work, rows):
-    """Fill the tables of all ``rows``, and clear those of the rows left of a cut."""
-    work.pairs.bins[:] = 0.0
-    work.pairs.tables[:] = 0.0
+def start_tables(problem, work, rows, level):
+    """Fill the tables of all ``rows`` of a node; those of the root remain from one of its features to the next."""
+    if level == 0 and work.pairs.filled[0] == 1:
+        return
+    work.pairs.filled[0] = np.int64(level == 0)
+    work.pairs.bins[0] = 0.0
+    work.pairs.tables[0] = 0.0
     add_to_bins(problem, rows, work.pairs.bins[0], 1.0)
     add_to_tables(problem, rows, work.pairs.tables[0], 1.0)
 
@@ -210,12 +225,12 @@ def search_three(problem, work, level, first, last, limit, only, _):
     way = way_of(problem, work, last - first)
     if not open_node(problem, work.state, work.scan, level, first, last, limit):
         return result_of(work.state, level)
-    gather(problem, work.scan, level, first, last)
-    set_order(problem, work.state, work.scan, level, only)
+    choose_order(problem, work, level, first, last, only)
     position = 0  # number of rows in the moving tables
-    if way == MOVING:
-        start_tables(problem, work, work.scan.orders[level, 0][first:last])
     node = work.state.nodes[level]
+    if way == MOVING:
+        start_tables(problem, work, work.scan.orders[level, 0][first:last], level)
+        node["last_first"] = 1
     while open_feature(problem, work.state, level):
         v = work.state.order[level, node["place"]]
         count_cuts(problem, work.state, work.scan, level, first, last, problem.penalty)
@@ -267,8 +282,7 @@ def search_four(problem, work, level, first, last, limit, only, _):
     """Return the best tree of depth four: cost, bound and split; the rest is as in `search_two`."""
     if not open_node(problem, work.state, work.scan, level, first, last, limit):
         return result_of(work.state, level)
-    gather(problem, work.scan, level, first, last)
-    set_order(problem, work.state, work.scan, level, only)
+    choose_order(problem, work, level, first, last, only)
     node = work.state.nodes[level]
     while open_feature(problem, work.state, level):
         v = work.state.order[level, node["place"]]
