@@ -10,6 +10,7 @@ from capi.trees._optimal.records import (
     NO_SPLIT,
     PROMISING,
     REVERSED,
+    ROOM,
 )
 from capi.trees._optimal.sums import add_rows, copy, least_of, set_two
 
@@ -332,6 +333,18 @@ def most_of(problem, work, level, side):
         return np.inf
     bar, low, high = work.nodes[level]["bar"], work.sides[level, 0], work.sides[level, 1]
     return bar - (high["bound"] if side == 0 else min(low["cost"], bar + 1))
+
+
+@apart
+def room_of(work, level):
+    """Return how far above the largest cost of interest the sides of the cut being searched are worth a search.
+
+    A cut that costs more by the largest losses of the rows between it and an end of its interval excludes all cuts up to
+    there. If the search stopped as soon as the cut itself is excluded, its bounds would exclude few others.
+    """
+    node, reach = work.nodes[level], work.reach[level]
+    at = reach[node["middle"] + 1]
+    return ROOM * min(at - reach[node["after"] + 1], reach[node["before"] + 1] - at)
 
 
 @apart

@@ -12,6 +12,7 @@ BY_ITSELF, INTERRUPTED, BY_NODES, BY_TIME, BY_WORK = 0, 1, 2, 3, 4  # what ended
 ROW_OF_SCAN, ROW_OF_TABLES = 4, 8  # columns' worth of work that a row takes in addition to its columns
 TABLE_STEPS = 3  # steps of a scan that a step in a table takes, measured on 1,000 to 33,000 rows with 4 to 30 features
 LANES = 8  # first cuts that one pass over the rows compares
+ROOM = 0.5  # see `room_of`; 0.25 to 1 take about the same time
 AT_ONCE = 4096  # rows that stay in the cache while they are added to all tables
 
 NODE = np.dtype(  # the search in one node
@@ -26,10 +27,7 @@ NODE = np.dtype(  # the search in one node
         ("n_cuts", np.int64),  # of this feature
         ("waiting", np.int64),  # the first interval of cuts that waits
         ("n_waiting", np.int64),  # and their number
-        (
-            "last_first",
-            np.int64,
-        ),  # 1 if the interval that came last is searched first: neighbouring cuts follow each other
+        ("last_first", np.int64),  # 1 if the interval that came last is searched first, so that cuts stay close
         ("after", np.int64),  # the interval being searched lies after this cut
         ("before", np.int64),  # and before this one
         ("middle", np.int64),  # the cut being searched

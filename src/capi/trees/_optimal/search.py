@@ -19,6 +19,7 @@ from capi.trees._optimal.nodes import (
     put_in_order,
     remember,
     result_of,
+    room_of,
     set_order,
     set_side,
     side_of,
@@ -262,6 +263,7 @@ def search_three(problem, work, level, first, last, limit, only, _):
                     middle = first + n_left
                     start, end = (first, middle) if side == 0 else (middle, last)
                     known = work.state.by_side[level, side, node["middle"] + 1]
+                    most += room_of(work.state, level)
                     result = best_of_two(problem, work, level + 1, start, end, most, known)
                 else:
                     result = side_by_tables(problem, work, level, way, side)
