@@ -437,7 +437,7 @@ def test_the_command_line_from_table_to_sql(table, tmp_path):
         (lambda: RunSettings("t.csv", {**ROLES, "colour": "x"}), "a role must be one of"),
         (lambda: RunSettings("t.csv", ROLES, space="magic"), "space must be one of"),
         (lambda: RunSettings("t.csv", ROLES, space_options={"depth": 3}), "OptimalTrees has no option 'depth'"),
-        (lambda: RunSettings("t.csv", ROLES, space_options={"max_depth": 9}), "max_depth must be at most 4"),
+        (lambda: RunSettings("t.csv", ROLES, space_options={"max_depth": 9}), "max_depth must be at most 6"),
         (lambda: RunSettings("t.csv", ROLES, discount=1.0), "discount must lie in"),
         (lambda: RunSettings.from_toml("nowhere.toml"), "cannot be read as settings"),
         (lambda: fit_run(None, "somewhere-else-entirely", resume=True), "has no run"),

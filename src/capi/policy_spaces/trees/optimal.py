@@ -28,7 +28,7 @@ AFFORDABLE = {
     0: np.inf,
     1: np.inf,
     2: 5e7,
-    3: 3e4,
+    3: 3e5,
 }  # rows x features^2 x actions, by depth: all cuts take about a second
 DEEPEST_TRIED = 6
 MOST_NAMES = 8  # of columns in a remark
@@ -102,7 +102,7 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
         upper or lower three levels are optimal, they are never worse than the greedy tree, and the gap is reported.
     n_thresholds : int, optional
         Cut points per feature. None: all cuts between neighbouring values if there are at most 255 of them, or if the search
-        takes about a second: depth 1, and depths 2 and 3 if rows x features^2 x actions is at most 5 x 10^7 and 3 x 10^4.
+        takes about a second: depth 1, and depths 2 and 3 if rows x features^2 x actions is at most 5 x 10^7 and 3 x 10^5.
         Otherwise 255 quantiles, and the cuts of the best tree on these are moved to where they lose least among the values around them. ``thinned`` of the policy marks the features with more values than cut points; the
         ``remaining_gap`` then includes what other cuts may gain.
     min_samples_leaf : int, optional
