@@ -66,3 +66,8 @@ def in_a_circle(n=3000, discount=0.99):
 
 def test_few_points_have_no_groups():
     assert modelled(Constant(1, 3), n_episodes=2)._on_leaves.groups is None
+
+
+@pytest.mark.parametrize("action", range(3))
+def test_visits_are_never_negative(action):
+    assert modelled(Constant(action, 3), discount=0.99).occupancy.min() >= 0

@@ -132,7 +132,7 @@ class UnderPolicy:
     @cached_property
     def occupancy(self) -> Floats:
         """The discounted number of visits to each row (n,)."""
-        m, decisions = self.model, self.occupancy_solution.x
+        m, decisions = self.model, np.maximum(self.occupancy_solution.x, 0.0)  # rounding may leave some below zero
         if self._cells_are_small:
             return self._first_visits + m.shared_back(self.following.back(decisions, len(m.inverse), m.n_jobs))
         return self._first_visits + m.weights * self._on_leaves.products.back(decisions, m.inverse, m.n_jobs)
