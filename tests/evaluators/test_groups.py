@@ -1,5 +1,7 @@
 """Groups of similar points: transposes, a twin by dense matrices, and fewer products."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -68,6 +70,9 @@ def test_few_points_have_no_groups():
     assert modelled(Constant(1, 3), n_episodes=2)._on_leaves.groups is None
 
 
-@pytest.mark.parametrize("action", range(3))
-def test_visits_are_never_negative(action):
-    assert modelled(Constant(action, 3), discount=0.99).occupancy.min() >= 0
+def test_visits_are_never_negative():
+    """The solution may be off by a little more than zero allows."""
+    under = modelled(Constant(0, 3))
+    solution = under.occupancy_solution
+    under.__dict__["occupancy_solution"] = SimpleNamespace(x=solution.x - 1e-6)
+    assert under.occupancy.min() >= 0
