@@ -74,5 +74,5 @@ def test_visits_are_never_negative():
     """The solution may be off by a little more than zero allows."""
     under = modelled(Constant(0, 3))
     solution = under.occupancy_solution
-    under.__dict__["occupancy_solution"] = SimpleNamespace(x=solution.x - 1e-6)
+    under.__dict__["occupancy_solution"] = SimpleNamespace(x=np.full_like(solution.x, -1e-6))
     assert under.occupancy.min() >= 0
