@@ -16,7 +16,7 @@ EXPECTED = {  # a line that a reader can check
     "08_trees_from_data.py": "the tree: -0.114 per hour",
     "10_mountain_car.py": "KNN-CAPI: 6",
     "11_modified_policy_iteration.py": "m = 5: optimal after 19 rounds",
-    "12_rules.py": "cap: RTI in at most 20 % of the states: ",
+    "12_rules.py": "cap: RTI in at most 20 % of the states: 20.",
     "13_trial.py": "There is no significant difference between the tree and the best arm",
     "15_serve_fastapi.py": "{'decisions': ['high', 'low'], 'warnings': []}",
     "16_batch_job.py": "column 'ward' has 'maternity' (63 of 200 rows, first in row 1 counted from 0)",

@@ -17,7 +17,7 @@ from capi.loss import gap_weighted_loss
 from capi.policies import Training, described
 from capi.policy_spaces import OptimalTrees, Thresholds, Trees
 from capi.policy_spaces._problem import ImprovementProblem
-from capi.policy_spaces.trees import _refined, _search
+from capi.policy_spaces.trees import _rankings, _refined, _search, optimal
 from capi.policy_spaces.trees._binned import Binned
 from capi.policy_spaces.trees._search import Switches
 from capi.testing import check_policy_space
@@ -470,6 +470,41 @@ def test_with_masks_and_many_actions_the_gap_covers_the_best_ranking(depth):
         assert "learned with masks" in policy.rules()
 
 
+@pytest.mark.parametrize("work_limit", [None, 1])
+def test_the_search_for_the_bound_stops_with_the_user_and_never_starts_late(work_limit, monkeypatch):
+    """With masks and many actions there are two searches; Ctrl-C in the second one must not get lost."""
+    limits = []
+
+    def interruptibly(work, stop, time_limit):
+        limits.append(time_limit)
+        if len(limits) == 2:
+            stop[0] = records.INTERRUPTED
+        return work()
+
+    monkeypatch.setattr(optimal, "interruptibly", interruptibly)
+    rng = np.random.default_rng(0)
+    states, values, allowed = rng.random((60, 3)), rng.random((60, 6)), rng.random((60, 6)) < 0.6
+    allowed[:, 0] = True
+    policy = OptimalTrees(3, min_samples_leaf=1, time_limit=50.0, work_limit=work_limit).improve(
+        states, values, allowed=allowed
+    )
+    if work_limit is None:
+        assert policy.stopped_by == "interrupt"
+        assert limits[0] == 50.0 > limits[1]
+    else:
+        assert policy.stopped_by == "work_limit"
+        assert len(limits) == 1
+        assert policy.remaining_gap == pytest.approx(
+            gap_weighted_loss(values, policy.act(states, allowed), None, allowed)
+        )
+
+
+def test_rankings_that_take_too_much_memory_are_not_compared(monkeypatch):
+    monkeypatch.setattr(_rankings, "MOST_NUMBERS", 6)
+    states, values, weights, allowed = masked_problem(np.random.default_rng(0), 2, 3)
+    assert OptimalTrees(1).improve(states, values, weights=weights, allowed=allowed).substitute
+
+
 def test_ranked_trees_are_saved_with_their_proof(tmp_path):
     states, values, weights, allowed = masked_problem(np.random.default_rng(0), 2, 3)
     policy = OptimalTrees(1, min_samples_leaf=1).improve(states, values, weights=weights, allowed=allowed)
@@ -481,16 +516,23 @@ def test_ranked_trees_are_saved_with_their_proof(tmp_path):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(0, 10**6), st.sampled_from([1, 2, 3]), st.integers(1, 8), st.sampled_from([None, 1, 1000]))
-def test_the_gap_always_covers_the_optimum_on_all_cuts(seed, depth, n_thresholds, work_limit):
+@given(
+    st.integers(0, 10**6),
+    st.sampled_from([1, 2, 3]),
+    st.integers(1, 8),
+    st.sampled_from([None, 1, 1000]),
+    st.integers(1, 3),
+    st.sampled_from([0.0, 0.2]),
+)
+def test_the_gap_always_covers_the_optimum_on_all_cuts(seed, depth, n_thresholds, work_limit, min_leaf, penalty):
     rng = np.random.default_rng(seed)
     states, values, weights = tiny_problem(rng, depth)
     states = states + 0.1 * rng.integers(0, 3, size=states.shape)  # more values than cuts
-    space = OptimalTrees(depth, n_thresholds, min_samples_leaf=1, work_limit=work_limit)
+    space = OptimalTrees(depth, n_thresholds, min_leaf, penalty, work_limit=work_limit)
     policy = space.improve(states, values, weights=weights)
-    lost = (values.max(axis=1, keepdims=True) - values) * weights[:, None]
-    least = least_cost(states, lost, np.flatnonzero(weights), depth, 1, 0.0) / weights.sum()
-    cost = gap_weighted_loss(values, policy.act(states), weights)
+    lost, price = (values.max(axis=1, keepdims=True) - values) * weights[:, None], penalty * weights.sum()
+    least = least_cost(states, lost, np.flatnonzero(weights), depth, min_leaf, price) / weights.sum()
+    cost = gap_weighted_loss(values, policy.act(states), weights) + penalty * policy.n_leaves
     assert least - 1e-9 <= cost <= least + policy.remaining_gap + 1e-9
     assert not policy.optimal or cost == pytest.approx(least, abs=1e-9)
 

@@ -91,7 +91,7 @@ def fit(
         int | None,
         typer.Option(
             help="Most cut points per column that optimal-trees considers.",
-            show_default="all up to 1,000 rows, otherwise 64",
+            show_default="up to 1,000 rows as many as are affordable, otherwise 64",
         ),
     ] = None,
     leaf_penalty: Annotated[

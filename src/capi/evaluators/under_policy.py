@@ -182,7 +182,7 @@ class UnderPolicy:
 
     @cached_property
     def _on_leaves(self) -> OnLeaves:
-        """What sweeps through the leaves need, if there is no matrix from row to row."""
+        """The products for sweeps through the leaves, which replace the row-to-row matrix."""
         if self.on_leaves is not None:
             return self.on_leaves
         m = self.model

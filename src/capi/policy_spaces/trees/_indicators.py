@@ -25,7 +25,7 @@ Splits = Any  # (v, t, left, right); None is a leaf
 
 
 def steps_for(n: int, n_bins: Ints, n_actions: int, depth: int) -> float:
-    """Return the estimated steps (about 10^9 take a second) to compare all trees; infinity if there is no room for it."""
+    """Return the estimated number of steps (about 10^9 per second) to compare all trees; infinity if they need too much memory."""
     k, d = float((n_bins - 1).sum()), float(n_actions - 1)
     if n_actions < 2 or k > MOST_COLUMNS or n * k > MOST_NUMBERS or depth > DEEPEST or k * k * (d + 4) > MOST_NUMBERS:
         return np.inf

@@ -1,7 +1,7 @@
 """Masks in the search for optimal trees: every ranking of the actions as an action of its own.
 
 A leaf of a tree that is learned with masks ranks the actions, and each state takes the first one that it allows. So its loss is
-that of its ranking, and a search over rankings is exact. It takes A! columns of losses; with more actions than that allows, the
+that of its ranking, and a search over rankings is exact. It takes A! columns of losses; with more actions or rows than that allows, the
 search minimises a substitute, and a second one bounds what that may cost.
 """
 
@@ -20,6 +20,7 @@ from capi.policy_spaces.trees.greedy import ranked
 from capi.trees.forest import Tree
 
 MOST_RANKINGS = 120  # those of five actions
+MOST_NUMBERS = 2**25  # losses of rankings, 256 MB
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +32,9 @@ class Rankings:
 
     @classmethod
     def of(cls, sample: ImprovementProblem) -> Rankings | None:
-        """Return the rankings of a masked sample, None if there are too many."""
-        if factorial(sample.n_actions) > MOST_RANKINGS:
+        """Return the rankings of a masked sample, None if they or their losses are too many."""
+        n_rankings = factorial(sample.n_actions)
+        if n_rankings > MOST_RANKINGS or n_rankings * len(sample.states) > MOST_NUMBERS:
             return None
         orders = np.array(list(permutations(range(sample.n_actions))), dtype=np.int64)
         rows, lost = np.arange(len(sample.states)), np.empty((len(sample.states), len(orders)))

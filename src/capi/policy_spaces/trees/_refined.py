@@ -21,7 +21,7 @@ MOST_PASSES = 10
 WORTH = 1e-3  # share of the loss that a pass must gain for another one
 TIE = 1e-12  # share of the losses at stake that a move must gain
 
-Tree: TypeAlias = "Cut | None"  # None is a leaf
+CutTree: TypeAlias = "Cut | None"  # None is a leaf
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +31,8 @@ class Cut:
     v: int  # of the binned features
     t: int  # rows with codes up to t go left
     value: float | None  # known values up to this go left instead
-    low: Tree
-    high: Tree
+    low: CutTree
+    high: CutTree
 
     def goes_left(self, states: Floats, binned: Binned, rows: Ints) -> Bools:
         """Return which of ``rows`` go left."""
@@ -43,7 +43,7 @@ class Cut:
         return np.where(np.isnan(column), left, column <= self.value)
 
 
-def as_cuts(splits: Split) -> Tree:
+def as_cuts(splits: Split) -> CutTree:
     """Return the tree of the search."""
     if splits is None:
         return None
@@ -60,7 +60,7 @@ class Refinement:
     binned: Binned
     min_leaf: int
 
-    def best(self, tree: Tree) -> tuple[Tree, float]:
+    def best(self, tree: CutTree) -> tuple[CutTree, float]:
         """Return the tree with moved cuts, and how much less it loses."""
         first = before = self.cost(tree)
         for _ in range(MOST_PASSES):
@@ -73,17 +73,17 @@ class Refinement:
                 break
         return tree, first - before
 
-    def cost(self, tree: Tree) -> float:
+    def cost(self, tree: CutTree) -> float:
         """Return the loss of a tree whose leaves take their best actions."""
         return self._cost(tree, np.arange(len(self.states)))
 
-    def _cost(self, tree: Tree, rows: Ints) -> float:
+    def _cost(self, tree: CutTree, rows: Ints) -> float:
         if tree is None:
             return float(self._sums(rows).min())
         left = tree.goes_left(self.states, self.binned, rows)
         return self._cost(tree.low, rows[left]) + self._cost(tree.high, rows[~left])
 
-    def _moved(self, tree: Tree, rows: Ints) -> Tree:
+    def _moved(self, tree: CutTree, rows: Ints) -> CutTree:
         """Return the tree with each cut moved, from the leaves to the root."""
         if tree is None:
             return None
@@ -111,7 +111,7 @@ class Refinement:
         new = replace(cut, value=float(below))
         return new if self._large_enough(new, rows) else cut
 
-    def _costs(self, tree: Tree, grown_on: Ints, rows: Ints) -> Floats:
+    def _costs(self, tree: CutTree, grown_on: Ints, rows: Ints) -> Floats:
         """Return the loss of each of ``rows`` in a tree whose leaves take the best actions of the rows ``grown_on``."""
         if tree is None:
             costs: Floats = self.lost[rows, int(self._sums(grown_on).argmin())]
@@ -132,7 +132,7 @@ class Refinement:
         """The losses by action (C, n), in which sums over rows are fast."""
         return np.ascontiguousarray(self.lost.T)
 
-    def _large_enough(self, tree: Tree, rows: Ints) -> bool:
+    def _large_enough(self, tree: CutTree, rows: Ints) -> bool:
         """Return whether all leaves keep enough rows."""
         if tree is None:
             return len(rows) >= max(self.min_leaf, 1)

@@ -16,8 +16,7 @@ from capi.policy_spaces._monotone import check_monotone, monotone_actions
 from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver
 from capi.policy_spaces.trees._binned import MOST_BINS, Binned
 from capi.policy_spaces.trees._rankings import Rankings, least_possible
-from capi.policy_spaces.trees._refined import Refinement, as_cuts
-from capi.policy_spaces.trees._refined import Tree as CutTree
+from capi.policy_spaces.trees._refined import CutTree, Refinement, as_cuts
 from capi.policy_spaces.trees._search import Limits, Search, Switches, interruptibly, on_bins
 from capi.policy_spaces.trees.greedy import DEEPEST, MOST_CUTS, TreePolicy, leaf_losses, leaf_size, with_readable_cuts
 from capi.trees._kernels.records import NODE
@@ -91,7 +90,7 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
     gains less than 1e-12 of the sum of all gaps is not made.
 
     A search that is stopped early returns the best tree found, which is never worse than the greedy one on the same cut
-    points, with ``optimal`` False and the ``remaining_gap``. With masks of allowed actions and up to five actions, the search
+    points, with ``optimal`` False and the ``remaining_gap``. With masks and up to five actions (with five, up to 280,000 states), the search
     compares all rankings of the actions in each leaf. With more actions it minimises a substitute (an action that a state does not
     allow counts as the mean of the allowed ones), ``optimal`` is False, and a second search bounds the gap.
 
@@ -181,16 +180,15 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
     ) -> OptimalTreePolicy:
         """Return the tree with the least gap-weighted loss on the sample; the search starts from ``previous`` if it is a tree."""
         started = monotonic()
-        start = previous.tree if isinstance(previous, TreePolicy) and not problem.masked else None
-        if start is not None and isinstance(previous, TreePolicy) and previous.n_features != problem.n_features:
-            start = None
+        same_columns = isinstance(previous, TreePolicy) and previous.n_features == problem.n_features
+        start = previous.tree if same_columns and not problem.masked else None  # type: ignore[union-attr]
         found = self._solved(problem, Switches(), start)
         least = leaf_size(self.min_samples_leaf, problem.counted.n_rows)
         small = self.min_samples_leaf is None and found.tree.counts.min() < least
         if not small or found.stopped_by is not None:
             return found  # a search that counts no states is faster, and a tree that is the best of all is the best of these
-        left = None if self.time_limit is None else max(self.time_limit - (monotonic() - started), SHORTEST)
-        return replace(self, min_samples_leaf=least, time_limit=left)._solved(problem, Switches(), start)
+        again = replace(self, min_samples_leaf=least, time_limit=self._time_left(started))
+        return again._solved(problem, Switches(), start)
 
     def _most_cuts(self, sample: ImprovementProblem) -> int:
         """Return the number of cut points per feature: all if that is affordable."""
@@ -213,6 +211,7 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
         search = Search.of(posed, binned, limits, weight, switches, on_cuts)
         if self.node_limit is not None or self.work_limit is not None:
             threads = 1  # threads would share the limit in an order that depends on the machine
+        started = monotonic()
         found = interruptibly(lambda: search.run(threads), search.stop, self.time_limit)
         cuts, gained = as_cuts(found.splits), 0.0
         if binned.thinned.any() and cuts is not None:
@@ -223,17 +222,22 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
         leaf_regrets = leaf_losses(tree, None, sample) if masked else tree.sums.min(axis=1)
         own_cost = float(leaf_regrets.sum()) / weight + self.leaf_penalty * (len(tree.counts) - 1)
         gap = (
-            float(np.ldexp(found.cost - found.bound + search.lost_by_thinning(), -search.exponent)) / weight
-            - gained / weight
-        )
-        substitute = masked and rankings is None
+            float(np.ldexp(found.cost - found.bound + search.lost_by_thinning(), -search.exponent)) - gained
+        ) / weight
+        substitute, stopped_by = masked and rankings is None, search.stopped_by
         if substitute:
-            gap = own_cost - self._least_with_masks(sample, binned, limits, weight, threads)
+            bounding = Search.of(least_possible(sample), binned, limits, weight, Switches())
+            gap = own_cost
+            if stopped_by is None:  # otherwise no more time is to be spent
+                least = interruptibly(lambda: bounding.run(threads), bounding.stop, self._time_left(started)).bound
+                bound = float(np.ldexp(least - bounding.lost_by_thinning(), -bounding.exponent)) / weight
+                gap = own_cost - max(bound - self.leaf_penalty, 0.0)  # the search also pays for the first leaf
+                stopped_by = "interrupt" if bounding.stopped_by == "interrupt" else None  # the tree itself is complete
         gap = min(gap, own_cost)
         chosen, price = self._in_order(tree)
         leaf_regrets, gap = leaf_regrets + price, gap + float(price.sum()) / weight
         proved = self.max_depth <= DEEPEST and not binned.thinned.any()
-        optimal = search.stopped_by is None and not substitute and not price.any() and (proved or gap <= 0)
+        optimal = stopped_by is None and not substitute and not price.any() and (proved or gap <= 0)
         return OptimalTreePolicy(
             tree,
             problem.n_actions,
@@ -245,19 +249,14 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
             max_depth=self.max_depth,
             optimal=optimal,
             remaining_gap=0.0 if optimal else max(gap, 0.0),
-            stopped_by=search.stopped_by,
+            stopped_by=stopped_by,
             thinned=binned.thinned,
             substitute=substitute,
         )
 
-    def _least_with_masks(
-        self, sample: ImprovementProblem, binned: Binned, limits: Limits, weight: float, threads: int
-    ) -> float:
-        """Return a bound on the cost of every tree with masks, by a search in which forbidden actions cost nothing."""
-        search = Search.of(least_possible(sample), binned, limits, weight, Switches())
-        found = interruptibly(lambda: search.run(threads), search.stop, self.time_limit)
-        bound = float(np.ldexp(found.bound - search.lost_by_thinning(), -search.exponent)) / weight
-        return max(bound - self.leaf_penalty, 0.0)  # the search also pays for the first leaf
+    def _time_left(self, started: float) -> float | None:
+        """Return the seconds that a second search may take."""
+        return None if self.time_limit is None else max(self.time_limit - (monotonic() - started), SHORTEST)
 
     def _in_order(self, tree: Tree) -> tuple[Ints | None, Floats]:
         """Return the leaves' actions that keep the order of `monotone` (l,), None without one, and the extra loss of each (l,)."""

@@ -33,7 +33,7 @@ class Room(NamedTuple):
 
     rows: Any  # (2, n) int64, the rows with ones in a column, and in two
     total: Any  # (D,) sums of all rows
-    one: Any  # (D, K) of the rows with a one in a column
+    one: Any  # (D, K) sums of the rows that have a one in each column
     two: Any  # (K, D, K) in two columns u < v; the first index is u
     three: Any  # (D, K) in two given columns and a later one
     cells: Any  # (8, K) the least sum of each cell of two given columns and a later one
