@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from capi.files.policy_file import save_policy as save_policy
     from capi.finite.mdp import FiniteMDP as FiniteMDP
     from capi.learning.capi import CAPI as CAPI
+    from capi.learning.support import Support as Support
 else:
     __all__, __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -49,6 +50,7 @@ else:
             "CAPI": "learning.capi",
             "EpisodeKFold": "data.splitting",
             "FiniteMDP": "finite.mdp",
+            "Support": "learning.support",
             "Transitions": "data.transitions",
             "load_policy": "files.policy_file",
             "save_policy": "files.policy_file",

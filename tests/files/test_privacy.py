@@ -18,7 +18,7 @@ from capi.files import archive
 from capi.files.codecs import from_arrays, to_arrays
 from capi.files.policy_file import read_header
 from capi.policy_spaces import Forests, Neighbors, OptimalTrees, Thresholds, Trees
-from capi.policy_spaces._cuts import readable_cut
+from capi.trees.readable_cuts import readable_cut
 from files.all_kinds import policies, sample
 
 AGES, SEXES, SCORES, OUTCOMES = range(121), (0, 1), range(11), (0, 1)  # 5,324 rows that a small trial can have

@@ -12,8 +12,9 @@ from sklearn.preprocessing import StandardScaler
 import naive
 from capi import Transitions
 from capi.errors import InvalidInputError
-from capi.offline.behaviour import MIXED_IN, N_BINS, behaviour_of, calibration
+from capi.offline.behaviour import N_BINS, behaviour_of, calibration
 from capi.policies import Uniform
+from capi.policies.behaviour import MIXED_IN
 from offline.helpers import bandit, hushed, quick, remade, told, warned_of
 
 SEEN = []

@@ -11,6 +11,7 @@ from numbers import Integral
 from typing import TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from capi.errors import InvalidInputError
 
@@ -47,3 +48,10 @@ def numbered_rng(seeds: np.random.SeedSequence, *numbers: int) -> np.random.Gene
     """Return the generator of the step addressed by ``numbers``, independent of earlier draws."""
     step = np.random.SeedSequence(seeds.entropy, spawn_key=(*seeds.spawn_key, *numbers))
     return np.random.default_rng(step)
+
+
+def shuffled_folds(n_episodes: int, n_folds: int, random_state: RandomState) -> NDArray[np.int64]:
+    """Return the fold of each episode (E,); sizes differ by at most one."""
+    fold = np.empty(n_episodes, dtype=np.int64)
+    fold[as_generator(random_state).permutation(n_episodes)] = np.arange(n_episodes) % n_folds
+    return fold

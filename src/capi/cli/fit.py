@@ -137,6 +137,21 @@ def fit(
             help="Accept any new policy, or only one whose value in a model of the table is higher: improving."
         ),
     ] = "any",
+    support: Annotated[
+        float | None,
+        typer.Option(
+            help="Choose only among actions that the table takes at least this many times as often as the most frequent one in similar "
+            "states, for example 0.3.",
+            show_default="all actions that the table takes more than a few times",
+        ),
+    ] = None,
+    support_depth: Annotated[
+        int | None,
+        typer.Option(
+            help="With --support: judge that by a single tree of this depth, so that the policy remains one tree that every export shows.",
+            show_default="many deep trees",
+        ),
+    ] = None,
     with_states: Annotated[
         bool,
         typer.Option(
@@ -204,6 +219,8 @@ def fit(
             min_category_rows,
             state_weights,
             accept,
+            support,
+            support_depth,
         )
 
     try:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from capi._utils.randomness import RandomState
+from capi._utils.randomness import RandomState, shuffled_folds
 from capi._utils.validation import Ints, as_int
-from capi.data.transitions import Transitions, shuffled_folds
+from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from capi._utils import registry
-from capi._utils.randomness import RandomState, as_generator
+from capi._utils.randomness import RandomState, as_generator, shuffled_folds
 from capi._utils.renamed import renamed
 from capi._utils.validation import (
     Bools,
@@ -450,19 +450,18 @@ class Transitions(Readers):
         made.__setstate__({**batch.arrays, **others})
         return made
 
+    def with_masks(self, allowed: ArrayLike, next_allowed: ArrayLike) -> Transitions:
+        """Return the batch with other actions to choose from, here and in the next states; both (n, A)."""
+        masks = checked_allowed(allowed, self.actions, self.n_actions)
+        following = checked_next_allowed(next_allowed, self.terminated, self.n_actions)
+        return self._with({"allowed": masks, "next_allowed": following})
+
     def _with(self, columns: dict[str, Any]) -> Transitions:
         """Return a batch of the same kind with other ``columns``, which are valid and not shared."""
         batch = object.__new__(Transitions)
         absent = {part.name: getattr(self, part.name) for part in fields(self)}
         batch.__setstate__({**absent, **columns})
         return batch
-
-
-def shuffled_folds(n_episodes: int, n_folds: int, random_state: RandomState) -> Ints:
-    """Return the fold of each episode (E,); sizes differ by at most one."""
-    fold = np.empty(n_episodes, dtype=np.int64)
-    fold[as_generator(random_state).permutation(n_episodes)] = np.arange(n_episodes) % n_folds
-    return fold
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -10,12 +10,16 @@ if TYPE_CHECKING:
     from capi.learning.capi import CAPI as CAPI
     from capi.learning.iteration import Iteration as Iteration
     from capi.learning.learner import Learner as Learner
+    from capi.learning.support import FittedSupport as FittedSupport
+    from capi.learning.support import Support as Support
 else:
     __all__, __getattr__, __dir__ = lazy_exports(
         __name__,
         {
             "CAPI": "capi",
+            "FittedSupport": "support",
             "Iteration": "iteration",
             "Learner": "learner",
+            "Support": "support",
         },
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from capi._utils.randomness import RandomState
 from capi.learning.iteration import (
@@ -14,6 +14,9 @@ from capi.learning.iteration import (
 )
 from capi.learning.learner import Learner
 from capi.types import Policy, PolicyEvaluator, PolicySpace
+
+if TYPE_CHECKING:
+    from capi.learning.support import Support
 
 
 class CAPI(Learner):
@@ -61,6 +64,9 @@ class CAPI(Learner):
     accept : "any" or "improving"
         "improving" takes a new policy, after the first round, only if its score in a fixed model of the batch rises. Otherwise the loop continues
         with the old one, and with the mixture it adds the states that the rejected policy visits.
+    support : Support, optional
+        Restricts evaluation, improvement and the learned policy to actions that the log takes often enough in similar states. By default
+        only actions that the log hardly ever takes are excluded.
 
     Attributes
     ----------
@@ -73,6 +79,8 @@ class CAPI(Learner):
         k, loss, changed, value and seconds of every round, effective_rows with weights by occupancy, and score where there is one; ``pandas.DataFrame(learner.history_)`` gives a table.
     schema_ : Schema or None
         Feature names and action labels of the batch or, without a batch, of the evaluator's model.
+    support_ : FittedSupport or None
+        The model of what was done, with ``support``.
     roles_ : dict or None
         The roles of the table's columns, if ``fit`` was given a table.
 
@@ -113,6 +121,7 @@ class CAPI(Learner):
         keep: Keep | None = None,
         state_weights: Weighting | None = None,
         accept: Literal["any", "improving"] = "any",
+        support: Support | None = None,
     ) -> None:
         self.evaluator = evaluator
         self.space = space
@@ -126,6 +135,7 @@ class CAPI(Learner):
         self.keep = keep
         self.state_weights = state_weights
         self.accept = accept
+        self.support = support
 
     def loop(self) -> Loop:
         """Return the checked settings of the loop."""

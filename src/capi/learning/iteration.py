@@ -142,6 +142,7 @@ class Loop:
     keep: Keep | None = "last"  # None: by rule
     state_weights: Weighting | None = "batch"  # None: by rule
     accept: Literal["any", "improving"] = "any"
+    support: Any = None  # Support
     settles: bool = False  # whether to stop when neither decisions nor values move
     stop: Callable[[Iteration], bool] | None = None  # called after each round, in addition to patience
     sample_of: Callable[[Transitions], StateSample] = own_states  # the states to use if none are given
@@ -167,6 +168,7 @@ class Loop:
         ),
         "state_weights": optional(one_of("batch", "occupancy", "mixture")),
         "accept": one_of("any", "improving"),
+        "support": optional(satisfying(lambda s: hasattr(s, "fit") and hasattr(s, "threshold"), "be a capi.Support")),
     }
 
     def __post_init__(self) -> None:

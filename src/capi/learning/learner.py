@@ -61,7 +61,8 @@ else:  # they need the compiler
         late(f"capi.learning.{name}") for name in ("decision_points", "keeping", "rules")
     )
 
-LEARNED = ("policy_", "q_", "history_", "schema_", "roles_")
+SUPPORT_STREAM = 8  # of the random numbers; the rounds, candidates and first policy use those before
+LEARNED = ("policy_", "q_", "history_", "schema_", "roles_", "support_")
 
 
 class Learner:
@@ -90,12 +91,20 @@ class Learner:
         You can inspect or stop the loop between rounds. ``after`` resumes after a round that was yielded earlier, with the
         same results as without the interruption.
         """
+        loop = self.loop()
+        transitions, _ = supported(loop, transitions)
+        return self._rounds(loop, transitions, states, starts, after)
+
+    @staticmethod
+    def _rounds(loop: Loop, transitions: Any, states: Any, starts: Any, after: Iteration | None) -> Iterator[Iteration]:
+        """Yield the rounds on a batch that has its masks."""
         check_batch(transitions)
-        loop = rules.with_rules(self.loop(), transitions, states)
+        loop = rules.with_rules(loop, transitions, states)
         first = start_sample(starts, transitions)
         if after is not None and not isinstance(after, Iteration):
             raise InvalidInputError(f"after must be an Iteration yielded by iterate; got {after!r}.")
         seeds = seed_sequence(loop.random_state) if after is None else after.seeds
+        loop = replace(loop, space=rules.with_behaviour(loop.space, transitions, seeds))
         policy = loop.initial_policy if after is None else after.policy
         q = None if after is None else after.q
         excluded = rules.excluded_actions(loop.evaluator, transitions)
@@ -233,6 +242,7 @@ class Learner:
         table_roles = dict(roles) or None
         transitions = batch_of(transitions, roles, loop.discount, "fit")
         training = training_of(transitions, loop.discount, 0)
+        transitions, support = supported(loop, transitions)
         for name in LEARNED:
             self.__dict__.pop(name, None)
         loop = rules.with_rules(loop, transitions, states)
@@ -241,7 +251,11 @@ class Learner:
         iteration: Iteration | None = None
         candidates = keeping.Candidates(loop.n_rounds) if loop.keep == "best" else None
         earlier_schema: Schema | None = None
-        rounds = self.iterate(transitions, states=states, starts=starts)
+        rounds = (
+            self.iterate(transitions, states=states, starts=starts)
+            if support is None
+            else self._rounds(self.loop(), transitions, states, starts, None)
+        )
         for iteration in _with_progress_bar(rounds, loop.n_rounds) if progress else rounds:
             schema, score = iteration.schema, _score(loop.keep, iteration)
             if history and schema != earlier_schema:
@@ -249,18 +263,20 @@ class Learner:
                     f"features and actions must not change between rounds; at k = {iteration.k} they are {schema}."
                 )
             if best is None or score is None or score > best:
-                self._keep(iteration.policy, iteration.q, schema, replace(training, n_iterations=iteration.k + 1))
+                kept = iteration.policy if support is None else support.restrict(iteration.policy)
+                self._keep(kept, iteration.q, schema, replace(training, n_iterations=iteration.k + 1))
                 best = score
             if candidates is not None:
                 candidates.add(iteration)
             history.append(iteration.numbers() | ({} if score is None else {"score": score}))
             earlier_schema = schema
-            self.schema_, self.history_, self.roles_ = schema, history, table_roles
+            self.schema_, self.history_, self.roles_, self.support_ = schema, history, table_roles, support
         if candidates is not None and iteration is not None:
             chosen = candidates.best(
                 iteration, transitions, loop.discount, loop.evaluator, start_sample(starts, transitions)
             )
-            self._keep(chosen.policy, chosen.q, iteration.schema, replace(training, n_iterations=chosen.k + 1))
+            kept = chosen.policy if support is None else support.restrict(chosen.policy)
+            self._keep(kept, chosen.q, iteration.schema, replace(training, n_iterations=chosen.k + 1))
             for k, score in chosen.scores.items():
                 history[k]["score"] = score
             history[chosen.k]["kept"] = 1.0
@@ -411,6 +427,18 @@ def _score(keep: Any, iteration: Iteration) -> float | None:
             f"keep must return a number other than NaN; at k = {iteration.k} it returned {score!r}."
         )
     return float(score)
+
+
+def supported(loop: Loop, transitions: Any) -> tuple[Any, Any]:
+    """Return the batch with the masks of the loop's support, and the fitted support; without one, the batch and None.
+
+    The model's seed follows from that of the loop.
+    """
+    if loop.support is None:
+        return transitions, None
+    rng = numbered_rng(seed_sequence(loop.random_state), 0, SUPPORT_STREAM)
+    fitted = loop.support.fit(transitions, random_state=rng)
+    return fitted.mask(transitions), fitted
 
 
 def training_of(transitions: Any, discount: float, n_iterations: int) -> Training:

@@ -19,7 +19,8 @@ from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError, RareActionWarning
 from capi.evaluators.fitted_q import FittedQ
 from capi.learning.iteration import Loop, n_actions
-from capi.policies import Constant, Greedy
+from capi.policies import Constant, Greedy, cloned
+from capi.policy_spaces.reweighted import Reweighted
 from capi.policy_spaces.trees.optimal import OptimalTrees
 from capi.types import Policy, QFunction
 
@@ -28,6 +29,7 @@ LONGER = 4  # a policy may keep the process going this many times as long as the
 SHORTEST, LONGEST = 50, 3000  # steps that a horizon covers, for any episodes
 ROUNDS = 20  # at least; enough if each evaluation is complete
 STREAM = 7  # of the random numbers of the first policy; the loop and the candidates use those before
+LOG_STREAM = 9  # of the model of what was done; the support has the one before
 PROJECTIONS = 20  # combinations of columns that the trees of the default evaluator may cut
 DEPTH = 3
 WORK_LIMIT = 500_000_000  # of the search for an optimal tree in each round: about a second
@@ -50,8 +52,10 @@ def with_rules(loop: Loop, transitions: Any, states: Any) -> Loop:
             )
         evaluator = default_evaluator(batch, loop.discount)
     space = default_space(0 if batch is None else len(batch)) if space is None else space
+    one_step = isinstance(space, Reweighted)  # further steps are no better, and no longer evaluated where the log is
     follows = states is None and by_trees(evaluator, transitions)
-    rounds = default_rounds(evaluator, batch, loop.discount) if loop.n_iterations is None else loop.n_iterations
+    by_rule = 1 if one_step else default_rounds(evaluator, batch, loop.discount)
+    rounds = by_rule if loop.n_iterations is None else loop.n_iterations
     if loop.keep == "best" and batch is None and not hasattr(evaluator, "mdp"):
         raise InvalidInputError(
             "keep='best' needs a fixed batch, in which all candidates are scored; this learner has none. Pass a batch, or a "
@@ -103,6 +107,8 @@ def first_policy(
     """
     batch, n = transitions, n_actions(evaluator, transitions)
     first: Policy = Constant(int(np.setdiff1d(np.arange(n), excluded)[0]), n)
+    if isinstance(loop.space, Reweighted) and loop.space.behaviour is not None:
+        return loop.space.behaviour, None
     if loop.state_weights in (None, "batch"):
         return first, None
     if hasattr(evaluator, "mdp"):
@@ -115,6 +121,15 @@ def first_policy(
         q = sweep.evaluate(policy, batch, discount=loop.discount, previous=q, rng=rng)
         policy = Greedy(q if not len(excluded) else WithoutActions(q, excluded), masked=batch.allowed is not None)
     return policy, q
+
+
+def with_behaviour(space: Any, transitions: Any, seeds: np.random.SeedSequence) -> Any:
+    """Return the space; one that stays near the log gets what was done, if its user did not give it."""
+    if not isinstance(space, Reweighted) or space.behaviour is not None:
+        return space
+    if not isinstance(transitions, Transitions):
+        raise InvalidInputError("Reweighted needs a fixed batch, or behaviour: what was done. Pass transitions to fit.")
+    return replace(space, behaviour=cloned(transitions, random_state=numbered_rng(seeds, 0, LOG_STREAM), n_jobs=-1))
 
 
 def default_space(n_rows: int) -> OptimalTrees:

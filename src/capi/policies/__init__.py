@@ -1,6 +1,7 @@
 """Policies that need no learning, and the base classes of all policies."""
 
 from capi.policies.base import Described, Deterministic, Training, decided, described
+from capi.policies.behaviour import ClassifiedBehaviour, ClonedBehaviour, cloned
 from capi.policies.composite import EpsilonGreedy, Mixture, NonStationary, changes_with_time
 from capi.policies.decisions import (
     Decisions,
@@ -15,6 +16,8 @@ from capi.policies.decisions import (
 from capi.policies.simple import Constant, Greedy, Tabular, Uniform
 
 __all__ = [
+    "ClassifiedBehaviour",
+    "ClonedBehaviour",
     "Constant",
     "Decisions",
     "Described",
@@ -28,6 +31,7 @@ __all__ = [
     "Uniform",
     "changes_with_time",
     "check_masks_given",
+    "cloned",
     "decided",
     "described",
     "first_allowed",

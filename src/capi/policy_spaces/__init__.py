@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from capi.policy_spaces.neighbors.local_averages import LocalAverages as LocalAverages
     from capi.policy_spaces.neighbors.neighbors import Neighbors as Neighbors
     from capi.policy_spaces.partition import Partition as Partition
+    from capi.policy_spaces.reweighted import Reweighted as Reweighted
     from capi.policy_spaces.thresholds import Thresholds as Thresholds
     from capi.policy_spaces.trees.forests import Forests as Forests
     from capi.policy_spaces.trees.greedy import Trees as Trees
@@ -32,6 +33,7 @@ else:
             "Neighbors": "neighbors.neighbors",
             "OptimalTrees": "trees.optimal",
             "Partition": "partition",
+            "Reweighted": "reweighted",
             "Thresholds": "thresholds",
             "Trees": "trees.greedy",
             "Unrestricted": "unrestricted",

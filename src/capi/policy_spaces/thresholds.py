@@ -14,9 +14,9 @@ from capi._utils.validation import Bools, Floats, Ints, as_states, check_rows
 from capi.errors import InvalidInputError
 from capi.loss import filled_regrets
 from capi.policies import Deterministic, check_masks_given, first_allowed, in_blocks
-from capi.policy_spaces._cuts import readable_cut
 from capi.policy_spaces._monotone import check_monotone
 from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver, finite_total
+from capi.trees.readable_cuts import readable_cut
 from capi.types import Policy, QFunction
 
 TIE = 1e-12  # losses that differ by less than this share of the total gap count as equal

@@ -18,6 +18,7 @@ from capi.policies import Constant
 from capi.policy_spaces.constrained import ConstrainedPolicy
 from capi.policy_spaces.imitation import ReadByImitation
 from capi.policy_spaces.linear.linear import LinearPolicy
+from capi.policy_spaces.supported import SupportedPolicy
 from capi.policy_spaces.trees.greedy import TreePolicy
 from capi.report.columns import histogram, range_of_most
 from capi.report.evaluation import evaluation_record, headline_record, number_or_none
@@ -121,11 +122,13 @@ def _level(found: dict[str, Any]) -> float | None:
 def kind_of(sources: Sources) -> str:
     """Return a description of the kind of policy."""
     policy = sources.policy
-    inner = policy.policy if isinstance(policy, ConstrainedPolicy) else policy
+    inner = policy.policy if isinstance(policy, ConstrainedPolicy | SupportedPolicy) else policy
     known = [KINDS[base.__name__] for base in type(inner).__mro__ if base.__name__ in KINDS]
     words = known[0] if known else f"a policy of type {type(inner).__name__}"
     if sources.shown.own and len(sources.shown.tree) > 1 and isinstance(inner, TreePolicy):
         words += f" with {len(sources.shown.tree.leaves)} leaves"
+    if isinstance(policy, SupportedPolicy):
+        return f"{words}, that chooses only among actions that the log takes often enough in similar states"
     return words + (", under rules that it must follow" if isinstance(policy, ConstrainedPolicy) else "")
 
 

@@ -22,11 +22,12 @@ from capi.files.lock import HOLDER, locked
 from capi.files.policy_file import load_policy, save_policy
 from capi.learning.iteration import Iteration
 from capi.learning.keeping import Best, Candidates
-from capi.learning.learner import training_of
+from capi.learning.learner import supported, training_of
 from capi.plotting.history import draw_history
 from capi.policies import described
 from capi.policy_spaces.constrained import ConstrainedPolicy
 from capi.policy_spaces.imitation import ReadByImitation
+from capi.policy_spaces.supported import SupportedPolicy
 from capi.runs.checkpoint import Checkpoints, read_checkpoint
 from capi.runs.secret import SECRET, write_secret
 from capi.runs.settings import RunSettings
@@ -84,7 +85,7 @@ class RunResult:
     def rules(self) -> str:
         """Return the policy as text; a policy too large to print is imitated on the states of the table."""
         policy: Any = self.policy
-        printed = policy.policy if isinstance(policy, ConstrainedPolicy) else policy
+        printed = policy.policy if isinstance(policy, ConstrainedPolicy | SupportedPolicy) else policy
         if isinstance(printed, ReadByImitation):
             batch = self.batch()
             return str(policy.rules(batch.states, batch.allowed))
@@ -235,6 +236,8 @@ def _run(
     settings: RunSettings, batch: Transitions, table: str, folder: Path, checkpoints: Checkpoints, shown: Any
 ) -> RunResult:
     learner, n_rounds = settings.learner(), _rounds(settings)
+    batch, support = supported(learner.loop(), batch)
+    learner.set_params(support=None)  # the batch has its masks
     after: Iteration | None = None
     candidates = Candidates(n_rounds)
     history: list[dict[str, float]] = []
@@ -262,7 +265,8 @@ def _run(
     for k, score in chosen.scores.items():
         history[k]["score"] = score
     values = chosen.q.values(batch.states).astype(np.float32)
-    policy: Any = described(chosen.policy, batch.schema, training_of(batch, settings.discount, chosen.k + 1))
+    kept = chosen.policy if support is None else support.restrict(chosen.policy)
+    policy: Any = described(kept, batch.schema, training_of(batch, settings.discount, chosen.k + 1))
     with written_together(folder, [HISTORY, VALUES, SECRET]) as places:
         encode_text(places[HISTORY], _csv(history))
         write_secret(places[SECRET], batch, table)

@@ -16,13 +16,14 @@ from capi._utils.late import late
 from capi._utils.parameters import at_least, check_options, check_parameters, one_of, optional
 from capi._utils.renamed import refuse_old_names, renamed, translated
 from capi._utils.suggestions import did_you_mean
-from capi._utils.validation import as_discount, is_real
+from capi._utils.validation import as_discount, as_share, is_real
 from capi.data.elapsed import TimeUnit, check_discount_per
 from capi.data.schema import Schema
 from capi.data.table_files import format_of
 from capi.data.transitions import Transitions
 from capi.errors import LEAST_SHOWN, InvalidInputError
 from capi.learning.capi import CAPI
+from capi.learning.support import Support
 from capi.runs.table import read_decisions, resolved_roles
 from capi.types import PolicyEvaluator, PolicySpace
 
@@ -56,9 +57,12 @@ LEARNING = (
     "min_category_rows",
     "state_weights",
     "accept",
+    "support",
+    "support_depth",
 )
 HOLD_STATES = {"neighbors"}  # spaces whose policies decide by states of the table
 BY_RULE = ("n_thresholds", "min_samples_leaf", "work_limit")  # of optimal trees
+FILLED_IN = ("projections",)  # of fitted Q
 SECTIONS = ("data", "learning", "evaluator", "space")
 
 
@@ -111,6 +115,11 @@ class RunSettings:
         The states on which policies are improved, as in `CAPI`.
     accept : "any" or "improving"
         As in `CAPI`.
+    support : float in [0, 1], optional
+        Only actions that the log takes at least this many times as often as the most frequent one in similar states (`capi.Support`). By
+        default all actions that the log takes more than a few times.
+    support_depth : int, optional
+        Depth of a single tree that says which actions these are, so that the policy remains one tree. By default many deep trees.
     """
 
     table: str
@@ -129,6 +138,8 @@ class RunSettings:
     min_category_rows: int = LEAST_SHOWN
     state_weights: str | None = None
     accept: str = "any"
+    support: float | None = None
+    support_depth: int | None = None
 
     _constraints = {  # noqa: RUF012  frozen settings
         "discount": lambda value, _: as_discount(value),
@@ -138,6 +149,8 @@ class RunSettings:
         "keep": optional(one_of("last", "best")),
         "state_weights": optional(one_of("batch", "occupancy", "mixture")),
         "accept": one_of("any", "improving"),
+        "support": optional(lambda value, name: as_share(value, name)),
+        "support_depth": optional(at_least(1)),
         "with_states": one_of(True, False),
         "min_category_rows": at_least(1),
         "evaluator": one_of(*EVALUATORS),
@@ -149,6 +162,8 @@ class RunSettings:
         check_discount_per(self.discount_per, self.roles.get("time"))
         if self.discount_per is not None:
             object.__setattr__(self, "discount_per", TimeUnit.of(self.discount_per).plain)
+        if self.support_depth is not None and self.support is None:
+            raise InvalidInputError("support_depth must come with support, the share that actions must have.")
         format_of(self.table)
         object.__setattr__(self, "roles", resolved_roles(self.table, self.roles))
         _check_options(self._kinds.evaluator, self.evaluator_options, "evaluator")
@@ -192,6 +207,7 @@ class RunSettings:
             "keep": self.keep,
             "state_weights": self.state_weights,
             "accept": self.accept,
+            "support": None if self.support is None else Support(self.support, self.support_depth),
         }
         return CAPI(*self.parts, **settings)
 
@@ -200,7 +216,8 @@ class RunSettings:
         evaluator_options, space_options = dict(self.evaluator_options), dict(self.space_options)
         if self.evaluator == "fitted-q":
             by_rule = rules.default_evaluator(batch, self.discount)
-            evaluator_options = {"n_sweeps": by_rule.n_sweeps, **evaluator_options}
+            by_rule_too = {"n_sweeps": by_rule.n_sweeps, "projections": by_rule.projections}
+            evaluator_options = {**by_rule_too, **evaluator_options}
         if self.space == "optimal-trees":
             sizes = _options(rules.default_space(len(batch)))
             space_options = {name: sizes[name] for name in BY_RULE if name in sizes} | space_options
@@ -242,10 +259,16 @@ class RunSettings:
         sections = {
             "data": {"table": self.table, **{role: name for role, name in self.roles.items() if name is not None}},
             "learning": {name: value for name in LEARNING if (value := getattr(self, name)) is not None},
-            "evaluator": {"kind": self.evaluator, **_options(self.parts.evaluator)},
+            "evaluator": {"kind": self.evaluator, **self._options_of_evaluator()},
             "space": {"kind": self.space, **_options(self.parts.space)},
         }
         return tomli_w.dumps(sections)
+
+    def _options_of_evaluator(self) -> dict[str, Any]:
+        """Return the options of the evaluator, without those that a rule will fill in."""
+        options = _options(self.parts.evaluator)
+        by_rule = () if self.evaluator != "fitted-q" else FILLED_IN
+        return {name: v for name, v in options.items() if name not in by_rule or name in self.evaluator_options}
 
     @classmethod
     def from_toml(cls, path: str | Path) -> RunSettings:
@@ -268,10 +291,13 @@ class RunSettings:
             learning = translated(cls, found.get("learning", {}))
             if set(learning) >= ALWAYS_WRITTEN and "state_weights" not in learning:
                 learning = {**learning, "state_weights": "batch"}
+            written_by_run = set(learning) >= ALWAYS_WRITTEN
             if unknown := sorted(set(learning) - set(LEARNING)):
                 guess = did_you_mean(unknown[0], LEARNING)
                 raise InvalidInputError(f"learning takes {', '.join(LEARNING)}; got {sorted(learning)}.{guess}")
             parts = _part("evaluator", found, evaluators, EVALUATORS) | _part("space", found, policy_spaces, SPACES)
+            if written_by_run and parts.get("evaluator") == "fitted-q":  # before combinations of columns existed
+                parts["evaluator_options"] = {"projections": 0, **parts["evaluator_options"]}
             return cls(data.pop("table", ""), data, **learning, **parts)
         except InvalidInputError as error:
             raise InvalidInputError(f"{path}: {error}") from error

@@ -18,6 +18,7 @@ from capi.policies import Described
 MODULES = {  # the kinds of each module
     "simple": ("constant", "uniform", "epsilon greedy", "tabular", "mixture", "non-stationary", "greedy", "threshold"),
     "constrained": ("constrained", "priced values"),
+    "behaviour": ("cloned behaviour", "supported", "reweighted"),
     "trees": ("tree", "optimal tree", "forest", "fitted values"),
     "linear": ("linear", "kernel", "linear values"),
     "neighbors": ("neighbors", "local averages"),
@@ -35,6 +36,9 @@ CLASSES = {  # by module and name, so that recognising them needs no imports
     "capi.policy_spaces.thresholds.ThresholdPolicy": "threshold",
     "capi.policy_spaces.constrained.ConstrainedPolicy": "constrained",
     "capi.policy_spaces.constrained._Shifted": "priced values",
+    "capi.policies.behaviour.ClonedBehaviour": "cloned behaviour",
+    "capi.policy_spaces.supported.SupportedPolicy": "supported",
+    "capi.policy_spaces.reweighted.ReweightedPolicy": "reweighted",
     "capi.policy_spaces.trees.greedy.TreePolicy": "tree",
     "capi.policy_spaces.trees.optimal.OptimalTreePolicy": "optimal tree",
     "capi.policy_spaces.trees.forests.ForestPolicy": "forest",
@@ -49,6 +53,7 @@ CLASSES = {  # by module and name, so that recognising them needs no imports
     "capi.evaluators._rkhs.KernelSpanValues": "kernel span values",
 }
 REASONS = {
+    "capi.policies.behaviour.ClassifiedBehaviour": "its classifier is an object of another library, and files hold no code",
     "capi.policy_spaces.partition.PartitionPolicy": "its cell_of is a function, and files hold no code",
     "capi.policy_spaces.classifier.ClassifierPolicy": "its classifier is an object of another library, and files hold no code",
     "capi.evaluators.rollouts.RolloutValues": "its values come from a simulator, and files hold no code",

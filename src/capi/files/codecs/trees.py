@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -209,9 +210,7 @@ def _pack_fitted(q: FittedValues) -> Packed:
     packed = pack_forest([tree for model in models for tree in model.forest.trees])
     packed.kind, packed.settings = "fitted values", settings
     packed.holds_states = bool((packed.arrays["counts"] < LEAST_SHOWN).any())  # their means are values of single rows
-    projections = models[0].forest.projections
-    if projections is not None:
-        packed.arrays |= {"combined": projections.columns, "coefficients": projections.coefficients}
+    packed.arrays |= packed_projections(models[0].forest)
     packed.arrays["trees_of_models"] = np.array([len(model.forest.trees) for model in models], dtype=np.int64)
     return packed
 
@@ -219,7 +218,7 @@ def _pack_fitted(q: FittedValues) -> Packed:
 def _unpack_fitted(contents: Contents) -> FittedValues:
     n_actions, n_features, separate = contents.n_actions(), contents.n_features(), contents.flag("separate")
     counts = contents.integers("trees_of_models", (n_actions if separate else 1,), 1, MOST_TREES)
-    projections = _unpack_projections(contents, n_features)
+    projections = unpack_projections(contents, n_features)
     n_inputs = n_features + (0 if projections is None else len(projections))
     trees = unpack_forest(contents, n_inputs if separate else n_inputs + 1, 1)
     if counts.sum() != len(trees):
@@ -230,7 +229,14 @@ def _unpack_fitted(contents: Contents) -> FittedValues:
     return FittedValues(models, n_actions, n_features, separate)
 
 
-def _unpack_projections(contents: Contents, n_features: int) -> Projections | None:
+def packed_projections(forest: Forest) -> dict[str, NDArray[Any]]:
+    """Return the combinations of columns that a forest cuts as arrays; none if it cuts only columns."""
+    combined = forest.projections
+    return {} if combined is None else {"combined": combined.columns, "coefficients": combined.coefficients}
+
+
+def unpack_projections(contents: Contents, n_features: int) -> Projections | None:
+    """Return the combinations of columns that a forest cuts, checked."""
     if not contents.has_array("combined"):
         return None
     columns = contents.integers("combined", (None, TERMS), 0, n_features - 1)

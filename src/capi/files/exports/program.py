@@ -17,6 +17,7 @@ from capi.policies import Constant
 from capi.policy_spaces.constrained import ConstrainedPolicy
 from capi.policy_spaces.linear.linear import LinearPolicy, StatesAndConstant
 from capi.policy_spaces.rules import Forbidden
+from capi.policy_spaces.supported import SupportedPolicy
 from capi.policy_spaces.thresholds import ThresholdPolicy
 from capi.policy_spaces.trees.forests import ForestPolicy
 from capi.policy_spaces.trees.greedy import TreePolicy
@@ -83,6 +84,10 @@ class Program:
 def program_of(policy: Any) -> Program | None:
     """Return a policy as a program, or None if it can only be imitated."""
     rules: tuple[Forbidden, ...] = ()
+    if isinstance(policy, SupportedPolicy):
+        if policy.tree is None:
+            return None
+        policy = policy.tree
     inner, schema = policy, getattr(policy, "schema", None)
     if isinstance(policy, ConstrainedPolicy):
         inner, rules = policy.policy, policy.compiled.forbidden

@@ -15,6 +15,7 @@ from capi.errors import InvalidInputError
 from capi.policies import Constant
 from capi.policy_spaces.constrained import ConstrainedPolicy
 from capi.policy_spaces.linear.linear import LinearPolicy, StatesAndConstant
+from capi.policy_spaces.supported import SupportedPolicy
 from capi.policy_spaces.thresholds import ThresholdPolicy
 from capi.policy_spaces.trees.forests import ForestPolicy
 from capi.policy_spaces.trees.greedy import TreePolicy
@@ -27,6 +28,11 @@ NODE_STYLE = 'node [shape=box, fontname="sans-serif"];'
 def shown(policy: Any, to: str, note: str) -> str | None:
     """Return a policy as "text", "json" or "dot", or None if it can only be imitated."""
     rules: tuple[Any, ...] = ()
+    remarks = note.splitlines()
+    if isinstance(policy, SupportedPolicy):
+        if policy.tree is None and to == "text" and _can_be_shown(policy.policy):
+            remarks = [*remarks, policy.remark]
+        policy = policy.tree or (policy.inner if to == "text" else policy)
     if isinstance(policy, ConstrainedPolicy):
         inner: Any = policy.policy
         rules = policy.kept_rules
@@ -43,7 +49,7 @@ def shown(policy: Any, to: str, note: str) -> str | None:
     if to == "dot":
         return _dot(policy, [*note.splitlines(), *map(str, rules)])
     kept = ["keeping to:", *(f"  {rule}" for rule in rules)] if rules else []
-    return "\n".join([*note.splitlines(), _text(policy), *kept])
+    return "\n".join([*remarks, _text(policy), *kept])
 
 
 def _can_be_shown(policy: Any) -> bool:

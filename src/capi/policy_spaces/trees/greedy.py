@@ -14,12 +14,12 @@ from capi._utils.parameters import Constraints, at_least, check_parameters, chec
 from capi._utils.validation import Bools, Floats, Ints, as_states
 from capi.plotting.tree import draw_tree, support_of
 from capi.policies import Deterministic, check_masks_given, first_allowed, first_in_mask, in_blocks
-from capi.policy_spaces._cuts import readable_cut
 from capi.policy_spaces._monotone import check_monotone, monotone_actions
 from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver
 from capi.policy_spaces.trees._outline import Outline, regret_reductions
 from capi.trees.forest import Forest, Growth, Tree, grow, n_candidates
 from capi.trees.ranks import encode
+from capi.trees.readable_cuts import with_readable_cuts
 from capi.types import Policy, QFunction
 
 if TYPE_CHECKING:
@@ -187,7 +187,8 @@ class TreePolicy(Deterministic):
             if node is None:
                 yield f"{indent}else:"
             elif "action" in node:
-                yield f"{indent}{_decision(node)}  ({', '.join(support_of(node))})"
+                support = f"  ({', '.join(support_of(node))})" if self.tree.counts.any() else ""
+                yield f"{indent}{_decision(node)}{support}"
             else:
                 yield f"{indent}if {self._condition(node)}:"
                 waiting += [(node["else"], level + 1), (None, level), (node["then"], level + 1)]
@@ -434,17 +435,6 @@ def _leaves_below(nodes: Any, number: int) -> list[int]:
         else:
             waiting += [left, left + 1]
     return leaves
-
-
-def with_readable_cuts(tree: Tree) -> Tree:
-    """Return the tree with each threshold rounded as far as possible without moving any state."""
-    nodes = tree.nodes.copy()
-    for i in np.flatnonzero((nodes["left"] >= 0) & np.isfinite(nodes["threshold"])):
-        middle, above = float(nodes["threshold"][i]), float(tree.above[i])
-        below = middle - (above - middle)
-        between = np.nextafter(middle, np.inf) < above and np.isfinite(below)  # otherwise the cut is the value below it
-        nodes["threshold"][i] = readable_cut(below, above) if between else middle
-    return replace(tree, nodes=nodes)
 
 
 def _decision(node: dict[str, Any]) -> str:

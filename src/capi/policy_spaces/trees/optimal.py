@@ -18,9 +18,10 @@ from capi.policy_spaces.trees._binned import MOST_BINS, Binned
 from capi.policy_spaces.trees._rankings import Rankings, least_possible
 from capi.policy_spaces.trees._refined import CutTree, Refinement, as_cuts
 from capi.policy_spaces.trees._search import Limits, Search, Switches, interruptibly, on_bins
-from capi.policy_spaces.trees.greedy import DEEPEST, MOST_CUTS, TreePolicy, leaf_losses, leaf_size, with_readable_cuts
+from capi.policy_spaces.trees.greedy import DEEPEST, MOST_CUTS, TreePolicy, leaf_losses, leaf_size
 from capi.trees._kernels.records import NODE
 from capi.trees.forest import Tree
+from capi.trees.readable_cuts import with_readable_cuts
 from capi.types import Policy, QFunction
 
 AFFORDABLE = {

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
+
+from capi.trees.forest import Tree
+
 INSIDE = 0.4  # largest distance from the middle of the interval, as a share of its width
 
 
@@ -19,3 +25,14 @@ def readable_cut(below: float, above: float) -> float:
         if abs(rounded - middle) <= INSIDE * (above - below) and below < rounded < above:
             return rounded
     return below  # no number lies between them, or their distance overflows
+
+
+def with_readable_cuts(tree: Tree) -> Tree:
+    """Return the tree with each threshold rounded as far as possible without moving any state."""
+    nodes = tree.nodes.copy()
+    for i in np.flatnonzero((nodes["left"] >= 0) & np.isfinite(nodes["threshold"])):
+        middle, above = float(nodes["threshold"][i]), float(tree.above[i])
+        below = middle - (above - middle)
+        between = np.nextafter(middle, np.inf) < above and np.isfinite(below)  # otherwise the cut is the value below it
+        nodes["threshold"][i] = readable_cut(below, above) if between else middle
+    return replace(tree, nodes=nodes)

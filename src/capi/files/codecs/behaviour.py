@@ -1,0 +1,83 @@
+"""Models of what was done, and the policies that stay near it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from capi.files import codecs
+from capi.files.codecs.trees import (
+    pack_forest,
+    packed_projections,
+    unpack_forest,
+    unpack_projections,
+    without_small_leaves,
+)
+from capi.files.packing import Contents, Kind, Packed
+from capi.policies.behaviour import ClonedBehaviour
+from capi.policy_spaces.reweighted import ReweightedPolicy
+from capi.policy_spaces.supported import SupportedPolicy
+from capi.trees.forest import Forest
+
+
+def _pack_cloned(policy: ClonedBehaviour) -> Packed:
+    packed = pack_forest(policy.forest.trees)
+    packed.kind = "cloned behaviour"
+    packed.settings = {"n_actions": int(policy.n_actions), "n_features": int(policy.n_features)}
+    packed.arrays |= packed_projections(policy.forest)
+    return packed
+
+
+def _unpack_cloned(contents: Contents) -> ClonedBehaviour:
+    n_actions, n_features = contents.n_actions(), contents.n_features()
+    combined = unpack_projections(contents, n_features)
+    trees = unpack_forest(contents, n_features + (0 if combined is None else len(combined)), n_actions)
+    for tree in trees:
+        if not (tree.sums >= 0).all() or not np.isfinite(tree.sums).all() or not (tree.sums.sum(axis=1) > 0).all():
+            raise contents.refuse("the actions in a leaf must have frequencies")
+    return ClonedBehaviour(Forest(trees, combined), n_actions, n_features)
+
+
+def _frequencies_only(packed: Packed) -> None:
+    """Take the numbers of rows out of packed trees; leaves with few rows keep the order of the actions only."""
+    without_small_leaves(packed)
+    small = packed.arrays["counts"] == 0
+    sums = packed.arrays["sums"].copy()
+    order = np.argsort(np.argsort(-sums[small], axis=1, kind="stable"), axis=1)
+    sums[small] = 0.5 ** (1 + order)  # the most frequent action half of the time, the next a quarter, and so on
+    packed.arrays["sums"] = sums
+
+
+def _pack_supported(policy: SupportedPolicy) -> Packed:
+    parts = {"policy": codecs.to_arrays(policy.policy), "behaviour": codecs.to_arrays(policy.behaviour)}
+    return Packed("supported", {"threshold": float(policy.threshold)}, parts=parts)
+
+
+def _unpack_supported(contents: Contents) -> SupportedPolicy:
+    policy, behaviour = (contents.part(name, decides=True) for name in ("policy", "behaviour"))
+    features = {getattr(part, "n_features", None) for part in (policy, behaviour)} - {None}
+    if policy.n_actions != behaviour.n_actions or len(features) > 1:
+        raise contents.refuse("its policy and its model of the log must have the same actions and features")
+    return SupportedPolicy(policy, behaviour, contents.number("threshold", 0.0, 1.0))
+
+
+def _pack_reweighted(policy: ReweightedPolicy) -> Packed:
+    settings = {"temperature": float(policy.temperature), "masked": bool(policy.masked)}
+    parts = {"q": codecs.to_arrays(policy.q), "behaviour": codecs.to_arrays(policy.behaviour)}
+    return Packed("reweighted", settings, parts=parts)
+
+
+def _unpack_reweighted(contents: Contents) -> ReweightedPolicy:
+    q, behaviour = contents.part("q"), contents.part("behaviour", decides=True)
+    if q.n_actions != behaviour.n_actions:
+        raise contents.refuse("its values and its model of the log must have the same actions")
+    temperature = contents.number("temperature", 0.0)
+    if temperature == 0:
+        raise contents.refuse("temperature must be positive")
+    return ReweightedPolicy(q, behaviour, temperature, masked=contents.flag("masked"))
+
+
+KINDS = {
+    "cloned behaviour": Kind(_pack_cloned, _unpack_cloned, withhold=_frequencies_only),
+    "supported": Kind(_pack_supported, _unpack_supported),
+    "reweighted": Kind(_pack_reweighted, _unpack_reweighted),
+}

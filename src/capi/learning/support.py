@@ -1,0 +1,157 @@
+"""`Support`: learn only among actions that the log takes often enough in similar states."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from capi._utils.parameters import Constraints, at_least, check_parameters, optional, satisfying
+from capi._utils.randomness import RandomState, as_generator, shuffled_folds
+from capi._utils.threads import n_threads
+from capi._utils.validation import Bools, Floats, as_share
+from capi.data.transitions import Transitions
+from capi.errors import InvalidInputError
+from capi.policies.behaviour import PROJECTIONS, ClassifiedBehaviour, ClonedBehaviour, cloned, cross_fitted
+from capi.policy_spaces.supported import SupportedPolicy, often_enough
+from capi.trees.projections import Projections
+from capi.types import Policy
+
+RARELY = 0.05  # probability of an action in the log below which a policy that takes it leaves the log
+
+
+@dataclass(frozen=True)
+class Support:
+    """Which actions a policy may take in a state: those that the log takes often enough in similar states.
+
+    An action is allowed where a model of what was done finds it at least ``threshold`` times as probable as the most probable action
+    there (Fujimoto, Meger and Precup 2019 use 0.3). The masks enter evaluation and improvement alike, and the learned policy makes
+    its own masks in new states. Estimates for the rows of the batch come from models that have not seen their episodes.
+
+    Parameters
+    ----------
+    threshold : float in [0, 1]
+        0 allows all actions, 1 only the most frequent one.
+    max_depth : int, optional
+        A single tree of this depth as the model, so that rules, SQL and all other exports show one tree. By default many deep trees,
+        which are better models.
+    classifier : scikit-learn classifier, optional
+        The model, instead of trees. Policies with it cannot be saved, because files hold no code.
+    projections : int
+        Number of random combinations of columns that the trees may cut beside the columns themselves.
+    n_folds : int
+        Number of folds of episodes for the estimates on the batch.
+    n_jobs : int, optional
+        Number of threads; -1 is all cores. The result does not depend on it.
+
+    Examples
+    --------
+    In states with x0 below 0.5 the log never takes action 1, so nothing is known about it there:
+
+    >>> x = np.linspace(0, 1, 200)[:, None]
+    >>> actions = ((np.arange(200) % 2 == 1) & (x[:, 0] > 0.5)).astype(int)
+    >>> batch = Transitions(x, actions, np.zeros(200), x, np.ones(200, dtype=bool))
+    >>> support = Support(0.2, max_depth=1).fit(batch)
+    >>> support.allowed(np.array([[0.1], [0.9]]))
+    array([[ True, False],
+           [ True,  True]])
+    """
+
+    threshold: float = 0.3
+    max_depth: int | None = None
+    classifier: Any = None
+    projections: int = PROJECTIONS
+    n_folds: int = 5
+    n_jobs: int | None = -1
+
+    _constraints: ClassVar[Constraints] = {
+        "threshold": as_share,
+        "max_depth": optional(at_least(1)),
+        "classifier": optional(
+            satisfying(
+                lambda c: not isinstance(c, type) and hasattr(c, "fit") and hasattr(c, "predict_proba"),
+                "have the methods fit and predict_proba",
+            )
+        ),
+        "projections": at_least(0),
+        "n_folds": at_least(2),
+        "n_jobs": n_threads,
+    }
+
+    def __post_init__(self) -> None:
+        check_parameters(self)
+        if self.max_depth is not None and self.classifier is not None:
+            raise InvalidInputError("max_depth is the depth of a tree; with a classifier, omit it.")
+
+    def fit(self, batch: Transitions, *, random_state: RandomState = 0) -> FittedSupport:
+        """Return the support with its model of what was done in ``batch``."""
+        if not isinstance(batch, Transitions):
+            raise InvalidInputError(
+                f"Support needs a fixed batch, from which it learns what was done; got {type(batch).__name__}."
+            )
+        seed = int(as_generator(random_state).integers(2**31))
+        behaviour = cloned(
+            batch,
+            classifier=self.classifier,
+            max_depth=self.max_depth,
+            projections=self.projections,
+            random_state=seed,
+            n_jobs=self.n_jobs,
+        )
+        return FittedSupport(self, behaviour, seed)
+
+
+@dataclass(frozen=True, eq=False)
+class FittedSupport:
+    """A model of what was done, and the masks that follow from it."""
+
+    settings: Support
+    behaviour: ClonedBehaviour | ClassifiedBehaviour
+    seed: int
+
+    def allowed(self, states: Floats, allowed: Bools | None = None) -> Bools:
+        """Return the supported actions in new states (n, A)."""
+        return often_enough(self.behaviour.probabilities(states, allowed), self.settings.threshold) & (
+            True if allowed is None else allowed
+        )
+
+    def mask(self, batch: Transitions) -> Transitions:
+        """Return the batch with the supported actions as ``allowed`` and ``next_allowed``; a logged action is always allowed.
+
+        The models of a row have not seen its episode, unless the model is a small tree or there are fewer than two episodes.
+        """
+        here, following = self._probabilities(batch)
+        masks = often_enough(here, self.settings.threshold)
+        masks = masks if batch.allowed is None else masks & batch.allowed
+        masks[np.arange(len(batch)), batch.actions] = True
+        after = often_enough(following, self.settings.threshold)
+        further = batch.next_masks()
+        return batch.with_masks(masks, after if further is None else after & further)
+
+    def _probabilities(self, batch: Transitions) -> tuple[Floats, Floats]:
+        s = self.settings
+        if s.max_depth is not None or batch.n_episodes < 2:
+            further = batch.next_masks()
+            return (
+                self.behaviour.probabilities(batch.states, batch.allowed),
+                self.behaviour.probabilities(batch.next_states, further),
+            )
+        rng = np.random.default_rng(self.seed)
+        folds = shuffled_folds(batch.n_episodes, min(s.n_folds, batch.n_episodes), rng)
+        combined = None if s.classifier is not None else Projections.drawn(batch.states, s.projections, rng)
+        here, following = cross_fitted(
+            batch, np.repeat(folds, batch.episode_lengths), s.classifier, rng, s.n_jobs, combined, following=True
+        )
+        if following is None:
+            raise ValueError("the next states have no probabilities")
+        return here, following
+
+    def restrict(self, policy: Policy) -> SupportedPolicy:
+        """Return a policy that was learned with these masks as one that makes its own."""
+        return SupportedPolicy(policy, self.behaviour, self.settings.threshold)
+
+    def leaving(self, policy: Policy, batch: Transitions) -> Floats:
+        """Return, for each row, how probable it is that the policy takes an action that the log takes in less than 5 % of similar states (n,)."""
+        here, _ = self._probabilities(batch)
+        return np.asarray((policy.probabilities(batch.states, batch.allowed) * (here < RARELY)).sum(axis=1))

@@ -1,0 +1,274 @@
+"""What was done, as a policy: the probabilities of the logged actions, estimated from a batch.
+
+`cloned` learns them from all episodes; `cross_fitted` gives each row the probabilities that episodes of other folds suggest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from capi._utils.late import sklearn
+from capi._utils.randomness import RandomState, as_generator
+from capi._utils.threads import n_threads
+from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_states
+from capi.data.transitions import Transitions
+from capi.errors import InvalidInputError
+from capi.policies.base import Described
+from capi.policies.decisions import in_blocks, one_hot
+from capi.trees.forest import Forest, Growth, grow
+from capi.trees.projections import Projections
+from capi.trees.ranks import encode
+from capi.trees.readable_cuts import with_readable_cuts
+
+N_TREES = 60
+LEAF_SIZES = (5, 15, 50, 150, 500)  # rows; the size with the best likelihood on held-out episodes is used
+FEW_TREES, MANY_ROWS = 15, 200_000  # fewer trees are enough for more rows
+ENOUGH_ROWS = 50_000  # rows that are enough to choose the leaf size
+MIXED_IN = 0.01  # share of the uniform distribution, which keeps all probabilities positive
+PROJECTIONS = 30  # combinations of columns that the trees may cut
+SMALL_LEAF = 20  # rows in a leaf of a single, readable tree
+
+
+@dataclass(frozen=True, eq=False)
+class ClonedBehaviour(Described):
+    """What was done, as a policy that draws its actions with the frequencies that they have in the leaves of trees."""
+
+    forest: Forest = field(repr=False)
+    n_actions: int
+    n_features: int
+
+    @in_blocks
+    def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
+        """Return the most frequent (allowed) action, the lowest among equals (n,)."""
+        return self.probabilities(states, allowed).argmax(axis=1)
+
+    def probabilities(self, states: Floats, allowed: Bools | None = None) -> Floats:
+        """Return the frequencies of the (allowed) actions, mixed with 1 % of even ones (n, A)."""
+        x = as_states(states, n_features=self.n_features)
+        return mixed(self.forest.mean_values(x), as_allowed(allowed, "allowed", (len(x), self.n_actions)))
+
+    def rules(self) -> str:
+        """Return a sentence on what the policy does."""
+        trees = len(self.forest.trees)
+        how = "a tree" if trees == 1 else f"{trees} trees"
+        return f"What was done: draws each action with the frequency that it has in similar states of the log ({how})."
+
+
+@dataclass(frozen=True, eq=False)
+class ClassifiedBehaviour(Described):
+    """What was done, as a policy that draws its actions with the probabilities of a classifier of another library."""
+
+    classifier: Any
+    n_actions: int
+    n_features: int
+
+    @in_blocks
+    def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
+        """Return the most probable (allowed) action, the lowest among equals (n,)."""
+        return self.probabilities(states, allowed).argmax(axis=1)
+
+    def probabilities(self, states: Floats, allowed: Bools | None = None) -> Floats:
+        """Return the probabilities of the (allowed) actions, mixed with 1 % of even ones (n, A)."""
+        x = as_states(states, n_features=self.n_features)
+        found = predicted(self.classifier, x, self.n_actions)
+        return mixed(found, as_allowed(allowed, "allowed", (len(x), self.n_actions)))
+
+
+def cloned(
+    batch: Transitions,
+    *,
+    classifier: Any = None,
+    max_depth: int | None = None,
+    projections: int = PROJECTIONS,
+    random_state: RandomState = 0,
+    n_jobs: int | None = None,
+) -> ClonedBehaviour | ClassifiedBehaviour:
+    """Return what was done in ``batch`` as a policy.
+
+    Parameters
+    ----------
+    batch : Transitions
+    classifier : scikit-learn classifier, optional
+        Estimates the probabilities; by default trees whose leaf size has the best likelihood on held-out episodes.
+    max_depth : int, optional
+        A single tree of this depth instead of many deep ones, so that rules can show it.
+    projections : int
+        Number of random combinations of columns that the trees may cut beside the columns; a single tree cuts columns only.
+    random_state : int, Generator or None
+    n_jobs : int, optional
+        Number of threads; the result does not depend on it.
+
+    Examples
+    --------
+    >>> from capi.testing import random_batch
+    >>> batch = random_batch()
+    >>> cloned(batch).probabilities(batch.states[:2]).sum(axis=1)
+    array([1., 1.])
+    """
+    rng, everything, threads = as_generator(random_state), np.arange(len(batch)), n_threads(n_jobs)
+    if classifier is not None:
+        model = fitted_classifier(classifier, batch, everything, rng)
+        return ClassifiedBehaviour(model, batch.n_actions, batch.n_features, schema=batch.schema)
+    if max_depth is not None:
+        forest = _small_tree(batch, max_depth, rng)
+    else:
+        combined = Projections.drawn(batch.states, projections, rng)
+        rest, fold = _halves(batch, rng)
+        size = LEAF_SIZES[0] if not len(fold) else leaf_size(batch, rest, fold, rng, threads, combined)
+        forest = grown(batch, everything, size, rng, threads, combined)
+    return ClonedBehaviour(forest, batch.n_actions, batch.n_features, schema=batch.schema)
+
+
+def cross_fitted(
+    batch: Transitions,
+    fold_of_row: Ints,
+    classifier: Any,
+    rng: np.random.Generator,
+    n_jobs: int | None,
+    projections: Projections | None = None,
+    *,
+    following: bool = False,
+) -> tuple[Floats, Floats | None]:
+    """Return the probabilities (n, A) of the actions in each state from models that have not seen the row's fold.
+
+    ``fold_of_row`` (n,) numbers the folds from 0. ``classifier`` is a scikit-learn classifier; None uses trees. With ``following`` the second
+    result is the probabilities in the next states, from the same models.
+    """
+    found = np.empty((len(batch), batch.n_actions))
+    after = np.empty_like(found) if following else None
+    folds = [(np.flatnonzero(fold_of_row != k), np.flatnonzero(fold_of_row == k)) for k in range(fold_of_row.max() + 1)]
+    threads = n_threads(n_jobs)
+    size = None if classifier is not None else leaf_size(batch, *folds[0], rng, threads, projections)
+    for rest, fold in folds:
+        if size is None:
+            model = fitted_classifier(classifier, batch, rest, rng)
+            found[fold] = predicted(model, batch.states[fold], batch.n_actions)
+            if after is not None:
+                after[fold] = predicted(model, batch.next_states[fold], batch.n_actions)
+            continue
+        forest = grown(batch, rest, size, rng, threads, projections)
+        found[fold] = forest.mean_values(batch.states[fold], threads)
+        if after is not None:
+            after[fold] = forest.mean_values(batch.next_states[fold], threads)
+    return mixed(found, batch.allowed), None if after is None else mixed(after, batch.next_masks())
+
+
+def leaf_size(
+    batch: Transitions,
+    rest: Ints,
+    fold: Ints,
+    rng: np.random.Generator,
+    n_jobs: int,
+    projections: Projections | None = None,
+) -> int:
+    """Return the leaf size whose trees, grown on ``rest``, give the actions of ``fold`` the highest likelihood; large logs are subsampled."""
+    rest, fold = (rows[:: 1 + len(rows) // ENOUGH_ROWS] for rows in (rest, fold))
+    sizes = [size for size in LEAF_SIZES if size == LEAF_SIZES[0] or 4 * size <= len(rest)]
+    likelihoods = []
+    for size in sizes:
+        mask = None if batch.allowed is None else batch.allowed[fold]
+        forest = grown(batch, rest, size, rng, n_jobs, projections)
+        found = mixed(forest.mean_values(batch.states[fold], n_jobs), mask)
+        taken = np.take_along_axis(found, batch.actions[fold][:, None], axis=1)
+        likelihoods.append(float(np.log(taken).mean()))
+    return sizes[int(np.argmax(likelihoods))]
+
+
+def grown(
+    batch: Transitions,
+    rows: Ints,
+    leaf_size: int,
+    rng: np.random.Generator,
+    n_jobs: int,
+    projections: Projections | None = None,
+) -> Forest:
+    """Return trees whose leaves have the frequencies of the actions of ``rows``; rows of weight 0 are ignored."""
+    rows = _that_count(batch, rows)
+    inputs = encode(batch.states[rows], n_jobs, projections=projections)
+    growth = Growth(
+        n_trees=N_TREES if len(rows) <= MANY_ROWS else FEW_TREES,
+        n_candidates=inputs.n_features,
+        min_samples_split=2 * leaf_size,
+        min_samples_leaf=leaf_size,
+    )
+    outputs = one_hot(batch.actions[rows], batch.n_actions)
+    weights = None if batch.weights is None else batch.weights[rows]
+    return grow(inputs, outputs, growth, rng, weights=weights, n_jobs=n_jobs)
+
+
+def _small_tree(batch: Transitions, max_depth: int, rng: np.random.Generator) -> Forest:
+    """Return one tree with the best cuts."""
+    rows = _that_count(batch, np.arange(len(batch)))
+    leaf = max(LEAF_SIZES[0], min(SMALL_LEAF, len(rows) // 50))  # files do not give smaller ones
+    growth = Growth(max_depth=max_depth, min_samples_split=2 * leaf, min_samples_leaf=leaf, best_cuts=True)
+    outputs = one_hot(batch.actions[rows], batch.n_actions)
+    weights = None if batch.weights is None else batch.weights[rows]
+    found = grow(encode(batch.states[rows], 1), outputs, growth, rng, weights=weights)
+    return Forest([with_readable_cuts(found.trees[0])])
+
+
+def _that_count(batch: Transitions, rows: Ints) -> Ints:
+    return rows if batch.weights is None else rows[batch.weights[rows] > 0]
+
+
+def _halves(batch: Transitions, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Return the rows of four fifths of the episodes, and the others; the second part is empty if there is one episode."""
+    lengths = batch.episode_lengths
+    held_out = np.zeros(len(lengths), dtype=bool)
+    held_out[rng.permutation(len(lengths))[: len(lengths) // 5 or len(lengths) // 2]] = True
+    of_rows = np.repeat(held_out, lengths)
+    return np.flatnonzero(~of_rows), np.flatnonzero(of_rows)
+
+
+def fitted_classifier(classifier: Any, batch: Transitions, rows: Ints, rng: np.random.Generator) -> Any:
+    """Return a copy of ``classifier`` that has learned the actions of ``rows``, with seeds from ``rng``."""
+    needed = ("fit", "predict_proba", "get_params")
+    if isinstance(classifier, type) or not all(hasattr(classifier, name) for name in needed):
+        raise InvalidInputError(
+            f"behaviour must be a scikit-learn classifier with the methods fit and predict_proba; got {classifier!r}."
+        )
+    known = np.unique(batch.actions[rows])
+    if len(known) == 1:  # many classifiers refuse a single class
+        return OnlyAction(known)
+    model = sklearn.base.clone(classifier)
+    seeds: Sequence[str] = [name for name in model.get_params() if name.split("__")[-1] == "random_state"]
+    model.set_params(**{name: int(rng.integers(2**31)) for name in sorted(seeds)})
+    return model.fit(batch.states[rows], batch.actions[rows])
+
+
+@dataclass(frozen=True, eq=False)
+class OnlyAction:
+    """The classifier of a log that takes a single action."""
+
+    classes_: Ints  # (1,)
+
+    def predict_proba(self, states: Floats) -> Floats:
+        """Return certainty (n, 1)."""
+        return np.ones((len(states), 1))
+
+
+def predicted(model: Any, states: Floats, n_actions: int) -> Floats:
+    """Return the probabilities of a fitted classifier for all actions (n, A), also those that it has not seen."""
+    found = np.asarray(model.predict_proba(states), dtype=np.float64)
+    if found.shape != (len(states), len(model.classes_)) or not (np.isfinite(found).all() and (found >= 0).all()):
+        raise InvalidInputError(
+            f"behaviour must predict a non-negative probability for each action it has seen; {model!r} does not."
+        )
+    probabilities = np.zeros((len(states), n_actions))
+    probabilities[:, np.asarray(model.classes_, dtype=np.int64)] = found
+    return probabilities
+
+
+def mixed(predicted: Floats, allowed: Bools | None) -> Floats:
+    """Return distributions over the allowed actions, mixed with a little of the uniform one."""
+    open_to = np.ones_like(predicted) if allowed is None else allowed.astype(np.float64)
+    inside = predicted * open_to
+    sums = inside.sum(axis=1, keepdims=True)
+    uniform = open_to / open_to.sum(axis=1, keepdims=True)
+    inside = np.where(sums > 0, inside / np.where(sums > 0, sums, 1.0), uniform)
+    found: Floats = (1 - MIXED_IN) * inside + MIXED_IN * uniform
+    return found

@@ -1,0 +1,97 @@
+"""Policies that stay where the data are: only actions that the log takes often enough in similar states."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_states
+from capi.policies import Described, first_in_mask
+from capi.policies.behaviour import ClonedBehaviour, mixed
+from capi.policy_spaces.trees._grafts import grafted
+from capi.policy_spaces.trees.greedy import TreePolicy
+from capi.types import Policy
+
+
+def often_enough(probabilities: Floats, threshold: float) -> Bools:
+    """Return the actions (n, A) that are at least ``threshold`` times as probable as the most probable one of their state."""
+    return np.asarray(probabilities >= threshold * probabilities.max(axis=1, keepdims=True))
+
+
+@dataclass(frozen=True, eq=False)
+class SupportedPolicy(Described):
+    """A policy that makes its own masks: it chooses among the actions that ``behaviour`` takes often enough in a state.
+
+    Where a mask of the user leaves none of them, the user's mask alone counts.
+    """
+
+    policy: Policy  # learned with such masks
+    behaviour: Policy = field(repr=False)  # what was done
+    threshold: float
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions, A."""
+        return self.policy.n_actions
+
+    def supported(self, states: Floats, allowed: Bools | None = None) -> Bools:
+        """Return the actions to choose from (n, A)."""
+        x = as_states(states)
+        mask = as_allowed(allowed, "allowed", (len(x), self.n_actions))
+        return often_enough(self.behaviour.probabilities(x, mask), self.threshold)
+
+    def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
+        """Return the policy's choice among the supported (and allowed) actions (n,)."""
+        x = as_states(states)
+        return self.policy.act(x, self._masks(x, allowed))
+
+    def probabilities(self, states: Floats, allowed: Bools | None = None) -> Floats:
+        """Return the distribution of the policy's choice among the supported (and allowed) actions (n, A)."""
+        x = as_states(states)
+        return self.policy.probabilities(x, self._masks(x, allowed))
+
+    def _masks(self, states: Floats, allowed: Bools | None) -> Bools:
+        mask = as_allowed(allowed, "allowed", (len(states), self.n_actions))
+        supported = self.supported(states, mask)
+        return supported if mask is None else supported & mask
+
+    @cached_property
+    def tree(self) -> TreePolicy | None:
+        """One tree that makes the same decisions where all actions are allowed, if policy and support are small trees; otherwise None."""
+        of_log = self.behaviour
+        single = isinstance(of_log, ClonedBehaviour) and len(of_log.forest.trees) == 1
+        if not isinstance(self.policy, TreePolicy) or not isinstance(of_log, ClonedBehaviour) or not single:
+            return None
+        support = of_log.forest.trees[0]
+        masks = often_enough(mixed(support.means, None), self.threshold)
+        ranking = self.policy.ranking
+        decisions = np.stack([first_in_mask(np.tile(row, (len(masks), 1)), masks) for row in ranking])
+        tree = grafted(self.policy.tree, support, decisions, self.n_actions)
+        plain = TreePolicy(
+            tree, self.n_actions, self.policy.n_features, self.policy.with_missing, np.zeros(len(tree.sums))
+        )
+        return replace(plain, schema=self.schema, training=self.training)
+
+    def rules(self, *arguments: Any, **options: Any) -> str:
+        """Return the policy as text: as one tree if policy and support are small trees, otherwise the policy and a sentence on the support."""
+        if self.tree is not None:
+            return self.tree.rules(full=True)
+        inner = self.inner
+        shown = inner.rules(*arguments, **options) if hasattr(inner, "rules") else str(inner)
+        return f"{shown}\n{self.remark}"
+
+    @property
+    def inner(self) -> Any:
+        """The policy that chooses among the supported actions, with the names and labels of the table."""
+        return replace(self.policy, schema=self.schema) if isinstance(self.policy, Described) else self.policy
+
+    @property
+    def remark(self) -> str:
+        """A sentence on the support."""
+        return (
+            f"(only among actions that the log takes at least {self.threshold:g} times as often as the most frequent one in "
+            "similar states)"
+        )
