@@ -9,7 +9,7 @@ from capi.data.schema import Schema
 from capi.errors import InvalidInputError
 from capi.files import export_policy
 from capi.loss import gap_weighted_loss
-from capi.policies import Training, described
+from capi.policies import Training, decisions, described
 from capi.policy_spaces import Forests, OptimalTrees, Thresholds, Trees
 from capi.policy_spaces._problem import ImprovementProblem
 from capi.policy_spaces.trees._outline import Outline, regret_reductions
@@ -27,6 +27,7 @@ SPACES = [
     Trees(max_features=1),
     Forests(n_trees=5),
     Forests(max_depth=3),
+    Forests(n_trees=5, projections=6),
 ]
 
 
@@ -215,6 +216,7 @@ def test_weights_are_copies(space):
         (lambda: Forests(n_trees=0), "n_trees"),
         (lambda: Forests(n_jobs=0), "n_jobs"),
         (lambda: Forests(refresh_every=0), "refresh_every"),
+        (lambda: Forests(projections=-1), "projections"),
         (lambda: Trees(max_features=1).improve([0.0, 1.0], [[0.0, 1.0]] * 2), "two dimensions"),
         (lambda: Forests(max_features="all").improve([[0.0]], [[0.0, 1.0]]), "max_features must be"),
         (lambda: Trees().improve([[0.0]], [[0.0, 1.0]]).act(np.zeros((1, 2))), "must have 1 columns"),
@@ -300,6 +302,62 @@ def test_kept_trees_choose_their_actions_anew():
             expected = np.stack([np.bincount(tree.leaf_of_row, lost[:, a]) for a in range(3)], axis=1)
             np.testing.assert_allclose(tree.sums, expected, atol=1e-12)
     assert [structures[k] == structures[k + 1] for k in range(4)] == [True, True, False, True]
+
+
+def oblique(n, seed):
+    """Return states of four columns and values: the first action is better where a sum of scaled columns is positive."""
+    x = np.random.default_rng(seed).normal(size=(n, 4)) * [1, 100, 0.01, 1]
+    return x, np.column_stack([x[:, 0] + x[:, 1] / 100 - 100 * x[:, 2], np.zeros(n)])
+
+
+def test_combinations_lower_the_loss_of_oblique_decisions_in_new_states():
+    states, values = oblique(400, 0)
+    test, of_test = oblique(4000, 1)
+    plain, combined = (
+        gap_weighted_loss(of_test, Forests(10, projections=k).improve(states, values).act(test)) for k in (0, 30)
+    )
+    assert combined < 0.6 * plain
+
+
+def test_forests_with_combinations_do_not_depend_on_threads_and_take_missing_values():
+    states, values = oblique(300, 0)
+    states[np.random.default_rng(1).random(states.shape) < 0.2] = np.nan
+    one, two = (Forests(7, projections=5, n_jobs=jobs).improve(states, values) for jobs in (1, 2))
+    np.testing.assert_array_equal(one.votes(states), two.votes(states))
+    assert one.n_inputs == 9
+    assert np.mean(one.act(states) == values.argmax(axis=1)) > 0.9
+
+
+def test_forests_without_combinations_draw_nothing():
+    states, values = problem()
+    rngs = [np.random.default_rng(3) for _ in range(2)]
+    first = Forests(3).improve(states, values, rng=rngs[0])
+    same = Forests(3, projections=4).improve(states[:, :1], values, rng=rngs[1])
+    assert first.forest.projections is None
+    assert first.n_inputs == states.shape[1]
+    assert same.forest.projections is None, "a single column has no combinations"
+    assert rngs[0].bit_generator.state == rngs[1].bit_generator.state
+
+
+def test_kept_trees_keep_their_combinations():
+    states, values = oblique(200, 0)
+    states.flags.writeable = False
+    space = Forests(3, projections=4, refresh_every=2, max_features=0.5)
+    first = space.improve(states, values)
+    second = space.improve(states, -values, previous=first)
+    assert second.forest.projections is first.forest.projections
+    assert second.age == 2
+    np.testing.assert_array_equal(second.votes(states), second.votes(states.copy()))
+    assert np.mean(second.act(states) != first.act(states)) > 0.9
+    assert space.improve(states, values, previous=second, rng=np.random.default_rng(1)).age == 1
+
+
+def test_decisions_with_combinations_are_made_in_blocks(monkeypatch):
+    states, values = oblique(100, 0)
+    policy = Forests(3, projections=6).improve(states, values)
+    expected = policy.act(states)
+    monkeypatch.setattr(decisions, "NUMBERS_AT_ONCE", 30)  # blocks of three rows
+    np.testing.assert_array_equal(policy.act(states), expected)
 
 
 def test_other_states_or_settings_grow_trees_of_their_own():

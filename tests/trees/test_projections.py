@@ -73,8 +73,19 @@ def test_nothing_to_combine(x):
 def test_names_are_formulas():
     x = np.random.default_rng(0).normal(size=(50, 3))
     projections = Projections(np.array([[0, 2, 0], [1, 0, 2]]), np.array([[0.5, -2.0, 0.0], [-1.0, 1.0, 0.25]]), 3)
-    assert projections.named(("age", "dose", "rate")) == ["0.5 age - 2 rate", "-1 dose + 1 age + 0.25 rate"]
+    assert projections.named(("age", "dose", "rate")) == ["0.5*age - 2*rate", "-1*dose + 1*age + 0.25*rate"]
     np.testing.assert_allclose(projections.beside(x)[:, 3], 0.5 * x[:, 0] - 2 * x[:, 2])
+
+
+def test_names_of_rounded_combinations_are_exact():
+    projections = drawn(np.random.default_rng(0).normal(size=(50, 3)) * [1e6, 1, 1e-9], 20)
+    rounded = projections.rounded()
+    np.testing.assert_allclose(rounded.coefficients, projections.coefficients, rtol=5e-3)
+    names = rounded.named(("a", "b", "c"))
+    assert max(map(len, names)) < 50
+    row = {"a": 1.7, "b": -0.3, "c": 12.5}
+    expected = rounded.beside(np.array([list(row.values())]))[0, 3:]
+    np.testing.assert_allclose([eval(name, {}, row) for name in names], expected, rtol=1e-12)
 
 
 def test_an_oblique_rule_needs_fewer_trees():

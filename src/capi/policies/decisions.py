@@ -55,11 +55,14 @@ def first_in_mask(ranking: Ints, mask: Bools | None) -> Ints:
 
 
 def in_blocks(act: Callable[[P, Floats, Bools | None], Ints]) -> Callable[..., Ints]:
-    """Make a policy's ``act`` decide in blocks of rows: its tables (rows, A) stay small, however many actions a file claims."""
+    """Make a policy's ``act`` decide in blocks of rows: its tables (rows, A) stay small, however many actions a file claims.
+
+    So do tables of (rows, ``n_inputs``), if the policy has such.
+    """
 
     @wraps(act)
     def decide(policy: P, states: Floats, allowed: Bools | None = None) -> Ints:
-        size = max(1, NUMBERS_AT_ONCE // policy.n_actions)
+        size = max(1, NUMBERS_AT_ONCE // max(policy.n_actions, getattr(policy, "n_inputs", 1)))
         if not isinstance(states, np.ndarray) or states.ndim == 0 or len(states) <= size:
             return act(policy, states, allowed)
         mask = as_allowed(allowed, "allowed", (len(states), policy.n_actions))

@@ -7,7 +7,7 @@ for these.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -48,6 +48,11 @@ class Projections:
             coefficients[k, :n_terms] = rng.normal(size=n_terms) / scales[chosen]
         return cls(columns, coefficients, states.shape[1])
 
+    def rounded(self) -> Projections:
+        """Return the combinations with coefficients of three digits, so that their names are short and exact."""
+        short = [float(f"{c:.3g}") for c in self.coefficients.ravel()]
+        return replace(self, coefficients=np.array(short).reshape(self.coefficients.shape))
+
     def __len__(self) -> int:
         return len(self.columns)
 
@@ -70,12 +75,13 @@ class Projections:
         return out
 
     def named(self, names: tuple[str, ...]) -> list[str]:
-        """Return the combinations as formulas of the columns' ``names`` (d,)."""
+        """Return the combinations as exact formulas of the columns' ``names`` (d,)."""
         return [
             " ".join(
-                f"{'-' if c < 0 else '+' if t else ''}{' ' if t else ''}{abs(c):.3g} {names[j]}"
+                f"{'-' if c < 0 else '+' if t else ''}{' ' if t else ''}{repr(abs(c)).removesuffix('.0')}*{names[j]}"
                 for t, (j, c) in enumerate(zip(of_one, its, strict=True))
                 if c != 0
             )
-            for of_one, its in zip(self.columns, self.coefficients, strict=True)
+            or "0"
+            for of_one, its in zip(self.columns.tolist(), self.coefficients.tolist(), strict=True)
         ]

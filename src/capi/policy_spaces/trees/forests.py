@@ -17,6 +17,7 @@ from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver
 from capi.policy_spaces.imitation import ReadByImitation
 from capi.policy_spaces.trees.greedy import grown_on
 from capi.trees.forest import Forest, Growth, n_candidates
+from capi.trees.projections import Projections
 from capi.types import Policy, QFunction
 
 
@@ -46,6 +47,11 @@ class ForestPolicy(ReadByImitation, Deterministic):
         """The vote of each leaf, one-hot (l, A)."""
         return one_hot(self._ranking[:, 0], self.n_actions)
 
+    @property
+    def n_inputs(self) -> int:
+        """Number of columns that the trees may cut: the features and their combinations."""
+        return self.n_features + (0 if self.forest.projections is None else len(self.forest.projections))
+
     def votes(self, states: Floats, allowed: Bools | None = None) -> Floats:
         """Return the share of trees that vote for each action; ``states`` (n, d) -> (n, A)."""
         check_masks_given(self.masked, allowed)
@@ -68,7 +74,9 @@ class ForestPolicy(ReadByImitation, Deterministic):
 
     def summary(self) -> str:
         """Return one sentence that describes the policy."""
-        return f"A vote of {len(self.forest.trees)} trees with {len(self.forest.sums)} leaves."
+        combined = self.n_inputs - self.n_features
+        cuts = f" that also cut {combined} combinations of columns" if combined else ""
+        return f"A vote of {len(self.forest.trees)} trees with {len(self.forest.sums)} leaves{cuts}."
 
     def learning_states(self) -> Floats | None:
         """Return the states that the trees were grown on (n, d)."""
@@ -104,6 +112,9 @@ class Forests(ImprovementSolver[ForestPolicy]):
         only the actions of the leaves are updated.
     n_jobs : int, optional
         Number of threads; -1: all cores, None: one. The policy does not depend on it.
+    projections : int
+        Number of random combinations of two or three scaled columns that the trees may cut beside the columns themselves,
+        drawn whenever trees are grown. They help where the best decision is oblique, such as an angle plus its speed.
 
     Examples
     --------
@@ -122,6 +133,7 @@ class Forests(ImprovementSolver[ForestPolicy]):
     max_features: int | float | None = None
     refresh_every: int = 1
     n_jobs: int | None = None
+    projections: int = 0
 
     _constraints: ClassVar[Constraints] = {
         "n_trees": at_least(1),
@@ -130,6 +142,7 @@ class Forests(ImprovementSolver[ForestPolicy]):
         "min_samples_leaf": at_least(1),
         "max_depth": optional(at_least(1)),
         "n_jobs": checked_by(n_threads),
+        "projections": at_least(0),
     }
 
     def __post_init__(self) -> None:
@@ -145,14 +158,6 @@ class Forests(ImprovementSolver[ForestPolicy]):
     ) -> ForestPolicy:
         """Return a forest of trees grown for the gap-weighted loss on the sample."""
         sample = problem.counted
-        growth = Growth(
-            n_trees=self.n_trees,
-            n_candidates=n_candidates(self.max_features, sample.n_features),
-            min_samples_split=self.min_samples_split,
-            min_samples_leaf=self.min_samples_leaf,
-            max_depth=self.max_depth,
-            policy=True,
-        )
         shape = sample.n_actions, sample.n_features, self.n_jobs, sample.masked
         has_weight = None if problem.weights is None else problem.weights > 0  # rows without weight are ignored
         if self._keeps(previous, problem.states, has_weight):
@@ -161,9 +166,23 @@ class Forests(ImprovementSolver[ForestPolicy]):
             return ForestPolicy(
                 previous.forest.with_sums(sums), *shape, previous.origin, previous.age + 1, previous.known
             )
-        forest = grown_on(sample, growth, rng, n_threads(self.n_jobs))
+        forest = self._grown(sample, np.random.default_rng(0) if rng is None else rng)
         origin = problem.states, self, has_weight
         return ForestPolicy(forest, *shape, origin, known=Remembered() if self.refresh_every > 1 else None)
+
+    def _grown(self, sample: ImprovementProblem, rng: np.random.Generator) -> Forest:
+        drawn = Projections.drawn(sample.states, self.projections, rng) if self.projections else None
+        combined = None if drawn is None else drawn.rounded()
+        n_inputs = sample.n_features + (0 if combined is None else len(combined))
+        growth = Growth(
+            n_trees=self.n_trees,
+            n_candidates=n_candidates(self.max_features, n_inputs),
+            min_samples_split=self.min_samples_split,
+            min_samples_leaf=self.min_samples_leaf,
+            max_depth=self.max_depth,
+            policy=True,
+        )
+        return grown_on(sample, growth, rng, n_threads(self.n_jobs), combined)
 
     def _keeps(self, previous: Any, states: Floats, has_weight: Bools | None) -> TypeGuard[ForestPolicy]:
         """Whether the trees of the previous policy were grown on the same read-only states and are not too old."""

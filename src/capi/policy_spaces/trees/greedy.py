@@ -18,6 +18,7 @@ from capi.policy_spaces._monotone import check_monotone, monotone_actions
 from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver
 from capi.policy_spaces.trees._outline import Outline, regret_reductions
 from capi.trees.forest import Forest, Growth, Tree, grow, n_candidates
+from capi.trees.projections import Projections
 from capi.trees.ranks import encode
 from capi.trees.readable_cuts import with_readable_cuts
 from capi.types import Policy, QFunction
@@ -362,13 +363,20 @@ def seconds_for_optimal(n_rows: int, n_bins: Ints, n_actions: int, depth: int) -
     return seconds
 
 
-def grown_on(sample: ImprovementProblem, growth: Growth, rng: np.random.Generator | None, n_jobs: int = 1) -> Forest:
-    """Return policy trees grown on rows with weight; ``rng=None`` is a fixed seed.
+def grown_on(
+    sample: ImprovementProblem,
+    growth: Growth,
+    rng: np.random.Generator | None,
+    n_jobs: int = 1,
+    projections: Projections | None = None,
+) -> Forest:
+    """Return policy trees grown on rows with weight; ``rng=None`` is a fixed seed. The trees also cut ``projections``.
 
     The losses already include the weights of the rows; node sizes are counted in rows.
     """
     generator = np.random.default_rng(0) if rng is None else rng
-    return grow(encode(sample.states, n_jobs), sample.filled_losses, growth, generator, n_jobs=n_jobs)
+    inputs = encode(sample.states, n_jobs, projections=projections)
+    return grow(inputs, sample.filled_losses, growth, generator, n_jobs=n_jobs)
 
 
 def leaf_losses(tree: Tree, chosen: Ints | None, sample: ImprovementProblem) -> Floats:
