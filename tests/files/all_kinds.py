@@ -91,6 +91,7 @@ def policies():
         "optimal-tree": (OptimalTrees(max_depth=2).improve(gaps, of_gaps), unknown),
         "forest": (Forests(n_trees=7, max_depth=4).improve(gaps, of_gaps), unknown),
         "forest-masked": (Forests(n_trees=5, max_depth=3).improve(gaps, of_gaps, allowed=allowed), unknown),
+        "forest-combined": (Forests(n_trees=5, max_depth=4, projections=4).improve(gaps, of_gaps), unknown),
         "linear": (Linear().improve(states, values), known),
         "linear-masked": (Linear().improve(states, values, allowed=allowed), known),
         "kernel": (KernelPolicies(Gaussian(0.5)).improve(states, values), known),
@@ -102,6 +103,10 @@ def policies():
         "local-averages": (LocalAverages(Gaussian(0.2)).improve(states, values), known),
         "constrained-tree": (Constrained(Trees(max_depth=3), RULES, SCHEMA).improve(gaps, of_gaps), unknown),
         "constrained-forest": (Constrained(Forests(5, max_depth=3), RULES, SCHEMA).improve(gaps, of_gaps), unknown),
+        "constrained-combined": (
+            Constrained(Forests(5, max_depth=3, projections=3), RULES, SCHEMA).improve(gaps, of_gaps),
+            unknown,
+        ),
         "constrained-linear": (Constrained(Linear(), [*RULES, *SOFT_RULES], SCHEMA).improve(states, values), known),
         "constrained-threshold": (Constrained(Thresholds(), RULES, SCHEMA).improve(states, values), known),
         "monotone": (Constrained(Thresholds(), [Monotone("age")], SCHEMA).improve(states, values), known),
@@ -121,6 +126,7 @@ def policies():
     q = FittedQ(n_trees=3).evaluate(Constant(0, batch.n_actions), batch, discount=0.9)
     told["priced-values"] = priced.improve(batch.states, q.values(batch.states), q=q), questions(batch.n_features)
     words = {"threshold", "tree", "optimal-tree", "forest", "linear", "neighbors", "constrained-tree", "constant"}
+    words.add("forest-combined")
     return {name: (described(p, SCHEMA, TRAINING) if name in words else p, x) for name, (p, x) in told.items()}
 
 

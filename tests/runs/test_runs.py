@@ -283,6 +283,21 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(table, tmp_path, monkeypat
     assert secrets[0] != secrets[1], "each run has a key of its own"
 
 
+def test_a_run_of_forests_with_combinations_resumes_to_the_same_bytes(table, tmp_path, monkeypatch):
+    monkeypatch.setattr(fit, "SHARE", np.inf)
+    settings = replace(settings_for(table, "forests"), space_options={"n_trees": 3, "projections": 4})
+    assert "projections = 4" in settings.to_toml().split("[space]")[1]
+    (tmp_path / "s.toml").write_text(settings.to_toml())
+    whole = fit_run(RunSettings.from_toml(tmp_path / "s.toml"), tmp_path / "whole")
+    assert len(whole.policy.forest.projections) == 4
+    with pytest.raises(KeyboardInterrupt):
+        fit_run(settings, tmp_path / "cut", shown=interrupted(2))
+    fit_run(None, tmp_path / "cut", resume=True)
+    assert (tmp_path / "cut" / "policy.capi").read_bytes() == (tmp_path / "whole" / "policy.capi").read_bytes()
+    with pytest.raises(InvalidInputError, match="projections must be"):
+        replace(settings, space_options={"projections": -1})
+
+
 def test_a_space_that_holds_rows_of_the_table_must_be_asked_for(table, tmp_path):
     with pytest.raises(InvalidInputError, match=r"everyone who gets it would get these rows\. Pass --with-states"):
         fit_run(settings_for(table, "neighbors"), tmp_path / "run")

@@ -25,6 +25,7 @@ from capi.policy_spaces.trees.optimal import OptimalTreePolicy
 from capi.trees._kernels.records import NODE
 from capi.trees.forest import Forest, Tree
 from capi.trees.projections import TERMS, Projections
+from capi.trees.ranks import MOST_FEATURES
 
 MOST_TREES = 2**20
 TINY_SUM = 2.0**-512  # in place of a sum that is left out: no share in the importance of features
@@ -193,12 +194,15 @@ def _pack_forest_policy(policy: ForestPolicy) -> Packed:
         "n_features": int(policy.n_features),
         "masked": bool(policy.masked),
     }
+    packed.arrays |= packed_projections(policy.forest)
     return packed
 
 
 def _unpack_forest_policy(contents: Contents) -> ForestPolicy:
     n_actions, n_features = contents.n_actions(), contents.n_features()
-    forest = Forest(unpack_forest(contents, n_features, n_actions))
+    projections = unpack_projections(contents, n_features)
+    n_inputs = n_features + (0 if projections is None else len(projections))
+    forest = Forest(unpack_forest(contents, n_inputs, n_actions), projections)
     return ForestPolicy(forest, n_actions, n_features, masked=contents.flag("masked"))
 
 
@@ -240,6 +244,10 @@ def unpack_projections(contents: Contents, n_features: int) -> Projections | Non
     if not contents.has_array("combined"):
         return None
     columns = contents.integers("combined", (None, TERMS), 0, n_features - 1)
+    if len(columns) > MOST_FEATURES - n_features:
+        raise contents.refuse(
+            f"trees take at most {MOST_FEATURES} columns and combinations; there are {n_features} and {len(columns)}"
+        )
     return Projections(columns, contents.floats("coefficients", columns.shape), n_features)
 
 
