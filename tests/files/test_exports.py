@@ -1,6 +1,7 @@
 """Exports decide as the policy does, on every row, whatever columns and actions are called."""
 
 import json
+import re
 import sqlite3
 from dataclasses import replace
 from datetime import date, datetime, timedelta
@@ -23,10 +24,11 @@ from capi.policy_spaces.rules import Never, Only
 from files.all_kinds import policies, questions, sample
 
 TRAINING = Training(0.9, 1, 60, {})
-EXACT = ["constant", "threshold", "threshold-constant", "tree", "optimal-tree", "forest", "linear"]
+EXACT = ["constant", "threshold", "threshold-constant", "tree", "optimal-tree", "forest", "forest-combined", "linear"]
 EXACT += [
     "constrained-tree",
     "constrained-forest",
+    "constrained-combined",
     "constrained-linear",
     "constrained-threshold",
     "monotone",
@@ -174,8 +176,6 @@ def test_names_never_become_code():
 
 def check_dot(text):
     """Check that every line is a statement of the few kinds that are written, with its strings closed."""
-    import re
-
     string = r'"(?:[^"\\]|\\.)*"'
     node, edge = rf"[a-z0-9]+ \[label={string}(?:, style=rounded)?\];", rf"[a-z0-9]+ -> [a-z0-9]+ \[label={string}\];"
     others = (
@@ -308,6 +308,53 @@ def patients(n=250, seed=0):
         "admitted": column([date(2020, 2, 28) + timedelta(days=int(i)) for i in rng.integers(0, 500, n)]),
         "seen": column([datetime(2021, 3, 4) + timedelta(microseconds=int(i)) for i in rng.integers(0, 10**13, n)]),
     }
+
+
+def test_combinations_are_named_by_their_formulas():
+    schema = Schema.of(3, 3, ["angle", "speed", "load"])
+    policy = replace(policies()["forest-combined"][0], schema=schema)
+    names = policy.forest.projections.named(schema.feature_names)
+    assert re.fullmatch(r"-?[\d.]+\*\w+( [-+] [\d.]+\*\w+){1,2}", names[0])
+    assert f"if {names[0]} <= " in export_policy(policy, "text")
+    assert f'"feature": "{names[0]}"' in export_policy(policy, "json")
+    assert f'[label="{names[0]} <= ' in export_policy(policy, "dot")
+    assert "5 trees with" in policy.summary()
+    assert "cut 4 combinations of columns" in policy.summary()
+
+
+def test_combinations_of_encoded_columns():
+    """Dates count as days in Python and in the text; SQL has no common way to write that."""
+    table = patients()
+    states = WORDS.encode(table)
+    values = np.column_stack(
+        [np.nan_to_num(states[:, 0] - 10 * states[:, 2] - 45 - 0.02 * (states[:, 6] - 250)), np.zeros(len(states))]
+    )
+    policy = described(Forests(5, max_depth=5, projections=30).improve(states, values), WORDS, TRAINING)
+    expected = labels_of(policy, policy.act(states))
+    rows = [dict(zip(table, row, strict=True)) for row in zip(*table.values(), strict=True)]
+    decide = decide_of(export_policy(policy, "python"))
+    assert [decide(row) for row in rows] == expected
+    assert "*days(admitted - 2020-02-28)" in export_policy(policy, "text")
+    with pytest.raises(InvalidInputError, match="holds dates"):
+        export_policy(policy, "sql")
+    undated = described(
+        Forests(5, max_depth=5, projections=30).improve(states[:, :6], values),
+        Schema.of_columns(COLUMNS[:4], WORDS.action_labels),
+        TRAINING,
+    )
+    expected = labels_of(undated, undated.act(states[:, :6]))
+    assert len(set(expected)) == 2
+    for engine in (by_sqlite, by_duckdb):
+        assert engine(export_policy(undated, "sql"), list(table), rows, SQL_TYPES) == expected
+
+
+def test_python_combines_huge_values_as_the_policy_does():
+    rng = np.random.default_rng(0)
+    states = rng.uniform(-1, 1, (200, 3)) * 1.7e308
+    values = np.column_stack([np.sign(states[:, 0]) + np.sign(states[:, 1]), np.zeros(200)])
+    policy = Forests(3, projections=6).improve(states / 1e290, values)
+    decide = decide_of(export_policy(policy, "python"))
+    assert [decide(row) for row in rows_of(["x0", "x1", "x2"], states)] == policy.act(states).tolist()
 
 
 def encoded_policies():
@@ -491,7 +538,8 @@ def test_sql_is_what_sqlite_accepts_or_it_is_refused():
     base.execute("create table t (x0, x1, x2)")
     base.executemany("insert into t values (?, ?, ?)", states.tolist())
     deep = Trees(max_depth=20, min_samples_leaf=1)
-    for policy in (Forests(max_depth=12).improve(states, values), deep.improve(states, values)):
+    forests = [Forests(max_depth=12, projections=k).improve(states, values) for k in (0, 8)]
+    for policy in (*forests, deep.improve(states, values)):
         found = [row[0] for row in base.execute(f"select {export_policy(policy, 'sql')} from t")]
         assert found == policy.act(states).tolist()
     with pytest.raises(InvalidInputError, match="that SQLite accepts"):

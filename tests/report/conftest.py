@@ -49,6 +49,7 @@ def run_of(base, tmp_path_factory):
             "tree": Trees(max_depth=4),
             "large tree": Trees(max_depth=9),
             "forest": Forests(n_trees=9, min_samples_leaf=4),
+            "combined forest": Forests(n_trees=9, min_samples_leaf=4, projections=5),
             "thresholds": Thresholds(feature=0),
             "linear": Linear(),
             "neighbors": Neighbors(),

@@ -390,7 +390,7 @@ def test_every_kind_that_has_words_is_a_class_that_runs_can_have():
     assert set(KINDS) <= classes
 
 
-@pytest.mark.parametrize("kind", ["forest", "neighbors"])
+@pytest.mark.parametrize("kind", ["forest", "combined forest", "neighbors"])
 def test_report_rules_and_export_show_the_same_tree(run_of, kind):
     run, policy, batch = run_of(kind)
     shown = read_sources(run).shown

@@ -84,17 +84,19 @@ class Sources:
     def _chosen(self) -> list[int]:
         """Return the actions that the policy chooses in the states of the table or in the leaves of a single tree."""
         found = set(self.decisions.tolist())
-        program = None if self._too_large else program_of(self.policy)
+        program = None if self._only_imitated else program_of(self.policy)
         if program is not None and len(program.trees) == 1:
             found |= {actions[0] for actions in program.trees[0].actions if actions}
         return sorted(found)
 
     @property
-    def _too_large(self) -> bool:
-        """Whether the policy cannot be written as a program, or is too large for the page."""
+    def _only_imitated(self) -> bool:
+        """Whether the page cannot hold the policy as a program: it is too large, needs masks or combines columns."""
         inner = getattr(self.policy, "policy", self.policy)
-        large = isinstance(inner, ForestPolicy) and sum(len(t.nodes) for t in inner.forest.trees) > MOST_NODES
-        return self.masked or large
+        if not isinstance(inner, ForestPolicy):
+            return self.masked
+        large = sum(len(t.nodes) for t in inner.forest.trees) > MOST_NODES
+        return self.masked or large or inner.forest.projections is not None
 
     @property
     def masked(self) -> bool:
@@ -109,7 +111,7 @@ class Sources:
     @cached_property
     def program(self) -> Program | None:
         """The policy as a program, or None if it can only be imitated."""
-        found = None if self._too_large else program_of(self.policy)
+        found = None if self._only_imitated else program_of(self.policy)
         return None if found is None else replace(found, schema=self.schema)
 
     @cached_property

@@ -21,6 +21,7 @@ from capi.files.exports.flat_tree import FlatTree
 from capi.files.exports.program import Program, Scores
 from capi.files.metadata import schema_to_json
 from capi.policy_spaces.rules import Forbidden
+from capi.trees.projections import TERMS, Projections
 
 OPSETS = {"": 17, "ai.onnx.ml": 3}
 IR_VERSION = 8
@@ -51,10 +52,13 @@ class _Model:
         self.nodes: list[Any] = []
         self.constants: list[Any] = []
         self.columns: dict[int, str] = {}
+        self.inputs = "states"  # of the trees
 
     def bytes(self, note: str) -> bytes:
         program, helper, kinds = self.program, onnx.helper, onnx.TensorProto
         barred = self._barred()
+        if program.combinations is not None:
+            self.inputs = self._combined(program.combinations)
         scores = self._trees(barred) if program.scores is None else self._linear(program.scores, barred)
         self._refusing(self._add("ArgMax", [scores], axis=1, keepdims=0), barred)
         d = len(program.schema.feature_names)
@@ -146,7 +150,29 @@ class _Model:
             **table,
             **leaves,
         }
-        return self._add("TreeEnsembleRegressor", ["states"], **attributes)
+        if self.wide:
+            for name in ("nodes_values", "target_weights"):
+                numbers = np.array(attributes.pop(name), dtype=np.float64)
+                attributes[f"{name}_as_tensor"] = onnx.numpy_helper.from_array(numbers, name)
+        return self._add("TreeEnsembleRegressor", [self.inputs], **attributes)
+
+    @property
+    def wide(self) -> bool:
+        """Whether trees compare 64-bit numbers: combinations of 32-bit numbers are not among these."""
+        return self.program.combinations is not None
+
+    def _combined(self, combinations: Projections) -> str:
+        """Return the states and their combinations (n, d + k) in 64-bit precision."""
+        x, total = self._add("Cast", ["states"], to=onnx.TensorProto.DOUBLE), ""
+        for t in range(TERMS):
+            columns = self._add("Gather", [x, self._constant(combinations.columns[:, t], np.int64)], axis=1)
+            weights = combinations.coefficients[:, t]
+            term = self._add("Mul", [columns, self._constant(weights[None], np.float64)])
+            added = self._add("Add", [total, term]) if t else term
+            total = (
+                self._add("Where", [self._constant(weights[None] == 0, np.bool_), total, added]) if t == 2 else added
+            )
+        return self._add("Concat", [x, total], axis=1)
 
     def _add_nodes(
         self, t: int, tree: FlatTree, points: Floats, table: dict[str, list[Any]], leaves: dict[str, list[Any]]
@@ -154,7 +180,8 @@ class _Model:
         for node, number, left in tree.renumbered():
             row = (t, number, 0, 0.0, "LEAF", 0, 0, 0)
             if tree.left[node] >= 0:
-                low, missing = at_most(tree.at_most[node]), int(tree.missing_left[node])
+                cut, missing = tree.at_most[node], int(tree.missing_left[node])
+                low = cut if self.wide else at_most(cut)
                 row = (t, number, tree.feature[node], low, "BRANCH_LEQ", left, left + 1, missing)
             for key, entry in zip(table, row, strict=True):
                 table[key].append(entry)

@@ -21,6 +21,7 @@ from capi.policy_spaces.supported import SupportedPolicy
 from capi.policy_spaces.thresholds import ThresholdPolicy
 from capi.policy_spaces.trees.forests import ForestPolicy
 from capi.policy_spaces.trees.greedy import TreePolicy
+from capi.trees.projections import Projections
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +50,7 @@ class Program:
     scores: Scores | None = None
     forbidden: tuple[Forbidden, ...] = ()
     needed: tuple[int, ...] = ()  # features that must not be missing
+    combinations: Projections | None = None  # of features; trees count them after the features
 
     @property
     def n_actions(self) -> int:
@@ -66,9 +68,27 @@ class Program:
         found = set(self.needed)
         for rule in self.forbidden:
             found |= {*rule.box.low, *rule.box.high}
-        for tree in self.trees:
-            found.update(j for j in tree.feature if j >= 0)
+        found |= self._cut & set(range(len(self.features)))
+        for j in self.combined:
+            found.update(i for i, _ in self.terms(j))
         return sorted(found)
+
+    @cached_property
+    def combined(self) -> list[int]:
+        """The combinations that decisions depend on, as trees count them."""
+        return sorted(self._cut - set(range(len(self.features))))
+
+    def terms(self, j: int) -> list[tuple[int, float]]:
+        """Return the features and coefficients of a combination, to be added in this order."""
+        if self.combinations is None or j < len(self.features):
+            return []
+        k = j - len(self.features)
+        pairs = zip(self.combinations.columns[k].tolist(), self.combinations.coefficients[k].tolist(), strict=True)
+        return [(i, c) for t, (i, c) in enumerate(pairs) if t < 2 or c != 0]
+
+    @cached_property
+    def _cut(self) -> set[int]:
+        return {j for tree in self.trees for j in tree.feature if j >= 0}
 
     @cached_property
     def depth(self) -> int:
@@ -119,7 +139,7 @@ def _plain(policy: Any, barred: frozenset[int]) -> tuple[int, int, Any] | None:
             FlatTree.of(tree, [_ranked(row, barred) for row in np.argsort(tree.sums, axis=1, kind="stable")])
             for tree in policy.forest.trees
         )
-        return policy.n_features, policy.n_actions, lambda schema: Program(schema, trees)
+        return policy.n_features, policy.n_actions, lambda s: Program(s, trees, combinations=policy.forest.projections)
     if kind is ThresholdPolicy:
         low, high = (_ranked(row, barred) for row in policy.ranking)
         tree = FlatTree.leaf(low) if policy.cut == np.inf else FlatTree.split(policy.feature, policy.cut, low, high)

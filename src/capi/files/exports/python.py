@@ -42,6 +42,15 @@ def _is(value, places, place):
     found = None if value is None or value != value else places.get(value, places.get(...))
     return None if found is None else float(found == place)
 """,
+    "_combined": """
+def _combined(*terms):
+    if any(x is None for _, x in terms):
+        return None
+    total = terms[0][0] * terms[0][1]
+    for weight, x in terms[1:]:
+        total += weight * x
+    return None if total != total else min(max(total, -1.7976931348623157e308), 1.7976931348623157e308)
+""",
     "_days": """
 def _days(value, origin):
     if value is None or value != value:
@@ -79,6 +88,7 @@ def python_code(program: Program, note: str = "") -> str:
     columns = tuple(dict.fromkeys(program.features[j].column.name for j in program.used))
     head = HEAD.format(columns=literal(columns), actions=literal(tuple(program.schema.action_labels)))
     lines = [f"    x{j} = {_feature(program, j)}" for j in program.used]
+    lines += [f"    x{j} = _combined({_terms(program, j)})" for j in program.combined]
     if program.needed:
         known = ", ".join(f"x{j}" for j in program.needed)
         lines += [
@@ -134,6 +144,10 @@ def _feature(program: Program, j: int) -> str:
     return f"_is({value}, {places}, {position})"
 
 
+def _terms(program: Program, j: int) -> str:
+    return ", ".join(f"({_number(c)}, x{i})" for i, c in program.terms(j))
+
+
 def _number(value: float) -> str:
     return repr(float(value)) if np.isfinite(value) else f"float('{float(value)}')"
 
@@ -179,11 +193,11 @@ def _decision(program: Program, actions: tuple[int, ...]) -> str:
 
 def _table(program: Program, tree: FlatTree) -> str:
     """Return a tree as a tuple of nodes: (feature, at_most, missing_left, left child) or (actions,); without rules (action,)."""
-    rows = [""] * len(tree)
+    rows, inputs = [""] * len(tree), [*program.used, *program.combined]
     for node, number, left in tree.renumbered():
         actions = tree.actions[node]
         if not actions:
-            feature = program.used.index(tree.feature[node])
+            feature = inputs.index(tree.feature[node])
             rows[number] = f"({feature}, {_number(tree.at_most[node])}, {tree.missing_left[node]}, {left})"
         else:
             rows[number] = f"({actions!r},)" if program.forbidden else f"({actions[0]},)"
@@ -191,7 +205,7 @@ def _table(program: Program, tree: FlatTree) -> str:
 
 
 def _voted(program: Program) -> Iterator[str]:
-    yield f"    x = {_tuple([f'x{j}' for j in program.used])}"
+    yield f"    x = {_tuple([f'x{j}' for j in (*program.used, *program.combined)])}"
     yield f"    votes = [0] * {program.n_actions}"
     yield "    for tree in _TREES:"
     vote = "_first(_vote(tree, x), barred)" if program.forbidden else "_vote(tree, x)"

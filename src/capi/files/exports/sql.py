@@ -207,11 +207,15 @@ class _Code:
 
     def _known(self, j: int) -> str:
         """Return an expression that is NULL where the feature is missing."""
+        if self.program.terms(j):
+            return self._feature(j)
         column = self.program.features[j].column
         return self._feature(j) if column.values else self._column(column)
 
     def _feature(self, j: int) -> str:
         """Return the expression of a feature's number."""
+        if terms := self.program.terms(j):
+            return f"({' + '.join(f'{number(c)} * ({self._feature(i)})' for i, c in terms)})"
         column, position = self.program.features[j].column, self.program.features[j].position
         code = self._column(column)
         if column.kind == "date":
@@ -241,6 +245,8 @@ class _Code:
         """Return the condition that a feature is known and at most, or at least, a number."""
         if np.isinf(bound):
             return f"{self._known(j)} IS NOT NULL" if (bound > 0) == (sign == "<=") else "1 = 0"
+        if self.program.terms(j):
+            return f"{self._feature(j)} {sign} {number(bound)}"
         column = self.program.features[j].column
         if column.kind == "date":
             code = self._column(column)

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 
 from capi._utils.validation import Ints
+from capi.data.columns import Column
+from capi.data.schema import Schema
 from capi.errors import InvalidInputError
 from capi.policies import Constant
 from capi.policy_spaces.constrained import ConstrainedPolicy
@@ -64,19 +66,34 @@ def _trees(policy: Any) -> list[TreePolicy]:
         return [policy]
     if not isinstance(policy, ForestPolicy):
         return []
-    everywhere = np.ones(policy.n_features, dtype=bool)  # new states may have missing values anywhere
+    everywhere = np.ones(policy.n_inputs, dtype=bool)  # new states may have missing values anywhere
     return [
         TreePolicy(
             tree,
             policy.n_actions,
-            policy.n_features,
+            policy.n_inputs,
             everywhere,
             tree.sums.min(axis=1),
             policy.masked,
-            schema=policy.schema,
+            schema=_with_combinations(policy),
         )
         for tree in policy.forest.trees
     ]
+
+
+def _with_combinations(policy: ForestPolicy) -> Schema | None:
+    """Return the schema with the combinations that the trees cut as columns, named by their formulas."""
+    if policy.forest.projections is None:
+        return policy.schema
+    schema = policy.schema or Schema.of(policy.n_features, policy.n_actions)
+    names = [
+        f"days({name} - {column.origin})" if column.kind == "date" else name
+        for column in schema.columns
+        for name in column.feature_names
+    ]
+    formulas = policy.forest.projections.named(tuple(names))
+    columns = (*schema.columns, *map(Column, formulas))
+    return Schema((*schema.feature_names, *formulas), schema.action_labels, columns)
 
 
 def _check_depth(policy: TreePolicy) -> None:
