@@ -20,6 +20,7 @@ PACKAGES = [
     "capi.features",
     "capi.offline",
     "capi.report",
+    "capi.selection",
 ]
 MODULES = [
     "capi.loss",

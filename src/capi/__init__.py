@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from capi import policy_spaces as policy_spaces
     from capi import report as report
     from capi import runs as runs
+    from capi import selection as selection
     from capi import simulation as simulation
     from capi import testing as testing
     from capi import trees as trees
@@ -74,6 +75,7 @@ else:
             "policy_spaces",
             "report",
             "runs",
+            "selection",
             "simulation",
             "testing",
             "trees",
