@@ -67,6 +67,7 @@ def test_files_of_the_run_and_its_table_are_never_overwritten(run, tmp_path, mon
     (tmp_path / "link").symlink_to(parquet)
     (tmp_path / "hard").hardlink_to(parquet)
     ours = [run / name for name in ("settings.toml", "policy.capi", "history.csv", "values.zip", "evaluation.json")]
+    ours += [run / "diagnosis.json"]
     ours += [run / "checkpoint.zip", run / ".lock", parquet, tmp_path / "link", tmp_path / "hard"]
     ours += [run / ".." / "visits.parquet", tmp_path / "copy" / "run" / ".." / "run" / "policy.capi"]
     before = parquet.read_bytes()

@@ -21,6 +21,7 @@ from capi.policy_spaces.linear.linear import LinearPolicy
 from capi.policy_spaces.supported import SupportedPolicy
 from capi.policy_spaces.trees.greedy import TreePolicy
 from capi.report.columns import histogram, range_of_most
+from capi.report.diagnosis import diagnosis_record
 from capi.report.evaluation import evaluation_record, headline_record, number_or_none
 from capi.report.importance import differences_record, leaf_rows, leaves_record, stakes_record
 from capi.report.maps import influences, map_record
@@ -77,6 +78,7 @@ def report_record(run: str | Path, include_cases: bool = False) -> dict[str, Any
         "leaves": leaves_record(sources),
         "differences": differences_record(sources),
         "evaluation": None if sources.evaluation is None else evaluation_record(sources.evaluation),
+        "diagnosis": None if sources.tiny else diagnosis_record(sources.result.folder),
         "making": _making(sources),
         "includes_cases": include_cases,
         "tiny": sources.tiny,
