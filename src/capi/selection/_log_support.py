@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from capi._utils.randomness import numbered_rng
+from capi._utils.randomness import numbered_rng, shuffled_folds
 from capi._utils.validation import Floats
-from capi.data.transitions import shuffled_folds
-from capi.offline.behaviour import cross_fitted
+from capi.policies.behaviour import cross_fitted
 from capi.selection._parts import Task
 from capi.selection._refits import BEHAVIOUR
 

@@ -11,6 +11,7 @@ import numpy as np
 from capi._utils.validation import Floats, Ints
 from capi.data.transitions import Transitions
 from capi.policy_spaces.constrained import ConstrainedPolicy
+from capi.policy_spaces.supported import SupportedPolicy
 from capi.policy_spaces.imitation import imitating_tree
 from capi.policy_spaces.thresholds import ThresholdPolicy
 from capi.policy_spaces.trees.greedy import TreePolicy
@@ -54,7 +55,7 @@ def stability_of(policy: Policy, batch: Transitions, resamples: Sequence[Refit])
 
 def _outline(policy: Any, batch: Transitions, decisions: Ints) -> Outline:
     """Return the outline of a tree, or of the small tree by which rules show another policy."""
-    inner = policy.policy if isinstance(policy, ConstrainedPolicy) else policy
+    inner = policy.policy if isinstance(policy, ConstrainedPolicy | SupportedPolicy) else policy
     owner = [number for number, column in enumerate(batch.schema.columns) for _ in column.feature_names]
     if isinstance(inner, ThresholdPolicy):
         constant = inner.cut == np.inf
