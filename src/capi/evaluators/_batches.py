@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from capi._utils.validation import Floats
+from capi._utils.validation import Floats, Ints
 from capi.data.elapsed import step_factors, times_factors
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
@@ -31,6 +31,18 @@ def needs_batch(transitions: Transitions | None, policy: Policy, name: str) -> T
     t = batch_for(transitions, policy, name)
     t.check_actions_taken()
     return t
+
+
+def rows_of_actions(t: Transitions, fewest: int = 1) -> list[Ints]:
+    """Return the rows of each action, or all rows if it has fewer than ``fewest``; rows of weight 0 are ignored."""
+    rows = np.arange(len(t)) if t.weights is None else np.flatnonzero(t.weights)
+    own = [rows[t.actions[rows] == a] for a in range(t.n_actions)]
+    return [of_action if len(of_action) >= fewest else rows for of_action in own]
+
+
+def of_rows(weights: Floats | None, rows: Ints) -> Floats | None:
+    """Return the weights of some rows; None if all rows count alike."""
+    return None if weights is None else weights[rows]
 
 
 def next_shares(t: Transitions, policy: Policy, discount: float, next_states: Floats | None = None) -> Floats:

@@ -35,6 +35,7 @@ from capi._utils.validation import Floats, Ints, as_allowed, as_states, as_weigh
 from capi.data.elapsed import largest_discount, step_factors, times_factors
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
+from capi.evaluators._batches import rows_of_actions
 from capi.evaluators._fixed_points import largest
 from capi.evaluators.fitted_values import FittedValues, ForestModel
 from capi.evaluators.under_policy import VALUE_ERROR, UnderPolicy
@@ -136,7 +137,7 @@ class Averager:
         """
         own = structure if averages is None else averages
         outputs, forests = targets.reshape(len(targets), -1), []
-        of_structure, of_own = _groups(structure), _groups(own)
+        of_structure, of_own = rows_of_actions(structure, FEWEST), rows_of_actions(own, FEWEST)
         for rows, stream in zip(of_structure, rng.spawn(structure.n_actions), strict=True):
             w = None if structure.weights is None else structure.weights[rows]
             inputs = encode(structure.states[rows], n_jobs, projections=projections)
@@ -345,10 +346,3 @@ def checked_starts(starts: StateSample | None, batch: Transitions) -> StateSampl
         raise InvalidInputError("the first row of an episode must have positive weight; none has.")
     weights = None if batch.weights is None else batch.weights[first]
     return StateSample(batch.states[first], weights, None if batch.allowed is None else batch.allowed[first])
-
-
-def _groups(t: Transitions) -> list[Ints]:
-    """Return the rows of each action, or all rows if it has too few; rows of weight 0 are ignored."""
-    rows = np.arange(len(t)) if t.weights is None else np.flatnonzero(t.weights)
-    own = [rows[t.actions[rows] == a] for a in range(t.n_actions)]
-    return [of_action if len(of_action) >= FEWEST else rows for of_action in own]

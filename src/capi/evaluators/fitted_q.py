@@ -20,7 +20,7 @@ from capi._utils.threads import n_threads
 from capi._utils.validation import Floats, Ints, as_discount
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
-from capi.evaluators._batches import batch_for
+from capi.evaluators._batches import batch_for, of_rows, rows_of_actions
 from capi.evaluators._sweeps import SETTLED, after_sweeps, bellman_targets, following_values
 from capi.evaluators.averager import Averager
 from capi.evaluators.fitted_values import FittedValues, ForestModel
@@ -208,7 +208,7 @@ class FittedQ:
             models = [model.with_sums(of_model) for model, of_model in zip(kept.models, sums, strict=True)]
             return FittedValues(models, t.n_actions, t.n_features, separate, prepared, kept.age + 1, n_sweeps)
         models = [
-            self._forest(inputs, targets[rows], _of(t.weights, rows), rng)
+            self._forest(inputs, targets[rows], of_rows(t.weights, rows), rng)
             for rows, inputs in zip(prepared.groups, prepared.inputs, strict=True)
         ]
         return FittedValues(models, t.n_actions, t.n_features, separate, prepared, 1, n_sweeps)
@@ -233,11 +233,9 @@ class FittedQ:
 
     def _groups(self, t: Transitions) -> list[Ints]:
         """Return the rows that each model learns from; rows of weight 0 are ignored."""
-        rows = np.arange(len(t)) if t.weights is None else np.flatnonzero(t.weights)
         if self.actions == "input":
-            return [rows]
-        own = [rows[t.actions[rows] == a] for a in range(t.n_actions)]
-        return [of_action if len(of_action) else rows for of_action in own]
+            return [np.arange(len(t)) if t.weights is None else np.flatnonzero(t.weights)]
+        return rows_of_actions(t)
 
     def _inputs(self, t: Transitions, rows: Ints) -> Floats:
         x = t.states[rows]
@@ -260,12 +258,8 @@ class FittedQ:
         model = sklearn.base.clone(self.regressor)
         seeds = [name for name in model.get_params() if name.split("__")[-1] == "random_state"]  # in pipelines, too
         model.set_params(**{name: int(rng.integers(2**31)) for name in sorted(seeds)})
-        w = _of(t.weights, rows)
+        w = of_rows(t.weights, rows)
         last_step = f"{model.steps[-1][0]}__" if hasattr(model, "steps") else ""
         weighting = {} if w is None else {f"{last_step}sample_weight": w}
         fitted: _Model = model.fit(self._inputs(t, rows), targets[rows], **weighting)
         return fitted
-
-
-def _of(weights: Floats | None, rows: Ints) -> Floats | None:
-    return None if weights is None else weights[rows]
