@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from capi.learning.learner import Learner as Learner
     from capi.learning.support import FittedSupport as FittedSupport
     from capi.learning.support import Support as Support
+    from capi.learning.updates import NearLog as NearLog
 else:
     __all__, __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -21,5 +22,6 @@ else:
             "Iteration": "iteration",
             "Learner": "learner",
             "Support": "support",
+            "NearLog": "updates",
         },
     )
