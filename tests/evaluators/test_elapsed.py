@@ -8,7 +8,7 @@ import pytest
 from capi import Transitions
 from capi.baselines import CPI, LSPI, PSDP, RFQI, FittedQIteration
 from capi.errors import InvalidInputError
-from capi.evaluators import GTD, GTD2, LSTDQ, TD, TDC, BellmanResidual, FittedQ, KernelFittedQ, LassoTD
+from capi.evaluators import GTD, GTD2, LSTDQ, TD, TDC, BellmanResidual, BoostedQ, FittedQ, KernelFittedQ, LassoTD
 from capi.features.bases import RKHS, OneHot
 from capi.policies import Constant, Tabular
 from capi.policy_spaces import Partition, Trees
@@ -28,6 +28,7 @@ EXACT = [
     LassoTD(THREE, penalty=1e-10, solver="fixed-point"),
     FittedQ(n_sweeps=3, min_samples_split=2),
     FittedQ(n_sweeps=None, refresh_every="never", min_samples_split=2),
+    BoostedQ(n_trees=5, added=5, learning_rate=1.0, min_samples_leaf=1, n_sweeps=5),
     KernelFittedQ(n_sweeps=None, ridge=1e-9),
     KernelFittedQ(n_sweeps=5, ridge=1e-9, threshold=None),
     TD(THREE, step_size=0.5, n_passes=100),

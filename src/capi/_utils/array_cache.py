@@ -28,6 +28,10 @@ class Remembered(Generic[Result]):
     def __len__(self) -> int:
         return len(self._entries)
 
+    def items(self) -> list[tuple[NDArray[Any], Result]]:
+        """Return the arrays and their results."""
+        return list(self._entries.values())
+
     def of(self, array: NDArray[Any], compute: Callable[[], Result]) -> Result:
         """Return the cached result for ``array``, or compute it and cache it if the array is fixed."""
         if array in self:

@@ -109,6 +109,7 @@ if TYPE_CHECKING:
     import rich.markup
     import rich.progress
     import rich.table
+    import sklearn.ensemble
     import sklearn.exceptions
     import sklearn.tree
     import sklearn.utils

@@ -8,6 +8,7 @@ from capi._utils.late import lazy_exports
 
 if TYPE_CHECKING:
     from capi.evaluators.bellman_residual import BellmanResidual as BellmanResidual
+    from capi.evaluators.boosted_q import BoostedQ as BoostedQ
     from capi.evaluators.exact import Exact as Exact
     from capi.evaluators.fitted_q import FittedQ as FittedQ
     from capi.evaluators.kernel_fitted_q import KernelFittedQ as KernelFittedQ
@@ -29,6 +30,7 @@ else:
             "TD": "td",
             "TDC": "td",
             "BellmanResidual": "bellman_residual",
+            "BoostedQ": "boosted_q",
             "Exact": "exact",
             "FittedQ": "fitted_q",
             "KernelFittedQ": "kernel_fitted_q",

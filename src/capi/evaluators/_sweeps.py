@@ -39,10 +39,10 @@ def with_one_sweep(evaluator: Any) -> Any:
     return replace(evaluator, n_sweeps=1)
 
 
-def following_values(q: QFunction | None, own: type, t: Transitions, decisions: Decisions) -> Floats:
+def following_values(q: QFunction | None, own: type | tuple[()], t: Transitions, decisions: Decisions) -> Floats:
     """Return the value of the next states of a batch according to ``q`` under ``decisions`` (n,); zero without a Q.
 
-    A Q of the evaluator's ``own`` class is evaluated only for the actions that occur.
+    A Q of the evaluator's ``own`` class is evaluated only for the actions that occur; ``()`` is for evaluators without one.
     """
     if q is None:
         return np.zeros(len(t))

@@ -56,6 +56,7 @@ REASONS = {
     "capi.policies.behaviour.ClassifiedBehaviour": "its classifier is an object of another library, and files hold no code",
     "capi.policy_spaces.partition.PartitionPolicy": "its cell_of is a function, and files hold no code",
     "capi.policy_spaces.classifier.ClassifierPolicy": "its classifier is an object of another library, and files hold no code",
+    "capi.evaluators.boosted_q.BoostedValues": "its trees are objects of another library, and files hold no code",
     "capi.evaluators.rollouts.RolloutValues": "its values come from a simulator, and files hold no code",
 }
 _HOME = {kind: module for module, kinds in MODULES.items() for kind in kinds}
