@@ -110,7 +110,7 @@ def test_every_row_of_the_paper_map_has_a_home_or_says_to_come():
 
 PROMISED = {
     "capi": "CAPI Transitions FiniteMDP load_policy",
-    "capi.evaluators": "Exact Rollouts RolloutsWithCritic LSTDQ BellmanResidual LassoTD FittedQ BoostedQ KernelFittedQ TD GTD GTD2 TDC",
+    "capi.evaluators": "Exact Rollouts RolloutsWithCritic LSTDQ BellmanResidual LassoTD FittedQ BoostedQ KernelFittedQ Pessimistic TD GTD GTD2 TDC",
     "capi.policy_spaces": "Unrestricted Partition Thresholds Trees Forests OptimalTrees Neighbors LocalAverages Linear KernelPolicies Classifier Constrained",
     "capi.baselines": "ValueIteration PolicyIteration FittedQIteration RFQI LSPI DPI DPICritic CPI PSDP",
     "capi.domains": "ChainWalk HIV MountainCar CartPole",

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 
 from capi.data.schema import Schema
-from capi.evaluators import LSTDQ, FittedQ, KernelFittedQ
+from capi.evaluators import LSTDQ, FittedQ, KernelFittedQ, Pessimistic
 from capi.features import RKHS, Fourier, KernelDictionary, OneHot, Polynomial, RadialCentres, RadialGrid, Tiles
 from capi.features.kernels import Gaussian
 from capi.finite import TabularQ
@@ -25,6 +25,7 @@ from capi.policy_spaces import (
 from capi.policy_spaces.rules import Budget, Cap, Costs, Monotone, Never, Only
 from capi.testing import random_batch
 
+NEWER = {"lower-bounds", "lower-bounds-trees"}  # than version 1 of the format
 LABELS = ("none", 2.5, None)
 SCHEMA = Schema.of(3, 3, ["age", 'the "dose"', "weight\n"], LABELS)
 TRAINING = Training(0.9, 5, 60, {"capi": "0.1.0"})
@@ -113,6 +114,8 @@ def policies():
         "monotone-tree": (Constrained(Trees(max_depth=3), [Monotone("age")], SCHEMA).improve(gaps, of_gaps), unknown),
         "fitted-values": _greedy(FittedQ(n_trees=5)),
         "fitted-values-input": _greedy(FittedQ(n_trees=5, actions="input")),
+        "lower-bounds": _greedy(Pessimistic(FittedQ(n_trees=3), n_models=2)),
+        "lower-bounds-trees": _greedy(Pessimistic(FittedQ(n_trees=3), spread="trees")),
         "linear-values": _greedy(LSTDQ(Polynomial(2))),
         "kernel-values": _greedy(KernelFittedQ(Gaussian(0.5))),
         "kernel-values-exact": _greedy(KernelFittedQ(Gaussian(0.5), threshold=None)),

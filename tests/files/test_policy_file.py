@@ -24,7 +24,7 @@ from capi.files.archive import read_archive, write_archive
 from capi.files.policy_file import read_header
 from capi.policies import Constant, EpsilonGreedy, Tabular, described
 from capi.policy_spaces import Classifier, Linear, LocalAverages, Neighbors, Partition, Trees, Unrestricted
-from files.all_kinds import LABELS, SCHEMA, TRAINING, masks, policies, questions, sample
+from files.all_kinds import LABELS, NEWER, SCHEMA, TRAINING, masks, policies, questions, sample
 
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.capi"))
 FUZZED = settings(max_examples=250, derandomize=True, deadline=None)
@@ -184,8 +184,12 @@ def test_golden_files_open_for_ever(place):
 
 
 def test_every_kind_has_a_golden_file():
+<<<<<<< HEAD
     newer = {f"v1-{name}" for name in ("forest-combined", "constrained-combined")}  # than version 1
     wanted = {f"v{version}-{name}" for name in policies() for version in (1, 2)} - newer
+=======
+    wanted = {f"v{version}-{name}" for name in policies() for version in ((2,) if name in NEWER else (1, 2))}
+>>>>>>> 0df6e3c (evaluators: lower the values of any evaluator by their spread)
     assert {place.stem for place in GOLDEN} >= wanted
 
 

@@ -254,7 +254,13 @@ HOLD_STATES = {
     *("neighbors", "neighbors-distance", "local-averages", "kernel", "kernel-values", "kernel-values-exact"),
     *("kernel-span-values", "linear-onehot", "linear-radialcentres", "linear-kerneldictionary"),
     *("linear-fourier", "linear-radialgrid", "linear-tiles"),  # the range of each column
-    *("fitted-values", "fitted-values-input", "priced-values"),  # leaves of fewer than five rows
+    *(
+        "fitted-values",
+        "fitted-values-input",
+        "priced-values",
+        "lower-bounds",
+        "lower-bounds-trees",
+    ),  # leaves of fewer than five rows
 }
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from capi.evaluators.kernel_fitted_q import KernelFittedQ as KernelFittedQ
     from capi.evaluators.lasso_td import LassoTD as LassoTD
     from capi.evaluators.lstd import LSTDQ as LSTDQ
+    from capi.evaluators.pessimistic import Pessimistic as Pessimistic
     from capi.evaluators.rollouts import Rollouts as Rollouts
     from capi.evaluators.rollouts import RolloutsWithCritic as RolloutsWithCritic
     from capi.evaluators.td import GTD as GTD
@@ -35,6 +36,7 @@ else:
             "FittedQ": "fitted_q",
             "KernelFittedQ": "kernel_fitted_q",
             "LassoTD": "lasso_td",
+            "Pessimistic": "pessimistic",
             "Rollouts": "rollouts",
             "RolloutsWithCritic": "rollouts",
         },

@@ -28,15 +28,23 @@ HOPELESS = 1e3  # Q will not converge if it is this many times as large as a con
 Swept = TypeVar("Swept")  # what is passed from sweep to sweep: a Q, or its targets
 
 
+def unwrapped(evaluator: Any) -> Any:
+    """Return the evaluator inside one that changes its values, such as `Pessimistic`; others are returned unchanged."""
+    return getattr(evaluator, "evaluator", evaluator)
+
+
 def makes_sweeps(evaluator: Any) -> bool:
     """Return whether the evaluator has the parameter ``n_sweeps``."""
+    evaluator = unwrapped(evaluator)
     known = is_dataclass(evaluator) and not isinstance(evaluator, type)
     return known and "n_sweeps" in [field.name for field in fields(evaluator)]
 
 
 def with_one_sweep(evaluator: Any) -> Any:
     """Return a copy of the evaluator that makes one sweep."""
-    return replace(evaluator, n_sweeps=1)
+    inner = unwrapped(evaluator)
+    swept = replace(inner, n_sweeps=1)
+    return swept if inner is evaluator else replace(evaluator, evaluator=swept)
 
 
 def following_values(q: QFunction | None, own: type | tuple[()], t: Transitions, decisions: Decisions) -> Floats:

@@ -99,7 +99,7 @@ class Averager:
         Parameters
         ----------
         q : FittedValues
-            What ``FittedQ.evaluate`` returned for this batch, with the built-in trees.
+            What ``FittedQ.evaluate`` returned for this batch, with the built-in trees; or lower bounds of that.
         batch : Transitions
         discount : float
         starts : StateSample, optional
@@ -107,7 +107,7 @@ class Averager:
         n_jobs : int, optional
             Number of threads; by default that of ``q``.
         """
-        reason = why_not(q, batch)
+        reason, q = why_not(q, batch), averaged(q)
         if reason is not None:
             raise InvalidInputError(reason)
         forests = [model.forest for model in q.models]
@@ -313,8 +313,14 @@ class Averager:
         return self.weights * self.cells.spread(self.inverse * of_leaves, self.n_jobs)
 
 
+def averaged(q: Any) -> Any:
+    """Return the Q that may average rows: that under lower bounds (`Pessimistic`), otherwise ``q`` itself."""
+    return getattr(q, "mean", q)
+
+
 def why_not(q: Any, batch: Any) -> str | None:
     """Return why ``q`` and ``batch`` are no averager, in a sentence; None if they are."""
+    q = averaged(q)
     if not isinstance(q, FittedValues):
         return (
             f"{type(q).__name__} does not average rows in the leaves of trees, so it has no exact model of the batch. "

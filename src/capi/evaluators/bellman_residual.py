@@ -72,6 +72,7 @@ class BellmanResidual:
     ridge: float | None = None
     projection_ridge: float | None = None
 
+    uses_weights: ClassVar[bool] = True
     _constraints: ClassVar[Constraints] = {
         "features": check_features_or_rkhs,
         "auxiliary": optional(literal_or("same", check_features)),

@@ -109,6 +109,7 @@ class FittedQ:
     n_jobs: int | None = None
     projections: int = 0
 
+    uses_weights: ClassVar[bool] = True
     _constraints: ClassVar[Constraints] = {
         "n_trees": at_least(1),
         "min_samples_split": at_least(2),

@@ -91,6 +91,16 @@ class FittedValues:
             leaves = list(self.models[0].leaves_of_actions(states, self.n_actions))
         return means_of_leaves([model.forest for model in models], leaves, models[0].n_jobs)
 
+    def spread_of_trees(self, states: Floats) -> Floats:
+        """Return the standard deviation over the trees of each forest; ``states`` (n, d) -> (n, A)."""
+        x = as_states(states, n_features=self.n_features)
+        if self.separate:
+            pairs = [(model.forest, model.leaves(x)) for model in self.models]
+        else:
+            model = self.models[0]
+            pairs = [(model.forest, leaves) for leaves in model.leaves_of_actions(x, self.n_actions)]
+        return np.stack([forest.spread_of_leaves(leaves) for forest, leaves in pairs], axis=1)
+
     def of_action(self, states: Floats, action: int) -> Floats:
         """Return Q(x, action); ``states`` (n, d) -> (n,)."""
         if self.separate:

@@ -191,6 +191,7 @@ class KernelFittedQ:
     scale: Scale = "range"
     n_sweeps: int | None = 1
 
+    uses_weights: ClassVar[bool] = True
     _constraints: ClassVar[Constraints] = {
         "kernel": check_kernel,
         "ridge": as_positive,

@@ -88,6 +88,7 @@ class LassoTD:
     ridge: float | None = None
     solver: Literal["path", "fixed-point"] = "path"
 
+    uses_weights: ClassVar[bool] = True
     _constraints: ClassVar[Constraints] = {
         "features": check_features,
         "penalty": as_not_negative,

@@ -65,6 +65,7 @@ class LSTDQ:
     ridge: float | None = None
     projection_ridge: float | None = None
 
+    uses_weights: ClassVar[bool] = True
     _constraints: ClassVar[Constraints] = {
         "features": check_features_or_rkhs,
         "ridge": optional(as_not_negative),

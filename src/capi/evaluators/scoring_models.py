@@ -21,7 +21,7 @@ from capi._utils.threads import in_threads, one_blas_thread
 from capi._utils.validation import Floats
 from capi.data.transitions import Transitions
 from capi.evaluators._sweeps import bellman_targets
-from capi.evaluators.averager import Averager, why_not
+from capi.evaluators.averager import Averager, averaged, why_not
 from capi.evaluators.fitted_values import ForestModel
 from capi.policies import decided, value_of
 from capi.trees.forest import Growth
@@ -100,7 +100,7 @@ def settled_targets(
 
 def projections_of(q: Any) -> Projections | None:
     """Return the combinations of columns that the trees of ``q`` cut, if any."""
-    models = getattr(q, "models", ())
+    models = getattr(averaged(q), "models", ())
     return models[0].forest.projections if models and isinstance(models[0], ForestModel) else None
 
 

@@ -99,6 +99,7 @@ class _Stepwise:
     n_passes: int = 20
     average: bool = True
 
+    uses_weights: ClassVar[bool] = True
     _constraints: ClassVar[Constraints] = {
         "features": check_features,
         "trace": as_share,

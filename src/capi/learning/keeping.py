@@ -13,6 +13,7 @@ from capi._utils.threads import available_cores
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.evaluators.averager import Averager, why_not
+from capi.evaluators.pessimistic import PessimisticValues
 from capi.evaluators.scoring_models import ScoringModels, projections_of, settled_targets
 from capi.learning.iteration import Iteration, Yardstick
 from capi.types import Policy, QFunction, StateSample
@@ -55,8 +56,12 @@ class Candidates:
         k = max(scores, key=lambda number: (scores[number], -number))
         q: Any = last.q
         if k != last.k and isinstance(batch, Transitions) and why_not(q, batch) is None:
-            values = Averager.of(q, batch, discount=discount, starts=starts).action_values(policies[k])
-            q = replace(values, prepared=q.prepared)  # the same trees of the same batch
+
+            def kept(own: Any, of: Transitions) -> Any:
+                values = Averager.of(own, of, discount=discount, starts=starts).action_values(policies[k])
+                return replace(values, prepared=own.prepared)  # the same trees of the same batch
+
+            q = q.under(kept) if isinstance(q, PessimisticValues) else kept(q, batch)
         elif k != last.k and mdp is not None:
             q = evaluator.evaluate(policies[k], None, discount=discount)
         return Best(policies[k], q, k, scores)

@@ -17,6 +17,7 @@ from capi._utils.validation import Floats, Ints
 from capi.data.elapsed import largest_discount
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError, RareActionWarning
+from capi.evaluators._sweeps import unwrapped, with_one_sweep
 from capi.evaluators.fitted_q import FittedQ
 from capi.learning.iteration import Loop, n_actions
 from capi.policies import Constant, Greedy, cloned
@@ -78,7 +79,8 @@ def with_rules(loop: Loop, transitions: Any, states: Any) -> Loop:
 
 def by_trees(evaluator: Any, transitions: Any) -> bool:
     """Return whether the evaluator averages a fixed batch in trees of its own, so that the two are a model."""
-    return isinstance(evaluator, FittedQ) and evaluator.regressor is None and isinstance(transitions, Transitions)
+    inner = unwrapped(evaluator)
+    return isinstance(inner, FittedQ) and inner.regressor is None and isinstance(transitions, Transitions)
 
 
 def horizon(batch: Transitions | None, discount: float) -> int:
@@ -115,7 +117,7 @@ def first_policy(
         return evaluator.mdp.optimal_policy, None
     if not by_trees(evaluator, batch):
         return first, None
-    sweep, q, rng = replace(evaluator, n_sweeps=1), None, numbered_rng(seeds, 0, STREAM)
+    sweep, q, rng = with_one_sweep(evaluator), None, numbered_rng(seeds, 0, STREAM)
     policy = first
     for _ in range(horizon(batch, loop.discount)):
         q = sweep.evaluate(policy, batch, discount=loop.discount, previous=q, rng=rng)
@@ -148,7 +150,7 @@ def default_rounds(evaluator: Any, batch: Transitions | None, discount: float) -
     steps = horizon(batch, discount)
     if steps == 1 and not hasattr(evaluator, "mdp"):
         return 1
-    n_sweeps = getattr(evaluator, "n_sweeps", None)
+    n_sweeps = getattr(unwrapped(evaluator), "n_sweeps", None)
     return ROUNDS if n_sweeps is None else max(ROUNDS, math.ceil(steps / n_sweeps))
 
 

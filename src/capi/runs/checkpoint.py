@@ -16,6 +16,7 @@ from capi.data.transitions import Transitions
 from capi.errors import CheckpointWarning, InvalidInputError
 from capi.evaluators.fitted_q import FittedQ
 from capi.evaluators.fitted_values import FittedValues
+from capi.evaluators.pessimistic import Pessimistic, PessimisticValues
 from capi.evaluators.scoring_models import projections_of
 from capi.files.archive import read_archive, write_archive
 from capi.files.atomic import written_whole
@@ -154,6 +155,8 @@ def read_checkpoint(
         raise InvalidInputError(f"{path} cannot be resumed: {error}") from error
     if isinstance(q, FittedValues) and isinstance(evaluator, FittedQ):
         q = evaluator.restored(q, batch, *sweeps)
+    elif isinstance(q, PessimisticValues) and isinstance(evaluator, Pessimistic):
+        q = evaluator.restored(q, batch)
     iteration = Iteration(
         q=q,
         policy=policy,

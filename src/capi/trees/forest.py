@@ -169,6 +169,18 @@ class Forest:
         in_threads(of_rows, range(0, len(out), ROWS_AT_ONCE), n_jobs)
         return out
 
+    def spread_of_leaves(self, leaves: Leaves) -> Floats:
+        """Return the standard deviation over trees of the first output in ``leaves`` (T, n), numbered within their tree -> (n,)."""
+        values, n = self._values, len(self.trees)
+        total, squares = np.zeros(leaves.shape[1]), np.zeros(leaves.shape[1])
+        for first, own in zip(
+            self.leaf_starts, leaves, strict=False
+        ):  # tree by tree: all at once would need much memory
+            total += values[first + own]
+        for first, own in zip(self.leaf_starts, leaves, strict=False):
+            squares += np.square(values[first + own] - total / n)
+        return np.sqrt(squares / (n - 1))
+
     @property
     def leaves_of_rows(self) -> NDArray[np.int32]:
         """The leaf, numbered across the forest, of each row that the trees were grown on (T, n)."""

@@ -23,6 +23,7 @@ MODULES = {  # the kinds of each module
     "linear": ("linear", "kernel", "linear values"),
     "neighbors": ("neighbors", "local averages"),
     "q_functions": ("tabular values", "kernel values", "kernel span values"),
+    "lower_bounds": ("lower bounds",),
 }
 CLASSES = {  # by module and name, so that recognising them needs no imports
     "capi.policies.simple.Constant": "constant",
@@ -43,6 +44,7 @@ CLASSES = {  # by module and name, so that recognising them needs no imports
     "capi.policy_spaces.trees.optimal.OptimalTreePolicy": "optimal tree",
     "capi.policy_spaces.trees.forests.ForestPolicy": "forest",
     "capi.evaluators.fitted_values.FittedValues": "fitted values",
+    "capi.evaluators.pessimistic.PessimisticValues": "lower bounds",
     "capi.policy_spaces.linear.linear.LinearPolicy": "linear",
     "capi.policy_spaces.linear.kernel.KernelPolicy": "kernel",
     "capi.evaluators._linear_model.LinearValues": "linear values",
