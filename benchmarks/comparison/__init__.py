@@ -1,0 +1,1 @@
+"""The comparison with other libraries on the same logs: see benchmarks/peers.py."""
