@@ -25,7 +25,12 @@ from capi.policy_spaces import (
 from capi.policy_spaces.rules import Budget, Cap, Costs, Monotone, Never, Only
 from capi.testing import random_batch
 
-NEWER = {"lower-bounds", "lower-bounds-trees"}  # than version 1 of the format
+NEWER = {
+    "constrained-combined",
+    "forest-combined",
+    "lower-bounds",
+    "lower-bounds-trees",
+}  # than version 1 of the format
 LABELS = ("none", 2.5, None)
 SCHEMA = Schema.of(3, 3, ["age", 'the "dose"', "weight\n"], LABELS)
 TRAINING = Training(0.9, 5, 60, {"capi": "0.1.0"})

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 __all__ = [
     "gymnasium",
     "jinja2",
+    "joblib",
     "late",
     "lazy_exports",
     "markupsafe",
@@ -95,6 +96,7 @@ if TYPE_CHECKING:
     import gymnasium.envs.registration
     import gymnasium.spaces.utils
     import jinja2
+    import joblib
     import markupsafe
     import matplotlib.colors
     import matplotlib.figure
@@ -117,6 +119,7 @@ if TYPE_CHECKING:
 else:
     gymnasium = late("gymnasium")
     jinja2 = late("jinja2")
+    joblib = late("joblib")
     markupsafe = late("markupsafe")
     matplotlib = late("matplotlib")
     minari = late("minari")  # an extra

@@ -5,12 +5,12 @@ from __future__ import annotations
 from capi._utils import registry
 from capi._utils.randomness import RandomState, as_generator
 from capi._utils.threads import n_threads, one_blas_thread
-from capi._utils.validation import as_discount
+from capi._utils.validation import Floats, as_discount
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.offline.episodes import Episodes
 from capi.offline.evaluation import check_is_evaluable
-from capi.offline.fitted_q import Regression, fitted_evaluation
+from capi.offline.fitted_q import FittedEvaluation, Regression, fitted_evaluation
 from capi.types import Policy
 
 
@@ -43,12 +43,29 @@ def fitted_value(
     >>> [round(fitted_value(Constant(a, n_actions=2), batch, discount=0.9), 6) for a in (0, 1)]
     [0.0, 1.0]
     """
+    regression = Regression(n_jobs=n_threads(n_jobs))
+    return _evaluated(policy, batch, discount, regression, random_state).under.value
+
+
+def fitted_value_with_influence(
+    policy: Policy, batch: Transitions, discount: float, regression: Regression, random_state: RandomState
+) -> tuple[float, Floats]:
+    """Return `fitted_value` with other trees, and how much each episode moves it (E,)."""
+    found = _evaluated(policy, batch, discount, regression, random_state)
+    with one_blas_thread():
+        return found.under.value, found.influence()
+
+
+def _evaluated(
+    policy: Policy, batch: Transitions, discount: float, regression: Regression, random_state: RandomState
+) -> FittedEvaluation:
     if not isinstance(batch, Transitions):
         raise InvalidInputError(f"batch must be a Transitions; got {type(batch).__name__}.")
     check_is_evaluable("policy", policy, batch)
-    regression, episodes = Regression(n_jobs=n_threads(n_jobs)), Episodes.counted(batch, as_discount(discount))
     with one_blas_thread():
-        return fitted_evaluation(policy, episodes, regression, as_generator(random_state)).under.value
+        return fitted_evaluation(
+            policy, Episodes.counted(batch, as_discount(discount)), regression, as_generator(random_state)
+        )
 
 
 @registry.score_policy.fill

@@ -11,8 +11,8 @@ import numpy as np
 from capi._utils.validation import Floats, Ints
 from capi.data.transitions import Transitions
 from capi.policy_spaces.constrained import ConstrainedPolicy
-from capi.policy_spaces.supported import SupportedPolicy
 from capi.policy_spaces.imitation import imitating_tree
+from capi.policy_spaces.supported import SupportedPolicy
 from capi.policy_spaces.thresholds import ThresholdPolicy
 from capi.policy_spaces.trees.greedy import TreePolicy
 from capi.selection._refits import Refit

@@ -1,0 +1,262 @@
+"""What `capi.selection.choose` chooses, against all candidates in hindsight, and whether its gate keeps what was done.
+
+    python benchmarks/selection.py run [PROBLEM ...] [--seeds 0 10]   # records in benchmarks/records/selection; resumable
+    python benchmarks/selection.py                                    # a table of the records
+
+Problems: logs of control problems as in `dependable.py` (5,000 rows, half random), LunarLander-v3 (`lunar-5000`, `lunar-20000`; needs
+Box2D: pip install swig box2d), finite MDPs with 25 actions logged by a nearly deterministic expert (`expert-1000`, `expert-10000`,
+`expert-100000`), and Mountain-Car with and without noise in its rewards, where only the node size is chosen (`noise-0`, `noise-1`). All
+candidates learn from the same learning episodes; their true returns are only used here.
+"""
+
+import argparse
+import os
+import platform
+import time
+import warnings
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from comparison.logs import landings
+from comparison.records import Records
+from comparison.worlds import WORLDS, returns_of
+from dependability.problems import Control, Data, States, log_of
+
+from capi import CAPI, FiniteMDP, Transitions
+from capi.learning import rules
+from capi.policies import EpsilonGreedy, Tabular, Uniform
+from capi.policy_spaces import Forests
+from capi.selection import Candidate, choose, default_candidates
+
+FOLDER = Path(__file__).parent / "records" / "selection"
+CONTROL = ("mountain-car", "pole", "cart-pole-v1", "acrobot-v1")
+NODES = (2, 5, 15, 50, 150)
+
+
+@dataclass(frozen=True)
+class Lunar:
+    """LunarLander-v3; the true return is undiscounted."""
+
+    n_rows: int
+
+    discount = 0.99
+
+    def data(self, seed):
+        columns = landings(self.n_rows, np.random.default_rng([seed, 0]))
+        columns["episodes"] = columns.pop("episode")
+        return Data(Transitions(**columns, n_actions=4))
+
+    def worth(self, policy):
+        rng = np.random.default_rng(0)
+
+        def act(states):
+            p = policy.probabilities(np.asarray(states, dtype=np.float64)).cumsum(axis=1)
+            return np.minimum((rng.random((len(p), 1)) > p).sum(axis=1), 3)
+
+        return float(returns_of(act, WORLDS["LunarLander-v3"]).mean())
+
+    def log_worth(self, data):
+        batch = data.batch
+        return float(np.bincount(batch.episodes, weights=batch.rewards)[:-1].mean())
+
+
+@dataclass(frozen=True)
+class Expert:
+    """A random finite MDP with 25 actions, logged by its optimal policy with 5 % random actions; the true return is exact."""
+
+    n_rows: int
+
+    discount, n_actions, n_states, random_share = 0.9, 25, 60, 0.05
+
+    def __post_init__(self):
+        object.__setattr__(self, "seed", 0)
+
+    @cached_property
+    def mdp(self):
+        rng = np.random.default_rng([7, self.seed])
+        transitions = rng.dirichlet(np.full(self.n_states, 0.05), size=(self.n_actions, self.n_states))
+        return FiniteMDP(transitions, rng.random((self.n_states, self.n_actions)), self.discount)
+
+    @cached_property
+    def features(self):
+        return np.random.default_rng([8, self.seed]).random((self.n_states, 3))
+
+    @property
+    def expert(self):
+        return self.mdp.optimal_policy.act(np.arange(self.n_states)[:, None].astype(float))
+
+    def data(self, seed):
+        object.__setattr__(self, "seed", seed)
+        for name in ("mdp", "features"):
+            self.__dict__.pop(name, None)
+        absorbing = np.zeros(self.n_states, dtype=bool)
+        domain = States(self.mdp, self.features, absorbing, ["a", "b", "c"], list(range(self.n_actions)))
+        logged = EpsilonGreedy(_Of(self.features, self.expert, self.n_actions), self.random_share)
+        return Data(log_of(logged, domain, 50, self.n_rows, np.random.default_rng([seed, 0])))
+
+    def worth(self, policy):
+        return float(np.mean(self.mdp.values(policy.probabilities(self.features))))
+
+    def log_worth(self, data):
+        return self.worth(EpsilonGreedy(_Of(self.features, self.expert, self.n_actions), self.random_share))
+
+    def extra(self):
+        return {"random": self.worth(Uniform(self.n_actions)), "optimal": float(self.mdp.optimal_values.mean())}
+
+
+class _Of:
+    """The expert's action in states that are rows of features."""
+
+    def __init__(self, features, actions, n_actions):
+        self.n_actions = n_actions
+        self._numbers = {tuple(row): s for s, row in enumerate(features)}
+        self._table = Tabular(actions, n_actions)
+
+    def act(self, states, allowed=None):
+        return self._table.act(np.array([[float(self._numbers[tuple(row)])] for row in np.asarray(states)]), allowed)
+
+    def probabilities(self, states, allowed=None):
+        return np.eye(self.n_actions)[self.act(states, allowed)]
+
+
+@dataclass(frozen=True)
+class Noisy:
+    """Mountain-Car whose rewards have normal noise."""
+
+    scale: float
+
+    @property
+    def _plain(self):
+        return Control("mountain-car")
+
+    @property
+    def discount(self):
+        return self._plain.discount
+
+    def data(self, seed):
+        b = self._plain.data(seed).batch
+        rewards = b.rewards + self.scale * np.random.default_rng([seed, 1]).normal(size=len(b))
+        return Data(
+            Transitions(
+                b.states, b.actions, rewards, b.next_states, b.terminated, episodes=b.episodes, n_actions=b.n_actions
+            )
+        )
+
+    def worth(self, policy):
+        return self._plain.worth(policy)
+
+    def log_worth(self, data):
+        return self._plain.log_worth(data)
+
+
+def problems():
+    found = {name: Control(name) for name in CONTROL}
+    found |= {f"lunar-{n}": Lunar(n) for n in (5_000, 20_000)}
+    found |= {f"expert-{n}": Expert(n) for n in (1_000, 10_000, 100_000)}
+    return found | {f"noise-{scale}": Noisy(scale) for scale in (0, 1)}
+
+
+def candidates_of(name, batch, discount, seed):
+    if not name.startswith("noise"):
+        return default_candidates(batch, discount, random_state=seed)
+    evaluator = rules.default_evaluator(batch, discount)
+    return [
+        Candidate(
+            f"nodes of {n}",
+            CAPI(
+                replace(evaluator, min_samples_split=n),
+                Forests(min_samples_leaf=5, n_jobs=-1),
+                discount,
+                random_state=seed,
+            ),
+            1000 - n,
+        )
+        for n in NODES
+    ]
+
+
+def run(name, seed, records):
+    values = {"problem": name}
+    if records.has(values, seed):
+        return
+    problem = problems()[name]
+    data, started = problem.data(seed), time.process_time()
+    batch, discount = data.batch, problem.discount
+    learning, _ = batch.split(0.7, random_state=seed)
+    given = candidates_of(name, learning, discount, seed)
+    wall = time.perf_counter()
+    learner = choose(batch, discount, candidates=given, random_state=seed)
+    wall, cpu = time.perf_counter() - wall, time.process_time() - started
+    found = learner.selection_
+    worths = {c.name: problem.worth(c.fitted(learning).policy_) for c in given}
+    results = {
+        "selection": found.to_dict(),
+        "worths": worths,
+        "returned": problem.worth(learner.policy_),
+        "log": problem.log_worth(data),
+        "cpu_seconds": cpu,
+        "wall_seconds": wall,
+        **(problem.extra() if hasattr(problem, "extra") else {}),
+    }
+    records.add(values, seed, results, {"python": platform.python_version(), "cores": os.cpu_count()})
+    print(f"{name} seed {seed}: {found.returned} ({found.gate.verdict}), {results['returned']:.4g}; chosen {found.chosen}, "
+          f"{worths.get(found.chosen, float('nan')):.4g}; log {results['log']:.4g}; best {max(worths.values()):.4g}; {cpu:.0f} CPU s", flush=True)  # fmt: skip
+
+
+def table(records):
+    """Return a markdown table of all problems with records."""
+    rows = [
+        "| problem | seeds | chosen: way from the median candidate to the best (median, worst) | below the worst quarter | better, not better, "
+        "cannot be tested | returned - log (median, worst) | not worse than the log | CPU s |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    by_name = {}
+    for record in records:
+        by_name.setdefault(record["values"]["problem"], []).append(record["results"])
+    for name, found in sorted(by_name.items()):
+        ways, low, gains, verdicts, fine = [], 0, [], [], 0
+        for one in found:
+            worths = np.array(list(one["worths"].values()))
+            chosen = one["worths"].get(one["selection"]["chosen"], one["log"])
+            best, middle = worths.max(), np.median(worths)
+            ways.append((chosen - middle) / (best - middle) if best > middle else 1.0)
+            low += chosen < np.quantile(worths, 0.25)
+            gains.append(one["returned"] - one["log"])
+            span = one["optimal"] - one["random"] if "optimal" in one else None
+            fine += gains[-1] >= (-0.01 * span if span else 0.0)
+            verdicts.append(one["selection"]["gate"]["verdict"])
+        counted = ", ".join(str(verdicts.count(v)) for v in ("better", "not better", "cannot be tested"))
+        cpu = np.median([one["cpu_seconds"] for one in found])
+        rows.append(
+            f"| {name} | {len(found)} | {np.median(ways):.2f}, {min(ways):.2f} | {low} | {counted} | "
+            f"{np.median(gains):.4g}, {min(gains):.4g} | {fine} of {len(found)} | {cpu:.0f} |"
+        )
+    for name, found in sorted(by_name.items()):
+        if name.startswith("noise"):
+            chosen = [one["selection"]["chosen"].removeprefix("nodes of ") for one in found]
+            rows.append(f"\n{name}: nodes chosen {', '.join(chosen)}")
+    return "\n".join(rows)
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=["table", "run"], nargs="?", default="table")
+    parser.add_argument("problems", nargs="*", metavar="PROBLEM", help="default: all")
+    parser.add_argument("--seeds", nargs=2, type=int, default=(0, 10), metavar=("FIRST", "END"))
+    parser.add_argument("--folder", type=Path, default=FOLDER)
+    options = parser.parse_args(arguments)
+    records = Records(options.folder)
+    if options.part == "table":
+        print(table(records))
+        return
+    warnings.simplefilter("ignore")
+    options.folder.mkdir(parents=True, exist_ok=True)
+    for seed in range(*options.seeds):
+        for name in options.problems or problems():
+            run(name, seed, records)
+
+
+if __name__ == "__main__":
+    main()

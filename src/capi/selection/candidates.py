@@ -1,0 +1,138 @@
+"""Candidates of a selection: learners with their settings, what was done, and the best single action."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from capi._utils.late import sklearn
+from capi.data.transitions import Transitions
+from capi.errors import InvalidInputError
+from capi.learning import rules
+from capi.learning.capi import CAPI
+from capi.learning.learner import Learner, training_of
+from capi.learning.support import Support
+from capi.offline.score import fitted_value
+from capi.policies import Constant, cloned, described
+from capi.policy_spaces import Forests, OptimalTrees, Reweighted
+from capi.types import Policy
+
+QUICK_ROUNDS = 5  # of a learner that is only compared roughly
+FINE, COARSE = 5, 30  # rows of a node of the value trees, for data with little and with much noise
+FOREST, NEAR_LOG, WITH_SUPPORT = 10_000, 20_000, 1  # sizes of policies that are not read
+SUPPORT = 0.3
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A way to a policy. ``size`` orders candidates by simplicity: of two that are as good, the one with the smaller size is chosen."""
+
+    name: str
+    learner: Any  # an unfitted learner, or an object with ``fit(batch)`` that sets ``policy_``
+    size: int
+
+    def fitted(self, batch: Transitions, *, quick: bool = False) -> Any:
+        """Return the learner after learning from ``batch``; a quick one makes fewer rounds."""
+        learner = sklearn.base.clone(self.learner) if isinstance(self.learner, Learner) else replace(self.learner)
+        if quick and isinstance(learner, CAPI):
+            by_rule = rules.with_rules(learner.loop(), batch, None).n_rounds
+            learner.set_params(n_iterations=min(QUICK_ROUNDS, by_rule))
+        return learner.fit(batch)
+
+
+@dataclass
+class WhatWasDone:
+    """The logged behaviour, cloned with its probabilities; with a depth, as one small tree."""
+
+    discount: float
+    max_depth: int | None = None
+    random_state: int = 0
+    policy_: Policy = field(init=False, repr=False)
+
+    def fit(self, batch: Transitions) -> WhatWasDone:
+        """Clone the behaviour of ``batch``."""
+        clone = cloned(batch, max_depth=self.max_depth, random_state=self.random_state, n_jobs=-1)
+        self.policy_ = described(clone, batch.schema, training_of(batch, self.discount, 0))
+        return self
+
+
+@dataclass
+class BestSingleAction:
+    """The same action for everybody: the one with the largest fitted value, out of those that are allowed everywhere and taken in 1 % of the rows."""
+
+    discount: float
+    random_state: int = 0
+    policy_: Policy = field(init=False, repr=False)
+
+    def fit(self, batch: Transitions) -> BestSingleAction:
+        """Choose the action."""
+        shares = np.bincount(batch.actions, minlength=batch.n_actions) / len(batch)
+        everywhere = np.ones(batch.n_actions, dtype=bool) if batch.allowed is None else batch.allowed.all(axis=0)
+        known = np.flatnonzero((shares >= 0.01) & everywhere)
+        known = known if len(known) else np.array([shares.argmax()])
+        policies = [Constant(int(a), batch.n_actions) for a in known]
+        values = [fitted_value(policy, batch, discount=self.discount, n_jobs=-1) for policy in policies]
+        best = policies[int(np.argmax(values))]
+        self.policy_ = described(best, batch.schema, training_of(batch, self.discount, 0))
+        return self
+
+
+def default_candidates(batch: Transitions, discount: float, *, random_state: int = 0) -> list[Candidate]:
+    """Return a list of learners that covers fine and coarse values, small and large policies, and policies that stay near the log."""
+    fine = rules.default_evaluator(batch, discount)
+    coarse = replace(fine, min_samples_split=COARSE)
+    unsplit = replace(fine, min_samples_leaf=FINE)  # its leaves may be saved
+    space = rules.default_space(len(batch))
+    if not isinstance(space, OptimalTrees):
+        raise InvalidInputError("the default space must be optimal trees")
+
+    def learner(evaluator: Any, space: Any, **options: Any) -> CAPI:
+        return CAPI(evaluator, space, discount, random_state=random_state, **options)
+
+    trees = {depth: replace(space, max_depth=depth) for depth in (1, 2, 3)}
+    near = Support(SUPPORT)
+    return [
+        Candidate("tree of depth 1", learner(fine, trees[1]), 2),
+        Candidate("tree of depth 2", learner(fine, trees[2]), 4),
+        Candidate("tree of depth 3", learner(fine, trees[3]), 8),
+        Candidate("tree of depth 3, coarse values", learner(coarse, trees[3]), 8),
+        Candidate("tree of depth 3, near the log", learner(fine, trees[3], support=near), 8 + WITH_SUPPORT),
+        Candidate("forest", learner(fine, Forests(n_jobs=-1)), FOREST),
+        Candidate("forest, coarse values", learner(coarse, Forests(n_jobs=-1)), FOREST),
+        Candidate("forest, near the log", learner(fine, Forests(n_jobs=-1), support=near), FOREST + WITH_SUPPORT),
+        Candidate("log, reweighted", learner(unsplit, Reweighted()), NEAR_LOG),
+        Candidate("log, reweighted a little", learner(unsplit, Reweighted(temperature=4.0)), NEAR_LOG),
+    ]
+
+
+def baselines(discount: float, *, random_state: int = 0) -> list[Candidate]:
+    """Return what a learned policy must beat: what was done, with its probabilities and as a small tree, and the best single action."""
+    return [
+        Candidate("what was done", WhatWasDone(discount, random_state=random_state), 0),
+        Candidate("what was done, as a tree of depth 3", WhatWasDone(discount, 3, random_state), 0),
+        Candidate("the best single action", BestSingleAction(discount, random_state), 0),
+    ]
+
+
+def checked_candidates(candidates: Any) -> list[Candidate]:
+    """Return a list of candidates with different names; a mapping from names to learners is ordered by simplicity."""
+    if hasattr(candidates, "items"):
+        candidates = [
+            Candidate(str(name), learner, number) for number, (name, learner) in enumerate(candidates.items(), start=1)
+        ]
+    found = list(candidates) if isinstance(candidates, Sequence) else []
+    if not found or not all(isinstance(c, Candidate) and hasattr(c.learner, "fit") for c in found):
+        raise InvalidInputError(
+            "candidates must be a mapping from names to learners, the simplest first, or a list of Candidate; "
+            f"got {candidates!r}."
+        )
+    names = [c.name for c in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidInputError(
+                f"candidates must have different names; {name!r} appears {names.count(name)} times."
+            )
+    return found

@@ -1,0 +1,104 @@
+"""The result of a selection: what was tried, what was chosen and why, and whether it is better than what was done."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from capi.plotting.style import SMALL_TEXT_SIZE, colour_of, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from capi.offline.evidence import Evidence
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One candidate: its scores and what became of it."""
+
+    name: str
+    size: int
+    rough: float | None  # value on held-out episodes after a few rounds
+    value: float | None = None  # value on held-out episodes, learned in full
+    standard_error: float | None = None
+    behind: float | None = None  # how far behind the best, with its standard error
+    behind_error: float | None = None
+    seconds: float = 0.0
+    fate: str = "pruned"  # "pruned", "not chosen", "chosen", "failed: ..." or "not tried: ..."
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The test of the chosen policy on episodes that selection has not seen."""
+
+    verdict: str  # "better", "not better" or "cannot be tested"
+    sentence: str
+    n_episodes: int
+    error_rate: float  # probability of "better" if it is not
+    tested: Sequence[dict[str, Any]] = ()  # name, difference from what was done, its lower bound, reason
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """Which candidate was chosen, out of which, and whether it is better than what was done."""
+
+    tried: Sequence[Tried]
+    chosen: str  # the best candidate by its scores
+    returned: str  # that candidate, or what was done if nothing is known to be better
+    gate: Gate
+    discount: float
+    n_learning: int  # episodes
+    evidence: Evidence | None = field(default=None, repr=False)
+
+    @property
+    def verdict(self) -> str:
+        """One sentence for whoever decides."""
+        return self.gate.sentence
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain values that JSON can hold."""
+        return {
+            "version": 1,
+            "tried": [_plain(asdict(one)) for one in self.tried],
+            "chosen": self.chosen,
+            "returned": self.returned,
+            "gate": {**asdict(self.gate), "tested": [_plain(one) for one in self.gate.tested]},
+            "discount": self.discount,
+            "n_learning": self.n_learning,
+        }
+
+    def __str__(self) -> str:
+        width = max(len(one.name) for one in self.tried)
+        lines = [f"{'candidate':<{width}}  {'rough':>10}  {'value':>10}  {'behind':>20}  fate"]
+        for one in sorted(self.tried, key=_order):
+            behind = "" if one.behind is None else f"{one.behind:.4g} +- {one.behind_error or 0:.2g}"
+            lines.append(
+                f"{one.name:<{width}}  {_text(one.rough):>10}  {_text(one.value):>10}  {behind:>20}  {one.fate}"
+            )
+        return "\n".join([*lines, self.verdict])
+
+    def plot(self) -> Figure:
+        """Return a figure of the candidates with the standard errors of their values."""
+        known = [one for one in sorted(self.tried, key=_order, reverse=True) if one.value is not None]
+        figure, [axes] = new_figure(7.0, 0.8 + 0.35 * max(len(known), 1))
+        for height, one in enumerate(known):
+            colour = colour_of(1 if one.name == self.chosen else 0)
+            axes.errorbar(one.value or 0.0, height, xerr=one.standard_error or 0.0, fmt="o", color=colour)
+        axes.set_yticks(range(len(known)), [one.name for one in known])
+        axes.set_xlabel("value on held-out episodes, with one standard error", fontsize=SMALL_TEXT_SIZE)
+        return figure
+
+
+def _order(one: Tried) -> tuple[bool, float, float]:
+    return one.value is None, -(one.value or 0.0), -(one.rough if one.rough is not None else -math.inf)
+
+
+def _text(number: float | None) -> str:
+    return "" if number is None else f"{number:.5g}"
+
+
+def _plain(record: dict[str, Any]) -> dict[str, Any]:
+    return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.items()}

@@ -1,0 +1,88 @@
+"""Scores of policies and action values on episodes that they were not learned from."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from capi._utils.randomness import RandomState, as_generator, shuffled_folds
+from capi._utils.threads import n_threads
+from capi._utils.validation import Floats, as_discount
+from capi.data.transitions import Transitions
+from capi.errors import InvalidInputError
+from capi.evaluators._sweeps import bellman_targets
+from capi.policies import decided, value_of
+from capi.policy_spaces._problem import ImprovementProblem
+from capi.trees.forest import Growth, grow
+from capi.trees.ranks import encode
+from capi.types import Policy, QFunction
+
+N_TREES, LEAF = 60, 5  # of the regression that estimates the noise of Bellman targets
+N_FOLDS = 5
+
+
+def bellman_error(
+    q: QFunction,
+    policy: Policy,
+    batch: Transitions,
+    *,
+    discount: float,
+    corrected: bool = True,
+    random_state: RandomState = 0,
+    n_jobs: int | None = None,
+) -> float:
+    r"""Return the mean squared Bellman error of ``q`` under ``policy`` on episodes that it was not learned from.
+
+    The plain mean of :math:`(Q(X, A) - R - \gamma Q(X', \pi))^2` also contains the variance of the targets, which is smaller for flat
+    value functions, so it prefers them. With ``corrected`` that variance is estimated, by a regression of the targets that is
+    cross-fitted over episodes, and subtracted (as in BErMin: Farahmand and Szepesvári 2011). The result may be slightly negative.
+
+    Examples
+    --------
+    >>> from capi.evaluators import FittedQ
+    >>> from capi.policies import Constant
+    >>> from capi.testing import random_batch
+    >>> first, second = random_batch().split(0.5, random_state=0)
+    >>> q = FittedQ(min_samples_split=20, n_sweeps=20).evaluate(Constant(0, 3), first, discount=0.5)
+    >>> plain = bellman_error(q, Constant(0, 3), second, discount=0.5, corrected=False)
+    >>> bellman_error(q, Constant(0, 3), second, discount=0.5) < plain
+    True
+    """
+    if not isinstance(batch, Transitions):
+        raise InvalidInputError(f"batch must be Transitions; got {type(batch).__name__}.")
+    following = value_of(decided(policy, batch.next_states, batch.next_masks()), q.values(batch.next_states))
+    targets = bellman_targets(batch, as_discount(discount), following)
+    mine = np.take_along_axis(q.values(batch.states), batch.actions[:, None], axis=1)[:, 0]
+    plain = np.square(mine - targets)
+    if not corrected:
+        return float(np.average(plain, weights=batch.weights))
+    noise = np.square(targets - _regressed(batch, targets, as_generator(random_state), n_threads(n_jobs)))
+    return float(np.average(plain - noise, weights=batch.weights))
+
+
+def held_out_loss(policy: Policy, q: QFunction, batch: Transitions) -> float:
+    """Return the gap-weighted loss of ``policy`` in the states of ``batch``, by the values ``q`` of a learner that has not seen them."""
+    problem = ImprovementProblem.of(batch.states, q.values(batch.states), weights=batch.weights, allowed=batch.allowed)
+    return problem.loss_of(decided(policy, batch.states, batch.allowed))
+
+
+def _regressed(batch: Transitions, targets: Floats, rng: np.random.Generator, n_jobs: int) -> Floats:
+    """Return an estimate of the mean target in each row's state and action, from other episodes (n,)."""
+    n_folds = min(N_FOLDS, batch.n_episodes)
+    if n_folds < 2:
+        raise InvalidInputError("the corrected Bellman error needs at least two episodes; this batch has one.")
+    fold = np.repeat(shuffled_folds(batch.n_episodes, n_folds, rng), batch.episode_lengths)
+    found, counts = np.zeros(len(batch)), np.ones(len(batch)) if batch.weights is None else batch.weights
+    for k in range(n_folds):
+        for a in range(batch.n_actions):
+            asked = np.flatnonzero((fold == k) & (batch.actions == a))
+            known = np.flatnonzero((fold != k) & (batch.actions == a) & (counts > 0))
+            if not len(asked):
+                continue
+            if not len(known):
+                found[asked] = targets[(fold != k) & (counts > 0)].mean()
+                continue
+            growth = Growth(n_trees=N_TREES, min_samples_split=2 * LEAF, min_samples_leaf=LEAF)
+            inputs = encode(batch.states[known], n_jobs)
+            forest = grow(inputs, targets[known, None], growth, rng, weights=counts[known], n_jobs=n_jobs)
+            found[asked] = forest.mean_values(batch.states[asked], n_jobs)[:, 0]
+    return found

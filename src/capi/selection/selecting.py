@@ -1,0 +1,283 @@
+"""`choose`: which evaluator, space and sizes to use, and whether the result is better than what was done.
+
+The episodes are divided first: most are for learning and selection, the others test the result once. In two stages the candidates learn from one half of
+the first part and are valued on the other half, both ways: roughly, after which most are dropped, and then in full.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from capi._utils.late import joblib
+from capi._utils.randomness import shuffled_folds
+from capi._utils.threads import n_threads
+from capi._utils.validation import as_discount, as_int, is_real
+from capi.data.transitions import Transitions
+from capi.errors import CapiError, InvalidInputError, RareActionWarning
+from capi.offline.fitted_q import Regression
+from capi.offline.score import fitted_value_with_influence
+from capi.selection._memory import Memory
+from capi.selection.candidates import Candidate, baselines, checked_candidates, default_candidates
+from capi.selection.gate import FEWEST_EPISODES, gated
+from capi.selection.result import Selection, Tried
+
+N_FINALISTS = 4
+SCORING_TREES, MORE = 30, 5  # trees of a rough value; a final one has five times as many
+ROUGH_SHARE = 0.5  # of the budget
+
+
+def choose(
+    batch: Transitions,
+    discount: float,
+    *,
+    candidates: Any = None,
+    test_share: float = 0.3,
+    error_rate: float = 0.05,
+    always_learn: bool = False,
+    budget: float | None = None,
+    folder: str | Path | None = None,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    shown: Callable[[Sequence[Any]], Iterable[Any]] = iter,
+) -> Any:
+    """Choose evaluator, space and sizes for a batch, learn with them, and test the policy on episodes that were not used for either.
+
+    If the policy is not better than what was done and than the best single action, with the stated error rate, or if the log cannot tell, the
+    result is what was done.
+
+    Parameters
+    ----------
+    batch : Transitions
+        With at least four episodes; without episode numbers each row is one.
+    discount : float in [0, 1)
+    candidates : mapping from names to learners, the simplest first, or list of Candidate, optional
+        By default `default_candidates`: fine and coarse values, small trees and forests, with and without support, and policies near the log.
+    test_share : float in (0, 1)
+        Share of the episodes that only test the result.
+    error_rate : float in (0, 1)
+        Probability of "better" for a policy that is not.
+    always_learn : bool
+        Return the chosen policy whatever the test says.
+    budget : float, optional
+        Seconds; candidates that do not fit into half of them are not tried, in the order of the list. The result then depends on the machine.
+    folder : str or Path, optional
+        Keeps the values of finished fits, so that an interrupted selection continues.
+    random_state : int
+    n_jobs : int, optional
+        Number of fits at a time, in processes; None is one, which uses all cores by itself. The result does not depend on it.
+    shown : callable
+        Wraps the list of fits, for example with a progress bar.
+
+    Returns
+    -------
+    learner
+        A fitted learner with ``policy_``, and with ``selection_``: what was tried, the test, and a sentence about it.
+
+    Examples
+    --------
+    >>> from capi import CAPI, Transitions
+    >>> from capi.evaluators import FittedQ
+    >>> from capi.policy_spaces import Trees
+    >>> rng = np.random.default_rng(0)
+    >>> x, arms = rng.random((600, 1)), rng.integers(2, size=600)
+    >>> batch = Transitions(x, arms, 1.0 * (arms == (x[:, 0] > 0.5)), x, np.ones(600, dtype=bool), propensities=np.full(600, 0.5))
+    >>> learner = choose(batch, 0.0, candidates={"tree": CAPI(FittedQ(), Trees(max_depth=1), 0.0, 1, random_state=0)})
+    >>> learner.selection_.gate.verdict
+    'better'
+    """
+    discount, seed = as_discount(discount), as_int(random_state, "random_state", minimum=0)
+    _check(batch, test_share, error_rate, budget)
+    learning, test = batch.split(1 - test_share, random_state=seed)
+    given = default_candidates(learning, discount, random_state=seed) if candidates is None else candidates
+    others = baselines(discount, random_state=seed)
+    work = _Work(learning, discount, seed, n_jobs, Memory.of(folder, batch, discount, seed), shown)
+    rough = work.rough([*checked_candidates(given), others[0]], budget)
+    finalists = _finalists(rough, [others[0].name])
+    tried = work.final(finalists, rough)
+    chosen = next(one for one in finalists if one.name == _simplest(tried))
+    tried = [replace(one, fate="chosen") if one.name == chosen.name else one for one in tried]
+    ranked = sorted(
+        (one for one in tried if one.value is not None and one.name != chosen.name), key=lambda one: -(one.value or 0.0)
+    )
+    order = [chosen, *(next(c for c in finalists if c.name == one.name) for one in ranked)]
+    learners = {c.name: c.fitted(learning) for c in order[:1]}
+    named = {c.name: c for c in order}
+
+    def policy_of(name: str) -> Any:
+        if name not in learners:
+            learners[name] = named[name].fitted(learning)
+        return learners[name].policy_
+
+    single = others[-1].fitted(learning)
+    learners[others[-1].name] = single
+    gate, returned, evidence = gated(
+        [c.name for c in order if c.size > 0],
+        policy_of,
+        test,
+        discount,
+        error_rate,
+        seed,
+        n_jobs,
+        single.policy_ if batch.n_actions > 1 else None,
+    )
+    if always_learn:
+        returned = chosen.name
+    elif returned is None:
+        returned = others[0].name
+    learner = learners.get(returned) or (named.get(returned) or others[0]).fitted(learning)
+    learner.selection_ = Selection(tried, chosen.name, returned, gate, discount, learning.n_episodes, evidence)
+    return learner
+
+
+def _check(batch: Any, test_share: float, error_rate: float, budget: float | None) -> None:
+    if not isinstance(batch, Transitions):
+        raise InvalidInputError(f"batch must be Transitions; got {type(batch).__name__}.")
+    if batch.n_episodes < FEWEST_EPISODES:
+        raise InvalidInputError(
+            f"selection needs at least {FEWEST_EPISODES} episodes, for learning, comparing and testing; this batch has {batch.n_episodes}."
+        )
+    for name, value in (("test_share", test_share), ("error_rate", error_rate)):
+        if not is_real(value) or not 0 < value < 1:
+            raise InvalidInputError(f"{name} must lie strictly between 0 and 1; got {value!r}.")
+    if budget is not None and (not is_real(budget) or budget <= 0):
+        raise InvalidInputError(f"budget must be a positive number of seconds; got {budget!r}.")
+
+
+class _Work:
+    """The fits of a selection: each learns from one half of the episodes and is valued on the other one."""
+
+    def __init__(
+        self, batch: Transitions, discount: float, seed: int, n_jobs: int | None, memory: Memory, shown: Any
+    ) -> None:
+        self.batch, self.discount, self.seed, self.memory, self.shown = batch, discount, seed, memory, shown
+        self.n_jobs = n_threads(n_jobs)
+        fold = np.repeat(shuffled_folds(batch.n_episodes, 2, seed), batch.episode_lengths)
+        self.halves = [(batch.subset(fold != k), batch.subset(fold == k)) for k in range(2)]
+
+    def rough(self, candidates: Sequence[Candidate], budget: float | None) -> list[tuple[Candidate, Tried]]:
+        """Return each candidate with its value after a few rounds, as the mean of both halves."""
+        started = perf_counter()
+        found: list[tuple[Candidate, Tried]] = []
+        groups = [[c] for c in candidates] if budget is not None else [list(candidates)]
+        for group in groups:
+            if budget is not None and found and perf_counter() - started > ROUGH_SHARE * budget:
+                found += [(c, Tried(c.name, c.size, None, fate="not tried: no time left")) for c in group]
+                continue
+            for candidate, values in zip(group, self._values(group, quick=True), strict=True):
+                found.append((candidate, _tried(candidate, values)))
+        if all(one.rough is None for _, one in found):
+            raise InvalidInputError(f"no candidate could learn from this batch; the first one: {found[0][1].fate}.")
+        return found
+
+    def final(self, finalists: Sequence[Candidate], rough: Sequence[tuple[Candidate, Tried]]) -> list[Tried]:
+        """Return all candidates, those that remain with values of learners that learned in full."""
+        values = dict(zip((c.name for c in finalists), self._values(finalists, quick=False), strict=True))
+        means = {name: _mean([v["value"] for v in both]) for name, both in values.items() if _fine(both)}
+        if not means:
+            raise InvalidInputError("no candidate could learn from this batch in full.")
+        best = max(means, key=lambda name: means[name])
+        tried = []
+        for candidate, one in rough:
+            if candidate.name not in means:
+                tried.append(one)
+                continue
+            mine, its = values[candidate.name], values[best]
+            apart = [np.array(b["of_episodes"]) - np.array(m["of_episodes"]) for m, b in zip(mine, its, strict=True)]
+            tried.append(
+                replace(
+                    one,
+                    value=means[candidate.name],
+                    standard_error=_error([np.array(v["of_episodes"]) for v in mine]),
+                    behind=means[best] - means[candidate.name],
+                    behind_error=_error(apart),
+                    seconds=one.seconds + sum(v["seconds"] for v in mine),
+                    fate="not chosen",
+                )
+            )
+        return tried
+
+    def _values(self, candidates: Sequence[Candidate], *, quick: bool) -> list[list[dict[str, Any]]]:
+        tasks = [(c, k) for c in candidates for k in range(2)]
+        missing = [task for task in tasks if self.memory.get(*_key(*task, quick)) is None]
+        parallel = joblib.Parallel(n_jobs=self.n_jobs, return_as="generator")
+        calls = (
+            joblib.delayed(_valued)(c, *self.halves[k], self.discount, self.seed, quick, self.n_jobs > 1)
+            for c, k in missing
+        )
+        results = parallel(calls) if self.n_jobs > 1 else (f(*a, **o) for f, a, o in calls)
+        for (c, k), result in zip(self.shown(missing), results, strict=True):
+            self.memory.put(*_key(c, k, quick), result)
+        return [[self.memory.get(*_key(c, k, quick)) or {} for k in range(2)] for c in candidates]
+
+
+def _key(candidate: Candidate, half: int, quick: bool) -> tuple[str, str]:
+    return candidate.name, f"{'rough' if quick else 'final'} {half}"
+
+
+def _valued(
+    candidate: Candidate,
+    rest: Transitions,
+    fold: Transitions,
+    discount: float,
+    seed: int,
+    quick: bool,
+    one_thread: bool,
+) -> dict[str, Any]:
+    """Return the value, on one half, of what a candidate learned from the other one."""
+    started = perf_counter()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RareActionWarning)
+            policy = candidate.fitted(rest, quick=quick).policy_
+        regression = Regression(
+            n_trees=SCORING_TREES * (1 if quick else MORE), n_jobs=1 if one_thread else n_threads(-1)
+        )
+        value, of_episodes = fitted_value_with_influence(policy, fold, discount, regression, seed)
+    except (CapiError, ValueError) as error:
+        return {"failed": f"{type(error).__name__}: {error}", "seconds": perf_counter() - started}
+    return {"value": value, "of_episodes": of_episodes.tolist(), "seconds": perf_counter() - started}
+
+
+def _tried(candidate: Candidate, both: Sequence[dict[str, Any]]) -> Tried:
+    seconds = sum(v["seconds"] for v in both)
+    if not _fine(both):
+        reason = next(v["failed"] for v in both if "failed" in v) if any("failed" in v for v in both) else "no value"
+        return Tried(candidate.name, candidate.size, None, seconds=seconds, fate=f"failed: {reason}")
+    return Tried(candidate.name, candidate.size, _mean([v["value"] for v in both]), seconds=seconds)
+
+
+def _fine(both: Sequence[dict[str, Any]]) -> bool:
+    return all("value" in v and math.isfinite(v["value"]) for v in both)
+
+
+def _finalists(rough: Sequence[tuple[Candidate, Tried]], always: Sequence[str]) -> list[Candidate]:
+    """Return the candidates with the best rough values, and those that are always compared."""
+    known = [(c, one.rough) for c, one in rough if one.rough is not None]
+    best = sorted((pair for pair in known if pair[0].name not in always), key=lambda pair: (-pair[1], pair[0].size))
+    kept = {c.name for c, _ in best[:N_FINALISTS]} | set(always)
+    return [c for c, _ in known if c.name in kept]
+
+
+def _simplest(tried: Sequence[Tried]) -> str:
+    """Return the simplest candidate whose value is within one standard error of the best one's; what was done is only chosen if it is the best."""
+    known = [one for one in tried if one.value is not None]
+    near = [one for one in known if one.behind is not None and one.behind <= (one.behind_error or 0.0)]
+    near = [one for one in near if one.size > 0] or near
+    return min(near, key=lambda one: (one.size, -(one.value or 0.0))).name
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values))
+
+
+def _error(parts: Sequence[Any]) -> float:
+    """Return the standard error of the mean of parts' means, from their episodes' influences."""
+    return float(np.sqrt(np.sum([np.var(p, ddof=1) / len(p) if len(p) > 1 else 0.0 for p in parts])) / len(parts))

@@ -1,0 +1,316 @@
+"""Selection: the folds, the scores against closed forms, the choice, the gate and its memory."""
+
+import json
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from capi import CAPI, FiniteMDP, Transitions
+from capi.errors import InvalidInputError
+from capi.evaluators import FittedQ
+from capi.finite.mdp import TabularQ
+from capi.policies import Constant, Uniform
+from capi.policy_spaces import Forests, Reweighted, Trees
+from capi.selection import Candidate, bellman_error, choose, default_candidates, held_out_loss
+from capi.selection._memory import NAME
+from capi.selection.candidates import BestSingleAction, WhatWasDone
+from capi.selection.result import Tried
+from capi.selection.selecting import _simplest
+
+
+def arms(n=600, seed=0, gain=1.0, noise=1.0):
+    """Return one-step decisions by a coin; the action that fits the state gives ``gain`` more."""
+    rng = np.random.default_rng(seed)
+    x, actions = rng.random((n, 2)), rng.integers(2, size=n)
+    rewards = gain * (actions == (x[:, 0] > 0.5)) + noise * rng.normal(size=n)
+    return Transitions(x, actions, rewards, x, np.ones(n, dtype=bool), propensities=np.full(n, 0.5))
+
+
+def tree(depth=1, **options):
+    return CAPI(FittedQ(n_trees=5, min_samples_split=20), Trees(max_depth=depth), 0.0, 1, random_state=0, **options)
+
+
+@dataclass
+class Spy:
+    """A learner that remembers which states it has seen."""
+
+    seen: ClassVar = []
+
+    def fit(self, batch):
+        Spy.seen.append(set(batch.states[:, 0]))
+        self.policy_ = Constant(0, batch.n_actions)
+        return self
+
+
+@dataclass
+class Failing:
+    """A learner that cannot learn."""
+
+    def fit(self, batch):
+        raise InvalidInputError("no.")
+
+
+@dataclass
+class Bad:
+    """A learner whose policy is always wrong."""
+
+    def fit(self, batch):
+        fitted = tree().fit(batch).policy_
+
+        class Wrong:
+            n_actions = 2
+
+            def act(self, states, allowed=None):
+                return 1 - fitted.act(states)
+
+            def probabilities(self, states, allowed=None):
+                return np.eye(2)[self.act(states)]
+
+        self.policy_ = Wrong()
+        return self
+
+
+def test_selection_never_sees_the_episodes_that_test_the_result():
+    batch, Spy.seen = arms(), []
+    choose(batch, 0.0, candidates=[Candidate("spy", Spy(), 1)], random_state=3)
+    _, test = batch.split(0.7, random_state=3)
+    assert Spy.seen
+    for seen in Spy.seen:
+        assert not seen & set(test.states[:, 0])
+
+
+def test_each_half_is_valued_by_the_other_one():
+    batch, Spy.seen = arms(), []
+    choose(batch, 0.0, candidates=[Candidate("spy", Spy(), 1)], random_state=3)
+    learning, _ = batch.split(0.7, random_state=3)
+    rough, final = Spy.seen[:2], Spy.seen[2:4]
+    for first, second in (rough, final):
+        assert not first & second
+        assert first | second == set(learning.states[:, 0])
+
+
+def test_a_better_policy_is_found_and_returned():
+    learner = choose(arms(), 0.0, candidates={"tree": tree(), "deeper tree": tree(3)})
+    found = learner.selection_
+    assert found.gate.verdict == "better"
+    assert found.returned == "tree"  # as good, and simpler
+    assert "better than what was done" in found.verdict
+    x = np.array([[0.1, 0.5], [0.9, 0.5]])
+    np.testing.assert_array_equal(learner.policy_.act(x), [0, 1])
+
+
+def test_without_room_for_improvement_the_result_is_what_was_done():
+    learner = choose(arms(gain=0.0), 0.0, candidates={"tree": tree()})
+    assert learner.selection_.gate.verdict == "not better"
+    assert learner.selection_.returned == "what was done"
+    assert isinstance(learner, WhatWasDone)
+    assert "The result is what was done" in learner.selection_.verdict
+    learned = choose(arms(gain=0.0), 0.0, candidates={"tree": tree()}, always_learn=True)
+    assert learned.selection_.returned == "tree"
+    assert learned.selection_.gate.verdict == "not better"
+
+
+def test_the_best_single_action_is_returned_if_nothing_more_is_known():
+    rng = np.random.default_rng(0)
+    x, actions = rng.random((600, 1)), rng.integers(2, size=600)
+    batch = Transitions(x, actions, actions + rng.normal(size=600), x, np.ones(600, dtype=bool))
+    learner = choose(batch, 0.0, candidates={"tree": tree()})
+    assert learner.selection_.returned == "the best single action"
+    assert isinstance(learner, BestSingleAction)
+    assert learner.policy_.action == 1
+
+
+def test_a_planted_bad_candidate_never_wins():
+    for seed in range(3):
+        given = [Candidate("bad", Bad(), 1), Candidate("tree", tree(), 2)]
+        assert choose(arms(seed=seed), 0.0, candidates=given, random_state=seed).selection_.chosen == "tree"
+
+
+def test_a_candidate_that_fails_is_reported():
+    found = choose(
+        arms(), 0.0, candidates=[Candidate("failing", Failing(), 1), Candidate("tree", tree(), 2)]
+    ).selection_
+    fates = {one.name: one.fate for one in found.tried}
+    assert fates["failing"] == "failed: InvalidInputError: no."
+    assert fates["tree"] == "chosen"
+
+
+def test_equal_candidates_give_the_simplest():
+    given = [Candidate("large", tree(), 9), Candidate("small", tree(), 3)]
+    assert choose(arms(), 0.0, candidates=given).selection_.chosen == "small"
+
+
+def test_within_one_standard_error_the_simplest_is_chosen():
+    def one(name, size, behind, error):
+        return Tried(name, size, 0.0, 1.0 - behind, 0.1, behind, error)
+
+    assert _simplest([one("best", 8, 0.0, 0.0), one("near", 2, 0.1, 0.2), one("far", 1, 0.5, 0.2)]) == "near"
+    assert _simplest([one("best", 8, 0.0, 0.0), one("what was done", 0, 0.1, 0.2)]) == "best"
+
+
+def test_the_same_seed_gives_the_same_choice_in_any_number_of_processes():
+    one, two = (
+        choose(arms(200), 0.0, candidates={"tree": tree(), "deeper": tree(2)}, n_jobs=n).selection_.to_dict()
+        for n in (None, 2)
+    )
+    for found in (one, two):
+        for tried in found["tried"]:
+            tried.pop("seconds")
+    assert one == two
+
+
+def test_an_interrupted_selection_continues(tmp_path):
+    fitted = []
+
+    def interrupting(tasks):
+        for number, task in enumerate(tasks):
+            if number == 3:
+                raise KeyboardInterrupt
+            fitted.append(task[0].name)
+            yield task
+
+    given = {"tree": tree(), "deeper": tree(2)}
+    with pytest.raises(KeyboardInterrupt):
+        choose(arms(200), 0.0, candidates=given, folder=tmp_path, shown=interrupting)
+    kept = json.loads((tmp_path / NAME).read_text())["results"]
+    assert sum(map(len, kept.values())) == 3
+    again = choose(arms(200), 0.0, candidates=given, folder=tmp_path).selection_
+    plain = choose(arms(200), 0.0, candidates=given).selection_
+    assert [(t.name, t.rough, t.value) for t in again.tried] == [(t.name, t.rough, t.value) for t in plain.tried]
+    with pytest.raises(InvalidInputError, match="another batch"):
+        choose(arms(200, seed=1), 0.0, candidates=given, folder=tmp_path)
+    (tmp_path / NAME).write_text("{")
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        choose(arms(200), 0.0, candidates=given, folder=tmp_path)
+
+
+def test_a_budget_leaves_candidates_out():
+    found = choose(arms(200), 0.0, candidates={"tree": tree(), "deeper": tree(2)}, budget=1e-6).selection_
+    assert {one.fate for one in found.tried if one.name == "deeper"} == {"not tried: no time left"}
+
+
+def test_the_default_candidates_cover_sizes_and_support():
+    names = [c.name for c in default_candidates(arms(), 0.0)]
+    assert len(set(names)) == len(names)
+    kinds = {type(c.learner.space) for c in default_candidates(arms(), 0.0)}
+    assert {Forests, Reweighted} <= kinds
+    assert any(c.learner.support is not None for c in default_candidates(arms(), 0.0))
+
+
+def test_the_result_can_be_printed_drawn_and_written():
+    found = choose(arms(), 0.0, candidates={"tree": tree()}).selection_
+    assert "candidate" in str(found)
+    json.dumps(found.to_dict(), allow_nan=False)
+    assert len(found.plot().axes) == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"candidates": {}}, "candidates must be"),
+        ({"candidates": [3]}, "candidates must be"),
+        ({"test_share": 1.0}, "test_share"),
+        ({"error_rate": 0.0}, "error_rate"),
+        ({"budget": -1}, "budget"),
+        ({"random_state": -1}, "random_state"),
+    ],
+)
+def test_bad_settings_are_refused(options, message):
+    with pytest.raises(InvalidInputError, match=message):
+        choose(arms(), 0.0, **options)
+
+
+def test_few_episodes_and_twice_the_same_name_are_refused():
+    with pytest.raises(InvalidInputError, match="at least 10 episodes"):
+        choose(arms(9), 0.0)
+    with pytest.raises(InvalidInputError, match="different names"):
+        choose(arms(), 0.0, candidates=[Candidate("a", tree(), 1), Candidate("a", tree(), 2)])
+
+
+def test_one_action_cannot_be_improved():
+    x = np.random.default_rng(0).random((60, 1))
+    batch = Transitions(x, np.zeros(60, dtype=int), x[:, 0], x, np.ones(60, dtype=bool))
+    assert choose(batch, 0.0, candidates={"tree": tree()}).selection_.returned == "what was done"
+
+
+# -- scores -------------------------------------------------------------------------------------------
+
+
+def test_the_corrected_bellman_error_is_the_true_one():
+    rng = np.random.default_rng(1)
+    mdp = FiniteMDP(rng.dirichlet(np.full(6, 0.3), size=(2, 6)), rng.normal(size=(6, 2)), discount=0.9)
+    states, actions = rng.integers(6, size=20_000), rng.integers(2, size=20_000)
+    following, rewards, ends = mdp.step(states[:, None].astype(float), actions, rng)
+    batch = Transitions(states[:, None], actions, rewards, following, ends)
+    policy, probabilities = Uniform(2), np.full((6, 2), 0.5)
+    for wrong in (0.0, 0.5, 2.0):
+        table = mdp.action_values(probabilities) + wrong * rng.normal(size=(6, 2))
+        exact = float(np.mean(np.square(table - mdp.bellman(probabilities, table))))
+        plain, corrected = (
+            bellman_error(TabularQ(table), policy, batch, discount=0.9, corrected=c) for c in (False, True)
+        )
+        assert abs(corrected - exact) < 0.03 * max(exact, 1.0)
+        assert plain > corrected + 0.1
+
+
+def test_the_plain_bellman_error_prefers_flat_values_and_the_corrected_one_does_not():
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(2, size=(4000, 1)).astype(float), rng.integers(2, size=(4000, 1)).astype(float)
+    batch = Transitions(x, rng.integers(2, size=4000), np.zeros(4000), y, np.zeros(4000, dtype=bool))
+
+    class Table:
+        n_actions = 2
+
+        def __init__(self, low, high):
+            self.low, self.high = low, high
+
+        def values(self, states):
+            return np.repeat(np.where(states == 1, self.high, self.low), 2, axis=1)
+
+    sloped, flat, policy = Table(0.0, 2.0), Table(0.9, 0.9), Constant(0, 2)
+    plain = [bellman_error(q, policy, batch, discount=0.9, corrected=False) for q in (sloped, flat)]
+    corrected = [bellman_error(q, policy, batch, discount=0.9) for q in (sloped, flat)]
+    assert plain[0] - corrected[0] == pytest.approx(0.81, rel=0.1)  # the variance of 0.9 * Q(x')
+    assert plain[1] == pytest.approx(corrected[1], abs=1e-6)
+
+
+def test_the_held_out_loss_is_the_mean_regret():
+    x = np.array([[0.0], [1.0]])
+    batch = Transitions(x, [0, 1], [0.0, 0.0], x, [True, True], weights=[1.0, 3.0])
+
+    class Table:
+        n_actions = 2
+
+        def values(self, states):
+            return np.array([[1.0, 0.0], [0.0, 4.0]])
+
+    assert held_out_loss(Constant(0, 2), Table(), batch) == 3.0
+    assert held_out_loss(Uniform(2), Table(), batch) == (0.5 + 3 * 2.0) / 4
+
+
+# -- the gate's error rate ----------------------------------------------------------------------------
+
+
+def verdicts(n_logs, gain, first=0):
+    found = [
+        choose(
+            arms(300, seed=seed, gain=gain), 0.0, candidates={"tree": tree(2)}, random_state=seed
+        ).selection_.gate.verdict
+        for seed in range(first, first + n_logs)
+    ]
+    return found.count("better") / n_logs
+
+
+def test_the_gate_is_rarely_wrong_and_finds_improvements():
+    assert verdicts(10, 0.0) <= 0.2
+    assert verdicts(5, 1.5, first=100) >= 0.8
+
+
+@pytest.mark.slow
+def test_the_gates_error_rate():
+    """Over 200 logs without room for improvement at most 5 % end with "better"; the bound allows for chance."""
+    assert verdicts(200, 0.0) <= 0.05 + 1.64 * math.sqrt(0.05 * 0.95 / 200)
+    assert verdicts(100, 1.5, first=1000) >= 0.8
