@@ -75,7 +75,8 @@ def fit(
         ),
     ] = None,
     space: Annotated[
-        str, typer.Option(help="Policy space: optimal-trees, trees, forests, thresholds, linear or neighbors.")
+        str,
+        typer.Option(help="Policy space: optimal-trees, trees, forests, thresholds, linear, neighbors or reweighted."),
     ] = "optimal-trees",
     max_depth: Annotated[
         int | None, typer.Option(help="Maximum tree depth.", show_default="3, forests: no limit")
@@ -152,6 +153,26 @@ def fit(
             show_default="many deep trees",
         ),
     ] = None,
+    select: Annotated[
+        bool,
+        typer.Option(
+            "--select",
+            help="Choose evaluator, space and sizes, and test the result on held-out episodes (--hold-out, 0.3 by default): if it is not better than what "
+            "was done, or if the table cannot tell, the result is what was done.",
+        ),
+    ] = False,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            metavar="MINUTES",
+            help="With --select: leave candidates out that do not fit into this time.",
+            show_default="none",
+        ),
+    ] = None,
+    always_learn: Annotated[
+        bool,
+        typer.Option("--always-learn", help="With --select: the result is the chosen policy, whatever its test says."),
+    ] = False,
     with_states: Annotated[
         bool,
         typer.Option(
@@ -221,6 +242,9 @@ def fit(
             accept,
             support,
             support_depth,
+            select,
+            budget,
+            always_learn,
         )
 
     try:
@@ -229,7 +253,9 @@ def fit(
                 chosen(),  # here, because it imports the compiler, which can take seconds
                 out,
                 resume=resume,
-                shown=lambda rounds, done, total: work.steps(rounds, total, step="iteration", done=done),
+                shown=lambda rounds, done, total: work.steps(
+                    rounds, total, step="fit" if select else "iteration", done=done
+                ),
             )
     except KeyboardInterrupt:
         typer.echo(runs.state_of_interrupted(out), err=True)
@@ -239,6 +265,8 @@ def fit(
             json.dumps({"run": str(result.folder), "history": result.history, "rules": result.rules()}, default=str)
         )
         return
+    if result.selection is not None:
+        typer.echo(f"{result.selection}\n")
     typer.echo(result.rules())
     if note := _cut_short(result):
         typer.echo(note)

@@ -21,6 +21,7 @@ from capi.runs import RunSettings
 from capi.runs.diagnose import DIAGNOSIS
 from capi.runs.fit import CHECKPOINT, EVALUATION, HISTORY, LOCK, POLICY, SETTINGS, VALUES
 from capi.runs.secret import SECRET
+from capi.runs.select import SELECTION
 
 NAME = "report.html"
 LONGEST_NAME = 200  # bytes: a longer temporary name is used while the file is written
@@ -37,7 +38,7 @@ def write_report(run: str | Path, out: str | Path | None = None, *, include_case
     ----------
     run : str or Path
         The folder of a finished run; its table must still be where the run read it. The report includes ``values.zip`` and
-        ``evaluation.json`` if the folder has them, and says so if it does not; and ``diagnosis.json``.
+        ``evaluation.json`` if the folder has them, and says so if it does not; and ``diagnosis.json`` and ``selection.json``.
     out : str or Path, optional
         The file to write; ``report.html`` in the run's folder by default. It is written completely or not at all.
     include_cases : bool
@@ -91,7 +92,10 @@ def _apart(target: Path, run: Path) -> Path:
     """Return ``target``; refuse it if it is a folder or one of the files that the report is built from."""
     if target.is_dir():
         raise InvalidInputError(f"out must be a file; {target} is a folder. Choose another name.")
-    kept = [run / name for name in (SETTINGS, POLICY, HISTORY, VALUES, EVALUATION, DIAGNOSIS, CHECKPOINT, SECRET, LOCK)]
+    kept = [
+        run / name
+        for name in (SETTINGS, POLICY, HISTORY, VALUES, EVALUATION, DIAGNOSIS, SELECTION, CHECKPOINT, SECRET, LOCK)
+    ]
     if (run / SETTINGS).is_file():
         kept.append(Path(RunSettings.from_toml(run / SETTINGS).table))
     for path in kept:

@@ -26,6 +26,7 @@ from capi.report.evaluation import evaluation_record, headline_record, number_or
 from capi.report.importance import differences_record, leaf_rows, leaves_record, stakes_record
 from capi.report.maps import influences, map_record
 from capi.report.panel import panel_record
+from capi.report.selection import selection_record
 from capi.report.sources import Sources, read_sources
 from capi.report.wording import (
     conditions,
@@ -79,6 +80,7 @@ def report_record(run: str | Path, include_cases: bool = False) -> dict[str, Any
         "differences": differences_record(sources),
         "evaluation": None if sources.evaluation is None else evaluation_record(sources.evaluation),
         "diagnosis": None if sources.tiny else diagnosis_record(sources.result.folder),
+        "selection": selection_record(sources.result.folder),
         "making": _making(sources),
         "includes_cases": include_cases,
         "tiny": sources.tiny,

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from capi._utils.late import late
 from capi._utils.rescue import rescued_by
+from capi._utils.validation import Floats
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.files.archive import write_archive
@@ -36,6 +38,11 @@ from capi.types import Policy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+if TYPE_CHECKING:
+    from capi.runs import select
+else:
+    select = late("capi.runs.select")  # which builds on this module
 
 SETTINGS, TABLE, POLICY, HISTORY, VALUES, EVALUATION, CHECKPOINT, LOCK = (
     "settings.toml",
@@ -63,6 +70,7 @@ COMPLETE = {"kernel-fitted-q", "linear", "thresholds"}  # parts that need tables
 VALUES_FORMAT = "capi values"
 SHARE = 0.05  # of the running time that checkpoints may take
 READ_AT_ONCE = 2**20
+FITS = "selection-fits.json"  # finished fits of a selection
 
 
 @dataclass(frozen=True)
@@ -73,6 +81,7 @@ class RunResult:
     settings: RunSettings
     policy: Policy
     history: list[dict[str, float]]
+    selection: str | None = None  # what was tried and chosen, of a run that has just selected
 
     def batch(self) -> Transitions:
         """Return the decisions that the run learned from, encoded as its policy reads them."""
@@ -150,13 +159,15 @@ def _locked_run(settings: RunSettings | None, folder: Path, resume: bool, shown:
     for kind in {settings.evaluator, settings.space} & COMPLETE:
         check_complete(batch, kind)
     batch.schema.to_dict()  # nor must names or labels that cannot be saved
-    settings = settings.with_rules(batch)
+    settings = settings if settings.select else settings.with_rules(batch)
     table = digest(settings.table)
     if resume:
         _check_table(settings.table, table, folder)
     else:
         write_text(folder / TABLE, table + "\n")
         write_text(folder / SETTINGS, settings.to_toml())
+    if settings.select:
+        return select.selected_run(settings, batch, table, folder, shown)
     checkpoints = Checkpoints(folder / CHECKPOINT, _origin(settings.to_toml(), table), _rounds(settings), SHARE)
 
     def leave() -> str | None:
@@ -181,7 +192,7 @@ def state_of_interrupted(folder: str | Path) -> str:
     path = Path(folder)
     if (path / POLICY).is_file():
         return f"stopped; the run in {path} is finished."
-    if (path / CHECKPOINT).is_file():
+    if (path / CHECKPOINT).is_file() or (path / FITS).is_file():
         return f"stopped; capi fit --resume --out {path} resumes from this point."
     if (path / SETTINGS).is_file():
         return f"stopped before an iteration was saved; capi fit --resume --out {path} starts from the beginning."
@@ -264,16 +275,30 @@ def _run(
         history[chosen.k]["kept"] = 1.0
     for k, score in chosen.scores.items():
         history[k]["score"] = score
-    values = chosen.q.values(batch.states).astype(np.float32)
     kept = chosen.policy if support is None else support.restrict(chosen.policy)
-    policy: Any = described(kept, batch.schema, training_of(batch, settings.discount, chosen.k + 1))
+    policy = described(kept, batch.schema, training_of(batch, settings.discount, chosen.k + 1))
+    result = finished(settings, batch, table, folder, policy, chosen.q.values(batch.states), history)
+    checkpoints.remove()
+    return result
+
+
+def finished(
+    settings: RunSettings,
+    batch: Transitions,
+    table: str,
+    folder: Path,
+    policy: Any,
+    q_values: Floats,
+    history: list[dict[str, float]],
+) -> RunResult:
+    """Write the results of a run, the policy last."""
+    values = q_values.astype(np.float32)
     with written_together(folder, [HISTORY, VALUES, SECRET]) as places:
         encode_text(places[HISTORY], _csv(history))
         write_secret(places[SECRET], batch, table)
         write_archive(places[VALUES], {"format": VALUES_FORMAT, "table": table}, {"values": values})
     (folder / EVALUATION).unlink(missing_ok=True)  # of an earlier policy
     save_policy(policy, folder / POLICY, with_states=settings.with_states)
-    checkpoints.remove()
     (folder / TABLE).unlink(missing_ok=True)
     saved: Any = load_policy(folder / POLICY)  # without the counts of small leaves, which the file does not give
     return RunResult(folder, settings, described(saved, batch.schema, policy.training), history)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -13,7 +14,7 @@ import tomli_w
 
 from capi import evaluators, policy_spaces
 from capi._utils.late import late
-from capi._utils.parameters import at_least, check_options, check_parameters, one_of, optional
+from capi._utils.parameters import at_least, check_options, check_parameters, one_of, optional, strictly_between
 from capi._utils.renamed import refuse_old_names, renamed, translated
 from capi._utils.suggestions import did_you_mean
 from capi._utils.validation import as_discount, as_share, is_real
@@ -40,8 +41,9 @@ SPACES = {
     "thresholds": "Thresholds",
     "linear": "Linear",
     "neighbors": "Neighbors",
+    "reweighted": "Reweighted",
 }
-NOT_IN_FILES = {"regressor", "kernel", "features", "metric_params", "monotone"}
+NOT_IN_FILES = {"regressor", "kernel", "features", "metric_params", "monotone", "behaviour"}
 NO_LIMIT = "none"  # in settings files
 WRITTEN_BEFORE = {"min_samples_split", "min_samples_leaf"}  # options of trees in all files from before they had a depth
 # What all files of runs list; without weights of states, they are from before those existed.
@@ -59,9 +61,14 @@ LEARNING = (
     "accept",
     "support",
     "support_depth",
+    "select",
+    "budget",
+    "always_learn",
 )
 HOLD_STATES = {"neighbors"}  # spaces whose policies decide by states of the table
 BY_RULE = ("n_thresholds", "min_samples_leaf", "work_limit")  # of optimal trees
+TESTED = 0.3  # share of the episodes that only test the result of a selection
+OF_SELECTION = ("select", "budget", "always_learn")
 FILLED_IN = ("projections",)  # of fitted Q
 SECTIONS = ("data", "learning", "evaluator", "space")
 
@@ -120,6 +127,13 @@ class RunSettings:
         default all actions that the log takes more than a few times.
     support_depth : int, optional
         Depth of a single tree that says which actions these are, so that the policy remains one tree. By default many deep trees.
+    select : bool
+        Choose evaluator, space and sizes, and return what was done unless the result is better on held-out episodes (`capi.selection.choose`);
+        ``hold_out`` is then 0.3 if it is not given.
+    budget : float, optional
+        With ``select``: minutes; candidates that do not fit into them are not tried.
+    always_learn : bool
+        With ``select``: return the chosen policy whatever its test says.
     """
 
     table: str
@@ -140,6 +154,9 @@ class RunSettings:
     accept: str = "any"
     support: float | None = None
     support_depth: int | None = None
+    select: bool = False
+    budget: float | None = None
+    always_learn: bool = False
 
     _constraints = {  # noqa: RUF012  frozen settings
         "discount": lambda value, _: as_discount(value),
@@ -151,6 +168,9 @@ class RunSettings:
         "accept": one_of("any", "improving"),
         "support": optional(lambda value, name: as_share(value, name)),
         "support_depth": optional(at_least(1)),
+        "select": one_of(True, False),
+        "budget": optional(strictly_between(0.0, math.inf)),
+        "always_learn": one_of(True, False),
         "with_states": one_of(True, False),
         "min_category_rows": at_least(1),
         "evaluator": one_of(*EVALUATORS),
@@ -164,11 +184,28 @@ class RunSettings:
             object.__setattr__(self, "discount_per", TimeUnit.of(self.discount_per).plain)
         if self.support_depth is not None and self.support is None:
             raise InvalidInputError("support_depth must come with support, the share that actions must have.")
+        self._check_selection()
         format_of(self.table)
         object.__setattr__(self, "roles", resolved_roles(self.table, self.roles))
         _check_options(self._kinds.evaluator, self.evaluator_options, "evaluator")
         _check_options(self._kinds.space, self.space_options, "space")
         _ = self.parts  # building them checks rules that relate several options
+
+    def _check_selection(self) -> None:
+        """Refuse options that select chooses, and options of select without it."""
+        if not self.select:
+            for name in ("budget", "always_learn"):
+                if getattr(self, name):
+                    raise InvalidInputError(f"{name} must come with select: it limits what is tried.")
+            return
+        defaults = {f.name: f.default for f in fields(self)}
+        chosen = ("evaluator", "space", "n_iterations", "keep", "state_weights", "accept", "support", "support_depth")
+        given = [name for name in chosen if getattr(self, name) != defaults[name]]
+        given += [name for name in ("evaluator_options", "space_options") if getattr(self, name)]
+        if self.hold_out == 0:
+            object.__setattr__(self, "hold_out", TESTED)
+        if given:
+            raise InvalidInputError(f"{given[0]} must not be given with select, which chooses it. Omit one of them.")
 
     @property
     def _kinds(self) -> Any:
@@ -200,6 +237,10 @@ class RunSettings:
 
     def learner(self) -> CAPI:
         """Return a learner with these settings."""
+        if self.select:
+            raise InvalidInputError(
+                "this run chose its learner among candidates, so there are no settings to refit it with. Evaluate it on the episodes that it held out."
+            )
         settings: dict[str, Any] = {
             "discount": self.discount,
             "n_iterations": self.n_iterations,
@@ -258,10 +299,17 @@ class RunSettings:
         """Return the settings as TOML, with all defaults written out, so that a later change of defaults has no effect."""
         sections = {
             "data": {"table": self.table, **{role: name for role, name in self.roles.items() if name is not None}},
-            "learning": {name: value for name in LEARNING if (value := getattr(self, name)) is not None},
-            "evaluator": {"kind": self.evaluator, **self._options_of_evaluator()},
-            "space": {"kind": self.space, **_options(self.parts.space)},
+            "learning": {
+                name: value
+                for name in LEARNING
+                if (value := getattr(self, name)) is not None and (name not in OF_SELECTION or self.select)
+            },
         }
+        if not self.select:
+            sections |= {
+                "evaluator": {"kind": self.evaluator, **self._options_of_evaluator()},
+                "space": {"kind": self.space, **_options(self.parts.space)},
+            }
         return tomli_w.dumps(sections)
 
     def _options_of_evaluator(self) -> dict[str, Any]:

@@ -34,6 +34,11 @@ class Candidate:
     learner: Any  # an unfitted learner, or an object with ``fit(batch)`` that sets ``policy_``
     size: int
 
+    @property
+    def near_log(self) -> bool:
+        """Whether its policies draw actions nearly as the log does."""
+        return isinstance(getattr(self.learner, "space", None), Reweighted)
+
     def fitted(self, batch: Transitions, *, quick: bool = False) -> Any:
         """Return the learner after learning from ``batch``; a quick one makes fewer rounds."""
         learner = sklearn.base.clone(self.learner) if isinstance(self.learner, Learner) else replace(self.learner)

@@ -39,6 +39,7 @@ def choose(
     discount: float,
     *,
     candidates: Any = None,
+    test: Transitions | None = None,
     test_share: float = 0.3,
     error_rate: float = 0.05,
     always_learn: bool = False,
@@ -60,8 +61,10 @@ def choose(
     discount : float in [0, 1)
     candidates : mapping from names to learners, the simplest first, or list of Candidate, optional
         By default `default_candidates`: fine and coarse values, small trees and forests, with and without support, and policies near the log.
+    test : Transitions, optional
+        Other episodes, which only test the result. By default a share of those of ``batch``.
     test_share : float in (0, 1)
-        Share of the episodes that only test the result.
+        That share.
     error_rate : float in (0, 1)
         Probability of "better" for a policy that is not.
     always_learn : bool
@@ -95,21 +98,25 @@ def choose(
     """
     discount, seed = as_discount(discount), as_int(random_state, "random_state", minimum=0)
     _check(batch, test_share, error_rate, budget)
-    learning, test = batch.split(1 - test_share, random_state=seed)
+    learning = batch
+    if test is None:
+        learning, test = batch.split(1 - test_share, random_state=seed)
     given = default_candidates(learning, discount, random_state=seed) if candidates is None else candidates
     others = baselines(discount, random_state=seed)
     work = _Work(learning, discount, seed, n_jobs, Memory.of(folder, batch, discount, seed), shown)
     rough = work.rough([*checked_candidates(given), others[0]], budget)
-    finalists = _finalists(rough, [others[0].name])
+    finalists = _finalists(rough, others[0].name)
     tried = work.final(finalists, rough)
     chosen = next(one for one in finalists if one.name == _simplest(tried))
     tried = [replace(one, fate="chosen") if one.name == chosen.name else one for one in tried]
     ranked = sorted(
         (one for one in tried if one.value is not None and one.name != chosen.name), key=lambda one: -(one.value or 0.0)
     )
-    order = [chosen, *(next(c for c in finalists if c.name == one.name) for one in ranked)]
-    learners = {c.name: c.fitted(learning) for c in order[:1]}
-    named = {c.name: c for c in order}
+    named = {c.name: c for c in finalists}
+    near = [one.name for one in ranked if named[one.name].near_log]  # whose test needs the least overlap
+    others_of = [one.name for one in ranked if not named[one.name].near_log]
+    order = [chosen.name, *near, *others_of]
+    learners = {chosen.name: chosen.fitted(learning)}
 
     def policy_of(name: str) -> Any:
         if name not in learners:
@@ -119,7 +126,7 @@ def choose(
     single = others[-1].fitted(learning)
     learners[others[-1].name] = single
     gate, returned, evidence = gated(
-        [c.name for c in order if c.size > 0],
+        [name for name in order if named[name].size > 0],
         policy_of,
         test,
         discount,
@@ -258,11 +265,11 @@ def _fine(both: Sequence[dict[str, Any]]) -> bool:
     return all("value" in v and math.isfinite(v["value"]) for v in both)
 
 
-def _finalists(rough: Sequence[tuple[Candidate, Tried]], always: Sequence[str]) -> list[Candidate]:
-    """Return the candidates with the best rough values, and those that are always compared."""
+def _finalists(rough: Sequence[tuple[Candidate, Tried]], baseline: str) -> list[Candidate]:
+    """Return the candidates with the best rough values, the best one near the log, whose test needs the least overlap, and the baseline."""
     known = [(c, one.rough) for c, one in rough if one.rough is not None]
-    best = sorted((pair for pair in known if pair[0].name not in always), key=lambda pair: (-pair[1], pair[0].size))
-    kept = {c.name for c, _ in best[:N_FINALISTS]} | set(always)
+    best = sorted((pair for pair in known if pair[0].name != baseline), key=lambda pair: (-pair[1], pair[0].size))
+    kept = {baseline, *(c.name for c, _ in best[:N_FINALISTS]), *[c.name for c, _ in best if c.near_log][:1]}
     return [c for c, _ in known if c.name in kept]
 
 

@@ -1,0 +1,42 @@
+"""What a selection tried, as the page shows it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from capi.report.evaluation import number_or_none
+from capi.report.wording import short
+from capi.runs.select import read_selection
+
+MOST_ROWS, LONGEST_NAME, LONGEST_SENTENCE = 50, 80, 1200  # candidates; characters
+
+
+def selection_record(folder: Path) -> dict[str, Any] | None:
+    """Return the candidates of a run, the best first, and the sentence of the test; None if the run did not select."""
+    found = read_selection(folder)
+    if found is None:
+        return None
+    tried = [one for one in _list(found.get("tried")) if isinstance(one, dict)]
+    rows: list[dict[str, Any]] = [
+        {
+            "name": short(str(one.get("name", "")), LONGEST_NAME),
+            "rough": number_or_none(one.get("rough")),
+            "value": number_or_none(one.get("value")),
+            "error": number_or_none(one.get("standard_error")),
+            "fate": short(str(one.get("fate", "")), LONGEST_NAME),
+            "main": one.get("name") == found.get("returned"),
+        }
+        for one in tried
+    ]
+    rows.sort(key=lambda row: tuple(-(row[key] if row[key] is not None else -1e308) for key in ("value", "rough")))
+    gate = found.get("gate") if isinstance(found.get("gate"), dict) else {}
+    return {
+        "rows": rows[:MOST_ROWS],
+        "sentence": short(str(dict(gate or {}).get("sentence", "")), LONGEST_SENTENCE),
+        "returned": short(str(found.get("returned", "")), LONGEST_NAME),
+    }
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

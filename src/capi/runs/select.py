@@ -1,0 +1,76 @@
+"""Runs that choose their learner among candidates."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from capi._utils.rescue import rescued_by
+from capi.data.transitions import Transitions
+from capi.errors import InvalidInputError
+from capi.files.atomic import write_text
+from capi.learning import rules
+from capi.runs.fit import FITS, POLICY, SETTINGS, TABLE, RunResult, digest, finished, state_of_interrupted
+from capi.runs.settings import RunSettings
+from capi.selection import choose
+
+SELECTION = "selection.json"
+FORMAT = "capi selection"
+
+
+def selected_run(settings: RunSettings, batch: Transitions, table: str, folder: Path, shown: Any) -> RunResult:
+    """Choose and learn as `capi.selection.choose` does, and write the results; finished fits are kept if the run is interrupted."""
+
+    def leave() -> str:
+        """Without a finished fit there is nothing to resume, so free the folder again."""
+        if not (folder / FITS).exists():
+            for name in (SETTINGS, TABLE):
+                (folder / name).unlink(missing_ok=True)
+        return state_of_interrupted(folder)
+
+    with rescued_by(leave):
+        try:
+            learner = choose(
+                batch,
+                settings.discount,
+                test=settings.held_out(batch.schema),
+                always_learn=settings.always_learn,
+                budget=None if settings.budget is None else 60 * settings.budget,
+                folder=folder,
+                random_state=settings.random_state,
+                shown=lambda tasks: shown(iter(tasks), 0, len(tasks)),
+            )
+        except BaseException:
+            leave()
+            raise
+    policy, found = learner.policy_, learner.selection_
+    if hasattr(learner, "q_"):
+        q = learner.q_
+    else:
+        q = rules.default_evaluator(batch, settings.discount).evaluate(policy, batch, discount=settings.discount)
+    history = getattr(learner, "history_", [{"k": 0.0}])
+    result = finished(settings, batch, table, folder, policy, q.values(batch.states), history)
+    record = {"format": FORMAT, "policy": digest(folder / POLICY), **found.to_dict()}
+    write_text(folder / SELECTION, json.dumps(record, indent=1))
+    with suppress(OSError):
+        (folder / FITS).unlink(missing_ok=True)
+    return replace(result, selection=str(found))
+
+
+def read_selection(folder: Path) -> dict[str, Any] | None:
+    """Return what a run tried, or None if it did not select, or if its policy has been replaced."""
+    path = folder / SELECTION
+    if not path.exists():
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InvalidInputError(
+            f"{path} cannot be read: {error}. Delete it, or run capi fit --select again."
+        ) from error
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise InvalidInputError(f"{path} must be a file written by capi fit --select. Delete it.")
+    return found if found.get("policy") == digest(folder / POLICY) else None

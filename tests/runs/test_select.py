@@ -1,0 +1,163 @@
+"""capi fit --select: chooses, tests, writes a run that all other commands understand, and continues after an interruption."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from capi import CAPI
+from capi.cli import app
+from capi.errors import InvalidInputError
+from capi.evaluators import FittedQ
+from capi.policy_spaces import Reweighted, Trees
+from capi.report import report_record, write_report
+from capi.runs import RunSettings, fit_run, load_run
+from capi.runs.fit import FITS
+from capi.runs.select import SELECTION
+from capi.selection import Candidate, selecting
+
+ROLES = {"state": ["x", "y"], "action": "drug", "reward": "gain"}
+
+
+def few(batch, discount, *, random_state):
+    evaluator = FittedQ(n_trees=5, min_samples_leaf=5)
+    return [
+        Candidate("tree", CAPI(evaluator, Trees(max_depth=1), discount, 1, random_state=random_state), 2),
+        Candidate("reweighted", CAPI(evaluator, Reweighted(), discount, random_state=random_state), 9),
+    ]
+
+
+@pytest.fixture(autouse=True)
+def few_candidates(monkeypatch):
+    monkeypatch.setattr(selecting, "default_candidates", few)
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    rng, folder = np.random.default_rng(0), tmp_path_factory.mktemp("tables")
+    x, y, treated = rng.normal(size=500), rng.normal(size=500), rng.random(500) < 0.5
+    for name, gain in (("gain", 2.0), ("none", 0.0)):
+        reward = gain * (treated == (x > 0)) + rng.normal(size=500)
+        drug = np.where(treated, "drug", "none")
+        pd.DataFrame({"x": x, "y": y, "drug": drug, "gain": reward}).to_csv(folder / f"{name}.csv", index=False)
+    return folder
+
+
+def settings(tables, name="gain", **options):
+    return RunSettings(str(tables / f"{name}.csv"), ROLES, discount=0.0, select=True, **options)
+
+
+def test_a_selected_run_is_one_that_all_commands_understand(tables, tmp_path):
+    run = tmp_path / "run"
+    result = fit_run(settings(tables), run)
+    found = json.loads((run / SELECTION).read_text())
+    assert found["returned"] == "tree"
+    assert found["gate"]["verdict"] == "better"
+    assert "chosen" in result.selection
+    assert not (run / FITS).exists()
+    assert load_run(run).settings == settings(tables)
+    for command in (["evaluate", str(run)], ["export", str(run), "--to", "sql"], ["report", str(run)]):
+        told = CliRunner().invoke(app, command)
+        assert told.exit_code == 0, told.output
+    record = report_record(run)["selection"]
+    assert record["rows"][0]["name"] == "tree"
+    assert record["sentence"] == found["gate"]["sentence"]
+    assert "What was tried" in write_report(run).read_text()
+
+
+def test_without_room_for_improvement_the_run_returns_what_was_done(tables, tmp_path):
+    result = fit_run(settings(tables, "none"), tmp_path / "run")
+    assert "What was done" in result.rules()
+    assert "The result is what was done" in result.selection
+    assert "What was tried" in write_report(tmp_path / "run").read_text()
+    learned = fit_run(settings(tables, "none", always_learn=True), tmp_path / "learned")
+    assert learned.rules().startswith("if ")
+
+
+def test_the_command_prints_what_was_tried(tables, tmp_path):
+    table = str(tables / "gain.csv")
+    options = ["--state", "x", "--state", "y", "--action", "drug", "--reward", "gain", "--discount", "0", "--select"]
+    told = CliRunner().invoke(app, ["fit", table, "--out", str(tmp_path / "run"), *options])
+    assert told.exit_code == 0, told.output
+    assert "tree is better than what was done" in " ".join(told.stdout.split())
+
+
+def test_an_interrupted_selection_continues_to_the_same_policy(tables, tmp_path):
+    def interrupting(tasks, done, total):
+        for number, task in enumerate(tasks):
+            if number == 3:
+                raise KeyboardInterrupt
+            yield task
+
+    with pytest.raises(KeyboardInterrupt):
+        fit_run(settings(tables), tmp_path / "run", shown=interrupting)
+    assert (tmp_path / "run" / FITS).exists()
+    again = fit_run(None, tmp_path / "run", resume=True)
+    plain = fit_run(settings(tables), tmp_path / "plain")
+    assert (again.folder / "policy.capi").read_bytes() == (plain.folder / "policy.capi").read_bytes()
+
+
+def test_an_interruption_before_the_first_fit_leaves_nothing(tables, tmp_path):
+    def at_once(tasks, done, total):
+        raise KeyboardInterrupt
+        yield from tasks
+
+    with pytest.raises(KeyboardInterrupt):
+        fit_run(settings(tables), tmp_path / "run", shown=at_once)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"space": "trees"}, "space must not be given with select"),
+        ({"evaluator_options": {"n_trees": 5}}, "evaluator_options must not be given"),
+        ({"support": 0.3}, "support must not be given"),
+        ({"budget": 0.0}, "budget"),
+    ],
+)
+def test_what_select_chooses_must_not_be_given(tables, options, message):
+    with pytest.raises(InvalidInputError, match=message):
+        settings(tables, **options)
+
+
+def test_options_of_select_need_it(tables):
+    with pytest.raises(InvalidInputError, match="budget must come with select"):
+        RunSettings(str(tables / "gain.csv"), ROLES, budget=3.0)
+
+
+def test_a_selected_run_cannot_be_refitted(tables, tmp_path):
+    fit_run(settings(tables), tmp_path / "run")
+    told = CliRunner().invoke(app, ["evaluate", str(tmp_path / "run"), "--folds", "3"])
+    assert "chose its learner among candidates" in str(told.exception)
+
+
+def test_a_damaged_record_is_refused(tables, tmp_path):
+    fit_run(settings(tables), tmp_path / "run")
+    (tmp_path / "run" / SELECTION).write_text("{")
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        report_record(tmp_path / "run")
+    (tmp_path / "run" / SELECTION).write_text('{"format": "other"}')
+    with pytest.raises(InvalidInputError, match="must be a file written by"):
+        report_record(tmp_path / "run")
+
+
+def test_supported_runs_resume_and_export(tables, tmp_path):
+    mine = RunSettings(
+        str(tables / "gain.csv"),
+        ROLES,
+        discount=0.0,
+        evaluator_options={"n_trees": 5},
+        support=0.3,
+        support_depth=2,
+    )
+    result = fit_run(mine, tmp_path / "run")
+    assert load_run(tmp_path / "run").settings.support == 0.3
+    assert result.rules().startswith("if ")
+    told = CliRunner().invoke(app, ["export", str(tmp_path / "run"), "--to", "sql"])
+    assert told.exit_code == 0, told.output
+    assert "often enough in similar states" in write_report(tmp_path / "run").read_text()
+    with pytest.raises(InvalidInputError, match="support_depth must come with support"):
+        RunSettings(str(tables / "gain.csv"), ROLES, support_depth=2)
