@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from capi import CAPI, FiniteMDP, Transitions
+from capi import CAPI, FiniteMDP, Support, Transitions
 from capi.errors import InvalidInputError
 from capi.evaluators import FittedQ
 from capi.finite.mdp import TabularQ
@@ -136,6 +136,30 @@ def test_a_candidate_that_fails_is_reported():
     fates = {one.name: one.fate for one in found.tried}
     assert fates["failing"] == "failed: InvalidInputError: no."
     assert fates["tree"] == "chosen"
+
+
+@dataclass
+class Leaving:
+    """A learner whose policy takes an action that the log almost never takes."""
+
+    def fit(self, batch):
+        self.policy_ = Constant(2, batch.n_actions)
+        return self
+
+
+def test_a_candidate_that_leaves_the_log_is_not_compared():
+    plain, rng = arms(), np.random.default_rng(0)
+    actions, rewards = plain.actions.copy(), plain.rewards.copy()
+    lucky = rng.choice(600, 12, replace=False)
+    actions[lucky], rewards[lucky] = 2, 50.0  # two percent of the rows, by chance with a huge reward
+    batch = Transitions(plain.states, actions, rewards, plain.states, plain.terminated)
+    given = [Candidate("leaving", Leaving(), 1), Candidate("tree", tree(support=Support(0.3)), 2)]
+    found = choose(batch, 0.0, candidates=given).selection_
+    assert next(one for one in found.tried if one.name == "leaving").fate == "leaves the log in 100 % of its decisions"
+    assert found.chosen != "leaving"
+    alone = choose(batch, 0.0, candidates=given[:1]).selection_
+    assert alone.chosen == "leaving"  # nothing else was given; the gate decides
+    assert alone.returned != "leaving"
 
 
 def test_equal_candidates_give_the_simplest():

@@ -26,8 +26,9 @@ class Tried:
     standard_error: float | None = None
     behind: float | None = None  # how far behind the best, with its standard error
     behind_error: float | None = None
+    left: float | None = None  # share of its decisions that the log rarely takes in similar states
     seconds: float = 0.0
-    fate: str = "pruned"  # "pruned", "not chosen", "chosen", "failed: ..." or "not tried: ..."
+    fate: str = "pruned"  # or "leaves the log in ...", "not chosen", "chosen", "failed: ..." or "not tried: ..."
 
 
 @dataclass(frozen=True)

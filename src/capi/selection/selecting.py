@@ -19,11 +19,12 @@ import numpy as np
 from capi._utils.late import joblib
 from capi._utils.randomness import shuffled_folds
 from capi._utils.threads import n_threads
-from capi._utils.validation import as_discount, as_int, is_real
+from capi._utils.validation import Bools, as_discount, as_int, is_real
 from capi.data.transitions import Transitions
 from capi.errors import CapiError, InvalidInputError, RareActionWarning
 from capi.offline.fitted_q import Regression
 from capi.offline.score import fitted_value_with_influence
+from capi.policies import cloned
 from capi.selection._memory import Memory
 from capi.selection.candidates import Candidate, baselines, checked_candidates, default_candidates
 from capi.selection.gate import FEWEST_EPISODES, gated
@@ -32,6 +33,10 @@ from capi.selection.result import Selection, Tried
 N_FINALISTS = 4
 SCORING_TREES, MORE = 30, 5  # trees of a rough value; a final one has five times as many
 ROUGH_SHARE = 0.5  # of the budget
+RARELY, MOST_LEFT = (
+    0.05,
+    0.1,
+)  # probability of an action that the log rarely takes; share of such decisions above which a value is a guess
 
 
 def choose(
@@ -168,6 +173,18 @@ class _Work:
         self.n_jobs = n_threads(n_jobs)
         fold = np.repeat(shuffled_folds(batch.n_episodes, 2, seed), batch.episode_lengths)
         self.halves = [(batch.subset(fold != k), batch.subset(fold == k)) for k in range(2)]
+        self._rare: list[Bools] | None = None
+
+    @property
+    def rare(self) -> list[Bools]:
+        """For each half, the actions that the other half rarely takes in similar states (n, A)."""
+        if self._rare is None:
+            least = min(RARELY, 0.5 / self.batch.n_actions)
+            self._rare = [
+                cloned(rest, random_state=self.seed, n_jobs=-1).probabilities(fold.states, fold.allowed) < least
+                for rest, fold in self.halves
+            ]
+        return self._rare
 
     def rough(self, candidates: Sequence[Candidate], budget: float | None) -> list[tuple[Candidate, Tried]]:
         """Return each candidate with its value after a few rounds, as the mean of both halves."""
@@ -216,7 +233,7 @@ class _Work:
         missing = [task for task in tasks if self.memory.get(*_key(*task, quick)) is None]
         parallel = joblib.Parallel(n_jobs=self.n_jobs, return_as="generator")
         calls = (
-            joblib.delayed(_valued)(c, *self.halves[k], self.discount, self.seed, quick, self.n_jobs > 1)
+            joblib.delayed(_valued)(c, *self.halves[k], self.rare[k], self.discount, self.seed, quick, self.n_jobs > 1)
             for c, k in missing
         )
         results = parallel(calls) if self.n_jobs > 1 else (f(*a, **o) for f, a, o in calls)
@@ -233,6 +250,7 @@ def _valued(
     candidate: Candidate,
     rest: Transitions,
     fold: Transitions,
+    rare: Bools,
     discount: float,
     seed: int,
     quick: bool,
@@ -248,9 +266,11 @@ def _valued(
             n_trees=SCORING_TREES * (1 if quick else MORE), n_jobs=1 if one_thread else n_threads(-1)
         )
         value, of_episodes = fitted_value_with_influence(policy, fold, discount, regression, seed)
+        left = float((policy.probabilities(fold.states, fold.allowed) * rare).sum(axis=1).mean())
     except (CapiError, ValueError) as error:
         return {"failed": f"{type(error).__name__}: {error}", "seconds": perf_counter() - started}
-    return {"value": value, "of_episodes": of_episodes.tolist(), "seconds": perf_counter() - started}
+    seconds = perf_counter() - started
+    return {"value": value, "of_episodes": of_episodes.tolist(), "left": left, "seconds": seconds}
 
 
 def _tried(candidate: Candidate, both: Sequence[dict[str, Any]]) -> Tried:
@@ -258,7 +278,11 @@ def _tried(candidate: Candidate, both: Sequence[dict[str, Any]]) -> Tried:
     if not _fine(both):
         reason = next(v["failed"] for v in both if "failed" in v) if any("failed" in v for v in both) else "no value"
         return Tried(candidate.name, candidate.size, None, seconds=seconds, fate=f"failed: {reason}")
-    return Tried(candidate.name, candidate.size, _mean([v["value"] for v in both]), seconds=seconds)
+    left = _mean([v["left"] for v in both])
+    fate = f"leaves the log in {100 * left:.0f} % of its decisions" if left > MOST_LEFT else "pruned"
+    return Tried(
+        candidate.name, candidate.size, _mean([v["value"] for v in both]), left=left, seconds=seconds, fate=fate
+    )
 
 
 def _fine(both: Sequence[dict[str, Any]]) -> bool:
@@ -266,8 +290,13 @@ def _fine(both: Sequence[dict[str, Any]]) -> bool:
 
 
 def _finalists(rough: Sequence[tuple[Candidate, Tried]], baseline: str) -> list[Candidate]:
-    """Return the candidates with the best rough values, the best one near the log, whose test needs the least overlap, and the baseline."""
-    known = [(c, one.rough) for c, one in rough if one.rough is not None]
+    """Return the candidates with the best rough values, the best one near the log, whose test needs the least overlap, and the baseline.
+
+    Values of policies that leave the log are guesses, so these are only compared if there are no others.
+    """
+    known = [(c, one.rough) for c, one in rough if one.rough is not None and (one.left or 0.0) <= MOST_LEFT]
+    if all(c.name == baseline for c, _ in known):
+        known = [(c, one.rough) for c, one in rough if one.rough is not None]
     best = sorted((pair for pair in known if pair[0].name != baseline), key=lambda pair: (-pair[1], pair[0].size))
     kept = {baseline, *(c.name for c, _ in best[:N_FINALISTS]), *[c.name for c, _ in best if c.near_log][:1]}
     return [c for c, _ in known if c.name in kept]
