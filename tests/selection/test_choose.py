@@ -155,7 +155,7 @@ def test_a_candidate_that_leaves_the_log_is_not_compared():
     batch = Transitions(plain.states, actions, rewards, plain.states, plain.terminated)
     given = [Candidate("leaving", Leaving(), 1), Candidate("tree", tree(support=Support(0.3)), 2)]
     found = choose(batch, 0.0, candidates=given).selection_
-    assert next(one for one in found.tried if one.name == "leaving").fate == "leaves the log in 100 % of its decisions"
+    assert "leaves the log" in next(one.fate for one in found.tried if one.name == "leaving")
     assert found.chosen != "leaving"
     alone = choose(batch, 0.0, candidates=given[:1]).selection_
     assert alone.chosen == "leaving"  # nothing else was given; the gate decides

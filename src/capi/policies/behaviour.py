@@ -47,9 +47,9 @@ class ClonedBehaviour(Described):
         return self.probabilities(states, allowed).argmax(axis=1)
 
     def probabilities(self, states: Floats, allowed: Bools | None = None) -> Floats:
-        """Return the frequencies of the (allowed) actions, mixed with 1 % of even ones (n, A)."""
+        """Return the frequencies of the (allowed) actions; even ones where the log takes none of them (n, A)."""
         x = as_states(states, n_features=self.n_features)
-        return mixed(self.forest.mean_values(x), as_allowed(allowed, "allowed", (len(x), self.n_actions)))
+        return mixed(self.forest.mean_values(x), as_allowed(allowed, "allowed", (len(x), self.n_actions)), 0.0)
 
     def rules(self) -> str:
         """Return a sentence on what the policy does."""
@@ -72,10 +72,10 @@ class ClassifiedBehaviour(Described):
         return self.probabilities(states, allowed).argmax(axis=1)
 
     def probabilities(self, states: Floats, allowed: Bools | None = None) -> Floats:
-        """Return the probabilities of the (allowed) actions, mixed with 1 % of even ones (n, A)."""
+        """Return the probabilities of the (allowed) actions; even ones where the log takes none of them (n, A)."""
         x = as_states(states, n_features=self.n_features)
         found = predicted(self.classifier, x, self.n_actions)
-        return mixed(found, as_allowed(allowed, "allowed", (len(x), self.n_actions)))
+        return mixed(found, as_allowed(allowed, "allowed", (len(x), self.n_actions)), 0.0)
 
 
 def cloned(
@@ -263,12 +263,12 @@ def predicted(model: Any, states: Floats, n_actions: int) -> Floats:
     return probabilities
 
 
-def mixed(predicted: Floats, allowed: Bools | None) -> Floats:
-    """Return distributions over the allowed actions, mixed with a little of the uniform one."""
+def mixed(predicted: Floats, allowed: Bools | None, share: float = MIXED_IN) -> Floats:
+    """Return distributions over the allowed actions, mixed with a share of the uniform one."""
     open_to = np.ones_like(predicted) if allowed is None else allowed.astype(np.float64)
     inside = predicted * open_to
     sums = inside.sum(axis=1, keepdims=True)
     uniform = open_to / open_to.sum(axis=1, keepdims=True)
     inside = np.where(sums > 0, inside / np.where(sums > 0, sums, 1.0), uniform)
-    found: Floats = (1 - MIXED_IN) * inside + MIXED_IN * uniform
+    found: Floats = (1 - share) * inside + share * uniform
     return found

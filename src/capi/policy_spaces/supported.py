@@ -66,7 +66,7 @@ class SupportedPolicy(Described):
         if not isinstance(self.policy, TreePolicy) or not isinstance(of_log, ClonedBehaviour) or not single:
             return None
         support = of_log.forest.trees[0]
-        masks = often_enough(mixed(support.means, None), self.threshold)
+        masks = often_enough(mixed(support.means, None, 0.0), self.threshold)
         ranking = self.policy.ranking
         decisions = np.stack([first_in_mask(np.tile(row, (len(masks), 1)), masks) for row in ranking])
         tree = grafted(self.policy.tree, support, decisions, self.n_actions)
