@@ -49,6 +49,8 @@ KINDS = {
     "LinearPolicy": "a linear rule (one weighted sum of the columns per action; the largest wins)",
     "NeighborsPolicy": "a vote of the nearest known cases",
     "Constant": "the same action everywhere",
+    "ReweightedPolicy": "what was done, with better actions drawn more often (its most probable action is shown)",
+    "ClonedBehaviour": "what was done, drawn with the same probabilities (its most probable action is shown)",
     "Mixture": "a random mixture of several policies (its most probable action is shown)",
     "Greedy": "the action with the largest estimated value",
     "NonStationary": "a policy that changes with time (its first step is shown)",
