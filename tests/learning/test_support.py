@@ -10,7 +10,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
 from capi import CAPI, Support, Transitions, load_policy
-from capi.errors import InvalidInputError
+from capi.errors import InvalidInputError, RareActionWarning
 from capi.evaluators import FittedQ
 from capi.files.exports import export_policy
 from capi.finite.mdp import TabularQ
@@ -355,3 +355,90 @@ def test_reweighted_needs_what_was_done_and_q():
 def test_forests_and_masks_work_with_a_support():
     policy = quick(Forests(n_trees=3), support=Support(0.3)).fit(steps()).policy_
     assert policy.act(np.zeros((2, 2))).shape == (2,)
+
+
+# -- what a review found ------------------------------------------------------------------------------
+
+
+def test_a_saved_clone_tells_nothing_about_fewer_than_five_rows():
+    rng = np.random.default_rng(0)
+    for weights in (None, rng.random(300)):
+        plain = steps()
+        names = ("states", "actions", "rewards", "next_states", "terminated", "episodes")
+        batch = Transitions(**{n: getattr(plain, n) for n in names}, weights=weights, n_actions=3)
+        for policy in (cloned(batch), cloned(batch, max_depth=2)):
+            for tree in policy.forest.trees:
+                np.testing.assert_allclose(tree.sums.sum(axis=1), 1.0)
+                assert (tree.weights == 1).all()
+                assert not len(tree.leaf_of_row)
+
+
+def test_few_rows_of_an_action_count_alike_in_a_leaf():
+    x = np.zeros((20, 1))
+    one, four = (
+        cloned(Transitions(x, np.repeat([0, 1], [20 - n, n]), np.zeros(20), x, np.ones(20, dtype=bool)), max_depth=1)
+        for n in (1, 4)
+    )
+    assert one.probabilities(x[:1])[0, 1] == pytest.approx(2.5 / 21.5)
+    assert four.probabilities(x[:1])[0, 1] == pytest.approx(2.5 / 18.5)
+
+
+def test_a_rare_action_is_never_drawn_and_does_not_prevent_saving(tmp_path):
+    plain = steps()
+    actions = np.where(plain.actions == 2, 1, plain.actions)
+    actions[:3] = 2
+    names = ("states", "rewards", "next_states", "terminated", "episodes")
+    batch = Transitions(**{n: getattr(plain, n) for n in names}, actions=actions, n_actions=3)
+    learner = CAPI(FittedQ(n_trees=5, min_samples_leaf=5, n_sweeps=None), Reweighted(), discount=0.9, random_state=0)
+    with pytest.warns(RareActionWarning):
+        policy = learner.fit(batch).policy_
+    assert (policy.probabilities(batch.states)[:, 2] == 0).all()
+    policy.save(tmp_path / "policy.capi")
+    loaded = load_policy(tmp_path / "policy.capi")
+    np.testing.assert_array_equal(loaded.probabilities(batch.states), policy.probabilities(batch.states))
+    only = np.tile([False, False, True], (len(batch), 1))
+    assert (policy.probabilities(batch.states, only)[:, 2] == 1).all()
+
+
+def test_masks_of_the_user_are_still_needed():
+    plain = steps()
+    allowed = np.ones((300, 3), dtype=bool)
+    batch = plain.with_masks(allowed, allowed)
+    batch = batch.with_masks(np.where(plain.actions[:, None] == 0, allowed, [False, True, True]), allowed)
+    policy = quick(support=Support(0.3, max_depth=2)).fit(batch).policy_
+    with pytest.raises(InvalidInputError, match="masks of allowed actions"):
+        policy.act(batch.states)
+    with pytest.raises(InvalidInputError, match="masks of allowed actions"):
+        export_policy(policy, "sql")
+    assert policy.act(batch.states, batch.allowed).shape == (300,)
+
+
+def test_rows_and_episodes_without_weight_do_not_stop_a_support():
+    plain = steps()
+    names = ("states", "actions", "rewards", "next_states", "terminated", "episodes")
+    weights = np.repeat([1.0, 0.0], 150)
+    batch = Transitions(**{n: getattr(plain, n) for n in names}, weights=weights, n_actions=3)
+    for learner in (quick(support=Support(0.3)), quick(Reweighted())):
+        assert learner.fit(batch).policy_.n_actions == 3
+
+
+def test_given_starts_and_states_get_the_masks_of_the_support():
+    batch = steps()
+    starts = np.random.default_rng(0).normal(size=(20, 2))
+    learner = CAPI(discount=0.9, n_iterations=2, random_state=0, support=Support(0.3, max_depth=2))
+    assert learner.fit(batch, starts=starts).policy_.n_actions == 3
+    given = quick(support=Support(1.0)).fit(batch, states=batch.states)
+    np.testing.assert_array_equal(given.policy_.act(batch.states), given.support_.behaviour.act(batch.states))
+    with pytest.raises(InvalidInputError, match="states must be given as an array"):
+        quick(support=Support(0.3)).fit(batch, states=lambda k, policy, rng: batch.states)
+
+
+def test_a_large_tree_is_not_merged_with_its_support():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(3000, 1))
+    batch = Transitions(x, rng.integers(2, size=3000), np.zeros(3000), x, np.ones(3000, dtype=bool))
+    fitted = Support(0.3, max_depth=2).fit(batch)
+    deep = Trees(max_depth=None, min_samples_leaf=1).improve(
+        x, rng.normal(size=(3000, 2)), allowed=np.ones((3000, 2), bool)
+    )
+    assert fitted.restrict(deep).tree is None

@@ -14,7 +14,7 @@ from capi.baselines.cpi import _SmallSteps
 from capi.errors import InvalidInputError
 from capi.features.kernels import Gaussian
 from capi.loss import expected_loss, gap_weighted_loss, regrets, zero_one_values
-from capi.policies import Constant
+from capi.policies import Constant, Uniform
 from capi.policy_spaces import (
     Classifier,
     Constrained,
@@ -25,6 +25,7 @@ from capi.policy_spaces import (
     Neighbors,
     OptimalTrees,
     Partition,
+    Reweighted,
     Thresholds,
     Trees,
     Unrestricted,
@@ -45,6 +46,7 @@ SPACES = [
     KernelPolicies(Gaussian(0.5), max_size=20),
     Classifier(LogisticRegression()),
     Constrained(Trees(max_depth=2), [Never(1, when="x0 > 1"), Cap(2, 0.4)]),
+    Reweighted(Uniform(3)),
     _SmallSteps(Trees(max_depth=2), discount=0.9, epsilon=0.0, step_size=0.5, reward_range=None),
 ]
 CHECKS = ("as_q_values", "as_weights", "as_allowed")

@@ -78,7 +78,8 @@ def test_a_run_started_with_the_old_layout_of_its_settings_resumes(table, tmp_pa
     """Older versions wrote lists on one line; checkpoints hold a fingerprint of that text."""
     monkeypatch.setattr(fit, "SHARE", np.inf)
     settings, old = settings_for(table, keep="last", state_weights="batch"), OLD_LAYOUT.format(table=json.dumps(table))
-    settings = replace(settings, space_options={"max_depth": 2, "min_samples_leaf": 1})  # all options were written
+    written = {**settings.evaluator_options, "projections": 0, "min_samples_leaf": 1}  # all options were written
+    settings = replace(settings, evaluator_options=written, space_options={"max_depth": 2, "min_samples_leaf": 1})
     whole, run = fit_run(settings, tmp_path / "whole"), tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
         fit_run(settings, run, shown=interrupted(2))

@@ -109,11 +109,41 @@ def test_an_interruption_before_the_first_fit_leaves_nothing(tables, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_policies_that_draw_are_applied_by_drawing(tables, tmp_path):
+    mine = RunSettings(
+        str(tables / "gain.csv"), ROLES, discount=0.0, space="reweighted", evaluator_options={"n_trees": 5}
+    )
+    fit_run(mine, tmp_path / "run")
+    decided = []
+    for name, seed in (("one", 0), ("same", 0), ("other", 1)):
+        out = tmp_path / f"{name}.csv"
+        told = CliRunner().invoke(
+            app,
+            [
+                "predict",
+                str(tmp_path / "run"),
+                str(tables / "gain.csv"),
+                "--out",
+                str(out),
+                "--random-state",
+                str(seed),
+            ],
+        )
+        assert told.exit_code == 0, told.output
+        decided.append(pd.read_csv(out, keep_default_na=False)["decision"])
+    policy = load_run(tmp_path / "run").policy
+    assert decided[0].equals(decided[1])
+    assert not decided[0].equals(decided[2])
+    states = policy.schema.states_of(pd.read_csv(tables / "gain.csv", keep_default_na=False))
+    expected = policy.probabilities(states)[:, list(policy.schema.action_labels).index("drug")]
+    assert abs((decided[0] == "drug").mean() - expected.mean()) < 0.08
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"space": "trees"}, "space must not be given with select"),
-        ({"evaluator_options": {"n_trees": 5}}, "evaluator_options must not be given"),
+        ({"evaluator_options": {"n_trees": 5}}, "n_trees must not be given"),
         ({"support": 0.3}, "support must not be given"),
         ({"budget": 0.0}, "budget"),
     ],

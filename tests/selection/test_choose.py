@@ -111,6 +111,7 @@ def test_without_room_for_improvement_the_result_is_what_was_done():
     learned = choose(arms(gain=0.0), 0.0, candidates={"tree": tree()}, always_learn=True)
     assert learned.selection_.returned == "tree"
     assert learned.selection_.gate.verdict == "not better"
+    assert "The result is tree all the same" in learned.selection_.verdict
 
 
 def test_the_best_single_action_is_returned_if_nothing_more_is_known():
@@ -209,6 +210,56 @@ def test_an_interrupted_selection_continues(tmp_path):
     (tmp_path / NAME).write_text("{")
     with pytest.raises(InvalidInputError, match="cannot be read"):
         choose(arms(200), 0.0, candidates=given, folder=tmp_path)
+
+
+def test_results_of_other_settings_are_not_reused(tmp_path):
+    first = choose(arms(200), 0.0, candidates={"tree": tree()}, folder=tmp_path).selection_
+    other = choose(arms(200), 0.0, candidates={"tree": tree(3)}, folder=tmp_path).selection_
+    assert first.tried[1].value != other.tried[1].value
+    with pytest.raises(InvalidInputError, match="another batch"):
+        choose(arms(200), 0.0, candidates={"tree": tree()}, folder=tmp_path, test_share=0.6)
+
+
+@pytest.mark.parametrize("results", [{"a": None}, {"a": {"rough 0": 5}}, {"a": {"rough 0": {}}}, 3])
+def test_damaged_results_are_refused(tmp_path, results):
+    choose(arms(200), 0.0, candidates={"tree": tree()}, folder=tmp_path)
+    kept = json.loads((tmp_path / NAME).read_text())
+    (tmp_path / NAME).write_text(json.dumps({**kept, "results": results}))
+    with pytest.raises(InvalidInputError, match="cannot be read"):
+        choose(arms(200), 0.0, candidates={"tree": tree()}, folder=tmp_path)
+
+
+def test_test_episodes_that_were_learned_from_test_nothing():
+    batch = arms(200, gain=0.0)
+    deep = CAPI(FittedQ(n_trees=5, min_samples_split=2), Forests(), 0.0, 1, random_state=0)
+    found = choose(batch, 0.0, candidates={"deep": deep}, test=batch).selection_
+    assert found.gate.verdict == "cannot be tested"
+    assert found.returned == "what was done"
+
+
+def test_bad_tests_are_refused_before_anything_is_learned():
+    Spy.seen = []
+    given = [Candidate("spy", Spy(), 1)]
+    with pytest.raises(InvalidInputError, match="test must be Transitions"):
+        choose(arms(), 0.0, candidates=given, test="x")
+    with pytest.raises(InvalidInputError, match="episodes must be left"):
+        choose(arms(), 0.0, candidates=given, test_share=0.001)
+    with pytest.raises(InvalidInputError, match="same columns"):
+        choose(
+            arms(),
+            0.0,
+            candidates=given,
+            test=Transitions([[0.0]] * 5, [0, 1, 0, 1, 0], [0.0] * 5, [[0.0]] * 5, [True] * 5),
+        )
+    assert not Spy.seen
+
+
+def test_names_of_baselines_and_objects_that_cannot_learn_are_refused():
+    with pytest.raises(InvalidInputError, match="name of a baseline"):
+        choose(arms(), 0.0, candidates={"what was done": tree()})
+    for learner in (CAPI, object(), Constant(0, 2)):
+        with pytest.raises(InvalidInputError, match="candidates must be"):
+            choose(arms(), 0.0, candidates={"x": learner})
 
 
 def test_a_budget_leaves_candidates_out():

@@ -26,14 +26,18 @@ def predict(
         bool,
         typer.Option("--spreadsheet-safe", help="In CSV, put ' before text that spreadsheets would run as a formula."),
     ] = False,
+    random_state: Annotated[int, typer.Option(help="Random seed of policies that draw their actions.", min=0)] = 0,
     as_json: Json = False,
 ) -> None:
-    """Decide for each row of a table, and write the table with an added column `decision`."""
+    """Decide for each row of a table, and write the table with an added column `decision`.
+
+    A policy that draws its actions, such as what was done, draws them here, too: always taking its most probable action would be another policy.
+    """
     existing(run)
     check_table(table)
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always", UnseenCategoryWarning)
-        n = runs.predict_table(run, table, out, spreadsheet_safe=spreadsheet_safe)
+        n = runs.predict_table(run, table, out, spreadsheet_safe=spreadsheet_safe, random_state=random_state)
     texts = [str(warning.message) for warning in found]
     for text in texts:
         typer.echo(f"{typer.style('warning:', fg='yellow', bold=True)} {text}", err=True)

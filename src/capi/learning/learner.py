@@ -92,7 +92,9 @@ class Learner:
         same results as without the interruption.
         """
         loop = self.loop()
-        transitions, _ = supported(loop, transitions)
+        transitions, support = supported(loop, transitions)
+        if support is not None:
+            states, starts = support.sample(states, "states"), support.sample(starts, "starts")
         return self._rounds(loop, transitions, states, starts, after)
 
     @staticmethod
@@ -243,6 +245,8 @@ class Learner:
         transitions = batch_of(transitions, roles, loop.discount, "fit")
         training = training_of(transitions, loop.discount, 0)
         transitions, support = supported(loop, transitions)
+        if support is not None:
+            states, starts = support.sample(states, "states"), support.sample(starts, "starts")
         for name in LEARNED:
             self.__dict__.pop(name, None)
         loop = rules.with_rules(loop, transitions, states)

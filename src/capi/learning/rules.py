@@ -189,6 +189,16 @@ class WithoutActions:
         """Return Q(x, a) for all actions; ``states`` (n, d) -> (n, A)."""
         return made_worst(self.q.values(states), self.excluded)
 
+    def of_others(self) -> QFunction:
+        """Return a Q-function that knows nothing of the excluded actions, so that it can be saved: their few rows stay private."""
+        q: Any = self.q
+        models = getattr(q, "models", None)
+        if models is None or len(models) != self.n_actions:
+            return self.q
+        other = models[int(np.setdiff1d(np.arange(self.n_actions), self.excluded)[0])]
+        kept = [other if a in set(self.excluded.tolist()) else model for a, model in enumerate(models)]
+        return replace(q, models=kept, prepared=None)
+
 
 def made_worst(values: Floats, excluded: Ints) -> Floats:
     """Return ``values`` (n, A) with the excluded actions below all others, by the range of the others or by one."""

@@ -10,7 +10,7 @@ import numpy as np
 from capi._utils.parameters import Constraints, at_least, check_parameters, optional, satisfying
 from capi._utils.randomness import RandomState, as_generator, shuffled_folds
 from capi._utils.threads import n_threads
-from capi._utils.validation import Bools, Floats, as_share
+from capi._utils.validation import Bools, Floats, as_share, as_states
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.policies.behaviour import PROJECTIONS, ClassifiedBehaviour, ClonedBehaviour, cloned, cross_fitted
@@ -99,7 +99,7 @@ class Support:
             random_state=seed,
             n_jobs=self.n_jobs,
         )
-        return FittedSupport(self, behaviour, seed)
+        return FittedSupport(self, behaviour, seed, batch.allowed is not None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +109,7 @@ class FittedSupport:
     settings: Support
     behaviour: ClonedBehaviour | ClassifiedBehaviour
     seed: int
+    masked: bool = False  # whether the batch has masks of its own
 
     def allowed(self, states: Floats, allowed: Bools | None = None) -> Bools:
         """Return the supported actions in new states (n, A)."""
@@ -149,7 +150,17 @@ class FittedSupport:
 
     def restrict(self, policy: Policy) -> SupportedPolicy:
         """Return a policy that was learned with these masks as one that makes its own."""
-        return SupportedPolicy(policy, self.behaviour, self.settings.threshold)
+        return SupportedPolicy(policy, self.behaviour, self.settings.threshold, self.masked)
+
+    def sample(self, states: Any, name: str) -> Any:
+        """Return states for `fit`, an array or (states, weights[, allowed]), with the supported actions; None as None."""
+        if states is None:
+            return None
+        if callable(states):
+            raise InvalidInputError(f"{name} must be given as an array with support, which masks them; got a function.")
+        given = tuple(states) if isinstance(states, tuple) else (states,)
+        x, weights, allowed = (*given, None, None)[:3]
+        return as_states(x, name), weights, self.allowed(as_states(x, name), allowed)
 
     def leaving(self, policy: Policy, batch: Transitions) -> Floats:
         """Return, for each row, how probable it is that the policy takes an action that the log takes in less than 5 % of similar states (n,)."""

@@ -7,22 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from capi._utils.late import sklearn
+from capi._utils.late import late, sklearn
 from capi._utils.randomness import RandomState, as_generator
 from capi._utils.threads import n_threads
 from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_states
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInputError
+from capi.errors import LEAST_SHOWN, InvalidInputError
 from capi.policies.base import Described
 from capi.policies.decisions import in_blocks, one_hot
-from capi.trees.forest import Forest, Growth, grow
 from capi.trees.projections import Projections
-from capi.trees.ranks import encode
-from capi.trees.readable_cuts import with_readable_cuts
+
+if TYPE_CHECKING:
+    from capi.trees import forest as forests
+    from capi.trees import ranks, readable_cuts
+    from capi.trees.forest import Forest
+else:  # they need the compiler
+    forests, ranks, readable_cuts = (late(f"capi.trees.{name}") for name in ("forest", "ranks", "readable_cuts"))
 
 N_TREES = 60
 LEAF_SIZES = (5, 15, 50, 150, 500)  # rows; the size with the best likelihood on held-out episodes is used
@@ -118,8 +122,8 @@ def cloned(
     else:
         combined = Projections.drawn(batch.states, projections, rng)
         rest, fold = _halves(batch, rng)
-        size = LEAF_SIZES[0] if not len(fold) else leaf_size(batch, rest, fold, rng, threads, combined)
-        forest = grown(batch, everything, size, rng, threads, combined)
+        size = LEAF_SIZES[0] if not len(fold) else leaf_size(batch, rest, fold, rng, threads, combined, blurred=True)
+        forest = grown(batch, everything, size, rng, threads, combined, blurred=True)
     return ClonedBehaviour(forest, batch.n_actions, batch.n_features, schema=batch.schema)
 
 
@@ -164,6 +168,8 @@ def leaf_size(
     rng: np.random.Generator,
     n_jobs: int,
     projections: Projections | None = None,
+    *,
+    blurred: bool = False,
 ) -> int:
     """Return the leaf size whose trees, grown on ``rest``, give the actions of ``fold`` the highest likelihood; large logs are subsampled."""
     rest, fold = (rows[:: 1 + len(rows) // ENOUGH_ROWS] for rows in (rest, fold))
@@ -171,7 +177,7 @@ def leaf_size(
     likelihoods = []
     for size in sizes:
         mask = None if batch.allowed is None else batch.allowed[fold]
-        forest = grown(batch, rest, size, rng, n_jobs, projections)
+        forest = grown(batch, rest, size, rng, n_jobs, projections, blurred=blurred)
         found = mixed(forest.mean_values(batch.states[fold], n_jobs), mask)
         taken = np.take_along_axis(found, batch.actions[fold][:, None], axis=1)
         likelihoods.append(float(np.log(taken).mean()))
@@ -185,34 +191,61 @@ def grown(
     rng: np.random.Generator,
     n_jobs: int,
     projections: Projections | None = None,
+    *,
+    blurred: bool = False,
 ) -> Forest:
-    """Return trees whose leaves have the frequencies of the actions of ``rows``; rows of weight 0 are ignored."""
+    """Return trees whose leaves have the frequencies of the actions of ``rows``; rows of weight 0 are ignored, unless all are.
+
+    ``blurred`` hides numbers of rows below five, so that the trees can be given away.
+    """
     rows = _that_count(batch, rows)
-    inputs = encode(batch.states[rows], n_jobs, projections=projections)
-    growth = Growth(
+    inputs = ranks.encode(batch.states[rows], n_jobs, projections=projections)
+    growth = forests.Growth(
         n_trees=N_TREES if len(rows) <= MANY_ROWS else FEW_TREES,
         n_candidates=inputs.n_features,
         min_samples_split=2 * leaf_size,
         min_samples_leaf=leaf_size,
     )
     outputs = one_hot(batch.actions[rows], batch.n_actions)
-    weights = None if batch.weights is None else batch.weights[rows]
-    return grow(inputs, outputs, growth, rng, weights=weights, n_jobs=n_jobs)
+    weights = _weights(batch, rows)
+    forest = forests.grow(inputs, outputs, growth, rng, weights=weights, n_jobs=n_jobs)
+    return _blurred(forest, batch.actions[rows]) if blurred else forest
+
+
+def _blurred(forest: Forest, actions: Ints) -> Forest:
+    """Return the trees without what fewer than five rows would give away: an action that one to four rows of a leaf take counts as if 2.5 took it."""
+    trees = []
+    for tree in forest.trees:
+        counts = np.zeros(tree.sums.shape)
+        np.add.at(counts, (tree.leaf_of_row, actions), 1.0)
+        few = (counts > 0) & (counts < LEAST_SHOWN)
+        mean_weight = tree.weights / np.maximum(counts.sum(axis=1), 1.0)
+        sums = np.where(few, LEAST_SHOWN / 2 * mean_weight[:, None], tree.sums)
+        sums /= sums.sum(axis=1, keepdims=True)  # shares: of weighted rows nothing else is told
+        ones, none = np.ones(len(sums)), np.zeros(0, dtype=np.int32)
+        trees.append(forests.Tree(tree.nodes, tree.above, sums, ones, np.maximum(tree.counts, LEAST_SHOWN), none))
+    return forests.Forest(trees, forest.projections)
 
 
 def _small_tree(batch: Transitions, max_depth: int, rng: np.random.Generator) -> Forest:
     """Return one tree with the best cuts."""
     rows = _that_count(batch, np.arange(len(batch)))
     leaf = max(LEAF_SIZES[0], min(SMALL_LEAF, len(rows) // 50))  # files do not give smaller ones
-    growth = Growth(max_depth=max_depth, min_samples_split=2 * leaf, min_samples_leaf=leaf, best_cuts=True)
+    growth = forests.Growth(max_depth=max_depth, min_samples_split=2 * leaf, min_samples_leaf=leaf, best_cuts=True)
     outputs = one_hot(batch.actions[rows], batch.n_actions)
-    weights = None if batch.weights is None else batch.weights[rows]
-    found = grow(encode(batch.states[rows], 1), outputs, growth, rng, weights=weights)
-    return Forest([with_readable_cuts(found.trees[0])])
+    found = forests.grow(ranks.encode(batch.states[rows], 1), outputs, growth, rng, weights=_weights(batch, rows))
+    private = _blurred(found, batch.actions[rows])
+    return forests.Forest([readable_cuts.with_readable_cuts(private.trees[0])])
 
 
 def _that_count(batch: Transitions, rows: Ints) -> Ints:
-    return rows if batch.weights is None else rows[batch.weights[rows] > 0]
+    """Return the rows with weight, or all of them if none has."""
+    counted = rows if batch.weights is None else rows[batch.weights[rows] > 0]
+    return counted if len(counted) else rows
+
+
+def _weights(batch: Transitions, rows: Ints) -> Floats | None:
+    return None if batch.weights is None or not batch.weights[rows].any() else batch.weights[rows]
 
 
 def _halves(batch: Transitions, rng: np.random.Generator) -> tuple[Ints, Ints]:

@@ -10,7 +10,7 @@ import numpy as np
 from capi._utils.parameters import Constraints, check_parameters, instance_of, optional, strictly_between
 from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_states
 from capi.errors import InvalidInputError
-from capi.policies import Described, in_blocks
+from capi.policies import Described, check_masks_given, in_blocks
 from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver
 from capi.types import Policy, QFunction
 
@@ -23,6 +23,7 @@ class ReweightedPolicy(Described):
     behaviour: Policy = field(repr=False)
     temperature: float  # in units of Q
     masked: bool = False
+    excluded: tuple[int, ...] = ()  # actions that the log takes too rarely
 
     @property
     def n_actions(self) -> int:
@@ -38,7 +39,10 @@ class ReweightedPolicy(Described):
         """Return the distribution of the decision (n, A)."""
         x = as_states(states)
         mask = as_allowed(allowed, "allowed", (len(x), self.n_actions))
+        check_masks_given(self.masked, mask)
         done = self.behaviour.probabilities(x, mask)
+        if self.excluded:
+            done = without(done, self.excluded, mask)
         values = np.where(done > 0, self.q.values(x), -np.inf)
         weights = done * np.exp((values - values.max(axis=1, keepdims=True)) / self.temperature)
         return np.asarray(weights / weights.sum(axis=1, keepdims=True))
@@ -106,9 +110,24 @@ class Reweighted(ImprovementSolver[ReweightedPolicy]):
             raise InvalidInputError(
                 "Reweighted needs behaviour, what was done: pass capi.policies.cloned(batch), or use it in CAPI with a fixed batch."
             )
+        excluded = tuple(int(a) for a in getattr(q, "excluded", ()))
+        known = q.of_others() if hasattr(q, "of_others") else q
         done = self.behaviour.probabilities(problem.states, problem.mask)
+        done = without(done, excluded, problem.mask) if excluded else done
         values = np.where(done > 0, problem.values, 0.0)
         advantages = values - (done * values).sum(axis=1, keepdims=True)
         spread = float(np.sqrt(problem.mean((done * np.square(advantages)).sum(axis=1))))
         scale = self.temperature * (spread if spread > 0 else 1.0)
-        return ReweightedPolicy(q, self.behaviour, scale, masked=problem.masked)
+        return ReweightedPolicy(known, self.behaviour, scale, problem.masked, excluded)
+
+
+def without(probabilities: Floats, excluded: tuple[int, ...], mask: Bools | None) -> Floats:
+    """Return distributions without some actions: even ones over the other (allowed) actions where nothing else is left."""
+    kept = probabilities.copy()
+    kept[:, excluded] = 0.0
+    sums = kept.sum(axis=1, keepdims=True)
+    others = np.ones_like(kept) if mask is None else mask.astype(np.float64)
+    others[:, excluded] = 0.0
+    others = np.where(others.any(axis=1, keepdims=True), others, 1.0 if mask is None else mask)
+    even = others / others.sum(axis=1, keepdims=True)
+    return np.where(sums > 0, kept / np.where(sums > 0, sums, 1.0), even)

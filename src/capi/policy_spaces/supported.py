@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 
 from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_states
-from capi.policies import Described, first_in_mask
+from capi.policies import Described, check_masks_given, first_in_mask
 from capi.policies.behaviour import ClonedBehaviour, mixed
 from capi.policy_spaces.trees._grafts import grafted
 from capi.policy_spaces.trees.greedy import TreePolicy
 from capi.types import Policy
+
+MOST_LEAVES = 2_048  # of policy times support, to show them as one tree
 
 
 def often_enough(probabilities: Floats, threshold: float) -> Bools:
@@ -31,6 +33,7 @@ class SupportedPolicy(Described):
     policy: Policy  # learned with such masks
     behaviour: Policy = field(repr=False)  # what was done
     threshold: float
+    masked: bool = False  # whether its user has masks, too
 
     @property
     def n_actions(self) -> int:
@@ -41,7 +44,8 @@ class SupportedPolicy(Described):
         """Return the actions to choose from (n, A)."""
         x = as_states(states)
         mask = as_allowed(allowed, "allowed", (len(x), self.n_actions))
-        return often_enough(self.behaviour.probabilities(x, mask), self.threshold)
+        enough = often_enough(self.behaviour.probabilities(x, mask), self.threshold)
+        return enough if mask is None else enough & mask
 
     def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
         """Return the policy's choice among the supported (and allowed) actions (n,)."""
@@ -54,18 +58,24 @@ class SupportedPolicy(Described):
         return self.policy.probabilities(x, self._masks(x, allowed))
 
     def _masks(self, states: Floats, allowed: Bools | None) -> Bools:
-        mask = as_allowed(allowed, "allowed", (len(states), self.n_actions))
-        supported = self.supported(states, mask)
-        return supported if mask is None else supported & mask
+        check_masks_given(self.masked, allowed)
+        return self.supported(states, allowed)
 
     @cached_property
     def tree(self) -> TreePolicy | None:
         """One tree that makes the same decisions where all actions are allowed, if policy and support are small trees; otherwise None."""
         of_log = self.behaviour
         single = isinstance(of_log, ClonedBehaviour) and len(of_log.forest.trees) == 1
-        if not isinstance(self.policy, TreePolicy) or not isinstance(of_log, ClonedBehaviour) or not single:
+        if (
+            not isinstance(self.policy, TreePolicy)
+            or not isinstance(of_log, ClonedBehaviour)
+            or not single
+            or self.masked
+        ):
             return None
         support = of_log.forest.trees[0]
+        if len(support.sums) * self.policy.n_leaves > MOST_LEAVES:
+            return None
         masks = often_enough(mixed(support.means, None, 0.0), self.threshold)
         ranking = self.policy.ranking
         decisions = np.stack([first_in_mask(np.tile(row, (len(masks), 1)), masks) for row in ranking])

@@ -167,7 +167,7 @@ def _locked_run(settings: RunSettings | None, folder: Path, resume: bool, shown:
         write_text(folder / TABLE, table + "\n")
         write_text(folder / SETTINGS, settings.to_toml())
     if settings.select:
-        return select.selected_run(settings, batch, table, folder, shown)
+        return select.selected_run(settings, batch, table, folder, shown, resume=resume)
     checkpoints = Checkpoints(folder / CHECKPOINT, _origin(settings.to_toml(), table), _rounds(settings), SHARE)
 
     def leave() -> str | None:

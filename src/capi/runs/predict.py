@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from capi._utils.late import pyarrow as pa
-from capi._utils.validation import Floats
+from capi._utils.validation import Floats, Ints
 from capi.data.readers.arrow import CsvFile, parquet_table
 from capi.data.readers.encode import encode
 from capi.data.rows import warn_of_unseen
@@ -17,6 +19,7 @@ from capi.errors import InvalidInputError
 from capi.files.atomic import encode_text, written_whole
 from capi.files.csv_text import without_formulas, write_csv
 from capi.files.policy_file import load_policy
+from capi.policies import Deterministic
 from capi.runs.fit import POLICY
 from capi.types import Policy
 
@@ -29,9 +32,12 @@ def policy_of(run: str | Path) -> Policy:
     return load_policy(path / POLICY if path.is_dir() else path)
 
 
-def predict_table(run: str | Path, table: str | Path, out: str | Path, *, spreadsheet_safe: bool = False) -> int:
+def predict_table(
+    run: str | Path, table: str | Path, out: str | Path, *, spreadsheet_safe: bool = False, random_state: int = 0
+) -> int:
     """Write ``table`` with an added column ``decision`` to ``out``, and return its number of rows.
 
+    A policy that draws its actions draws them with the seed ``random_state``.
     With ``spreadsheet_safe``, cells of a CSV file that spreadsheets would run as a formula begin with an apostrophe.
     """
     policy: Any = policy_of(run)
@@ -45,7 +51,7 @@ def predict_table(run: str | Path, table: str | Path, out: str | Path, *, spread
     frame, states = _read(source, policy.schema)
     if DECISION in frame.column_names:
         raise InvalidInputError(f"{table} already has a column {DECISION!r}. Rename it first.")
-    decided = _labels(policy.schema.action_labels).take(pa.array(policy.act(states)))
+    decided = _labels(policy.schema.action_labels).take(pa.array(_decisions(policy, states, random_state)))
     decisions = frame.append_column(DECISION, decided)
     safe = spreadsheet_safe and format_of(target, "out") == "csv"
     write_result(out, without_formulas(decisions) if safe else decisions)
@@ -66,6 +72,14 @@ def write_result(out: str | Path, content: Any) -> None:
             write_csv(content, place)
         else:
             pa.parquet.write_table(content, place)
+
+
+def _decisions(policy: Policy, states: Floats, random_state: int) -> Ints:
+    if isinstance(policy, Deterministic):
+        return policy.act(states)
+    chances = policy.probabilities(states).cumsum(axis=1)
+    drawn = np.random.default_rng(random_state).random((len(states), 1)) * chances[:, -1:]
+    return np.minimum((drawn >= chances).sum(axis=1), policy.n_actions - 1)
 
 
 def _labels(labels: Sequence[Any]) -> Any:

@@ -13,7 +13,7 @@ from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.files.atomic import write_text
 from capi.learning import rules
-from capi.runs.fit import FITS, POLICY, SETTINGS, TABLE, RunResult, digest, finished, state_of_interrupted
+from capi.runs.fit import FITS, SETTINGS, TABLE, RunResult, finished, state_of_interrupted
 from capi.runs.settings import RunSettings
 from capi.selection import choose
 
@@ -21,12 +21,14 @@ SELECTION = "selection.json"
 FORMAT = "capi selection"
 
 
-def selected_run(settings: RunSettings, batch: Transitions, table: str, folder: Path, shown: Any) -> RunResult:
+def selected_run(
+    settings: RunSettings, batch: Transitions, table: str, folder: Path, shown: Any, *, resume: bool
+) -> RunResult:
     """Choose and learn as `capi.selection.choose` does, and write the results; finished fits are kept if the run is interrupted."""
 
     def leave() -> str:
         """Without a finished fit there is nothing to resume, so free the folder again."""
-        if not (folder / FITS).exists():
+        if not resume and not (folder / FITS).exists():
             for name in (SETTINGS, TABLE):
                 (folder / name).unlink(missing_ok=True)
         return state_of_interrupted(folder)
@@ -52,16 +54,15 @@ def selected_run(settings: RunSettings, batch: Transitions, table: str, folder: 
     else:
         q = rules.default_evaluator(batch, settings.discount).evaluate(policy, batch, discount=settings.discount)
     history = getattr(learner, "history_", [{"k": 0.0}])
+    write_text(folder / SELECTION, json.dumps({"format": FORMAT, **found.to_dict()}, indent=1))
     result = finished(settings, batch, table, folder, policy, q.values(batch.states), history)
-    record = {"format": FORMAT, "policy": digest(folder / POLICY), **found.to_dict()}
-    write_text(folder / SELECTION, json.dumps(record, indent=1))
     with suppress(OSError):
         (folder / FITS).unlink(missing_ok=True)
     return replace(result, selection=str(found))
 
 
 def read_selection(folder: Path) -> dict[str, Any] | None:
-    """Return what a run tried, or None if it did not select, or if its policy has been replaced."""
+    """Return what a run tried, or None if it did not select."""
     path = folder / SELECTION
     if not path.exists():
         return None
@@ -73,4 +74,4 @@ def read_selection(folder: Path) -> dict[str, Any] | None:
         ) from error
     if not isinstance(found, dict) or found.get("format") != FORMAT:
         raise InvalidInputError(f"{path} must be a file written by capi fit --select. Delete it.")
-    return found if found.get("policy") == digest(folder / POLICY) else None
+    return found

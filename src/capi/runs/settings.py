@@ -24,14 +24,14 @@ from capi.data.table_files import format_of
 from capi.data.transitions import Transitions
 from capi.errors import LEAST_SHOWN, InvalidInputError
 from capi.learning.capi import CAPI
-from capi.learning.support import Support
 from capi.runs.table import read_decisions, resolved_roles
 from capi.types import PolicyEvaluator, PolicySpace
 
 if TYPE_CHECKING:
     from capi.learning import rules
-else:
-    rules = late("capi.learning.rules")  # needs the compiler
+    from capi.learning import support as supports
+else:  # they need the compiler
+    rules, supports = late("capi.learning.rules"), late("capi.learning.support")
 
 EVALUATORS = {"fitted-q": "FittedQ", "kernel-fitted-q": "KernelFittedQ"}
 SPACES = {
@@ -69,7 +69,7 @@ HOLD_STATES = {"neighbors"}  # spaces whose policies decide by states of the tab
 BY_RULE = ("n_thresholds", "min_samples_leaf", "work_limit")  # of optimal trees
 TESTED = 0.3  # share of the episodes that only test the result of a selection
 OF_SELECTION = ("select", "budget", "always_learn")
-FILLED_IN = ("projections",)  # of fitted Q
+FILLED_IN = ("projections", "min_samples_leaf")  # of fitted Q
 SECTIONS = ("data", "learning", "evaluator", "space")
 
 
@@ -196,12 +196,12 @@ class RunSettings:
         if not self.select:
             for name in ("budget", "always_learn"):
                 if getattr(self, name):
-                    raise InvalidInputError(f"{name} must come with select: it limits what is tried.")
+                    raise InvalidInputError(f"{name} must come with select.")
             return
         defaults = {f.name: f.default for f in fields(self)}
         chosen = ("evaluator", "space", "n_iterations", "keep", "state_weights", "accept", "support", "support_depth")
         given = [name for name in chosen if getattr(self, name) != defaults[name]]
-        given += [name for name in ("evaluator_options", "space_options") if getattr(self, name)]
+        given += [f"{next(iter(options))}" for options in (self.evaluator_options, self.space_options) if options]
         if self.hold_out == 0:
             object.__setattr__(self, "hold_out", TESTED)
         if given:
@@ -248,7 +248,7 @@ class RunSettings:
             "keep": self.keep,
             "state_weights": self.state_weights,
             "accept": self.accept,
-            "support": None if self.support is None else Support(self.support, self.support_depth),
+            "support": None if self.support is None else supports.Support(self.support, self.support_depth),
         }
         return CAPI(*self.parts, **settings)
 
@@ -258,6 +258,8 @@ class RunSettings:
         if self.evaluator == "fitted-q":
             by_rule = rules.default_evaluator(batch, self.discount)
             by_rule_too = {"n_sweeps": by_rule.n_sweeps, "projections": by_rule.projections}
+            if self.space == "reweighted":  # its policy holds the values, and files give none of fewer rows
+                by_rule_too["min_samples_leaf"] = LEAST_SHOWN
             evaluator_options = {**by_rule_too, **evaluator_options}
         if self.space == "optimal-trees":
             sizes = _options(rules.default_space(len(batch)))

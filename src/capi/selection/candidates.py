@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,10 +28,19 @@ SUPPORT = 0.3
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A way to a policy. ``size`` orders candidates by simplicity: of two that are as good, the one with the smaller size is chosen."""
+    """A way to a policy.
+
+    Parameters
+    ----------
+    name : str
+    learner : Learner, or dataclass with the method fit
+        Not fitted; ``fit(batch)`` must set ``policy_``.
+    size : int
+        Orders candidates by simplicity: of two that are as good, the one with the smaller size is chosen.
+    """
 
     name: str
-    learner: Any  # an unfitted learner, or an object with ``fit(batch)`` that sets ``policy_``
+    learner: Any
     size: int
 
     @property
@@ -86,7 +95,16 @@ class BestSingleAction:
 
 
 def default_candidates(batch: Transitions, discount: float, *, random_state: int = 0) -> list[Candidate]:
-    """Return a list of learners that covers fine and coarse values, small and large policies, and policies that stay near the log."""
+    """Return a list of learners that covers fine and coarse values, small and large policies, and policies that stay near the log.
+
+    Parameters
+    ----------
+    batch : Transitions
+        Only its size and its episodes are used.
+    discount : float in [0, 1)
+    random_state : int
+        Of all learners.
+    """
     fine = rules.default_evaluator(batch, discount)
     coarse = replace(fine, min_samples_split=COARSE)
     unsplit = replace(fine, min_samples_leaf=FINE)  # its leaves may be saved
@@ -122,22 +140,30 @@ def baselines(discount: float, *, random_state: int = 0) -> list[Candidate]:
     ]
 
 
-def checked_candidates(candidates: Any) -> list[Candidate]:
+def checked_candidates(candidates: Any, reserved: Sequence[str] = ()) -> list[Candidate]:
     """Return a list of candidates with different names; a mapping from names to learners is ordered by simplicity."""
     if hasattr(candidates, "items"):
         candidates = [
             Candidate(str(name), learner, number) for number, (name, learner) in enumerate(candidates.items(), start=1)
         ]
     found = list(candidates) if isinstance(candidates, Sequence) else []
-    if not found or not all(isinstance(c, Candidate) and hasattr(c.learner, "fit") for c in found):
+    if not found or not all(isinstance(c, Candidate) and _can_learn(c.learner) for c in found):
         raise InvalidInputError(
-            "candidates must be a mapping from names to learners, the simplest first, or a list of Candidate; "
+            "candidates must be a mapping from names to learners (such as CAPI(...), not fitted), the simplest first, or a list of Candidate; "
             f"got {candidates!r}."
         )
     names = [c.name for c in found]
     for name in names:
+        if name in reserved:
+            raise InvalidInputError(f"{name!r} is the name of a baseline. Choose another name for the candidate.")
         if names.count(name) > 1:
             raise InvalidInputError(
                 f"candidates must have different names; {name!r} appears {names.count(name)} times."
             )
     return found
+
+
+def _can_learn(learner: Any) -> bool:
+    """Whether an object is a learner, or one that can be copied and fitted to a batch."""
+    own = is_dataclass(learner) and not isinstance(learner, type) and hasattr(learner, "fit")
+    return own or isinstance(learner, Learner)

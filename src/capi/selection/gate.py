@@ -85,6 +85,9 @@ def _judged(found: Evidence, *, beats_single: bool) -> dict[str, Any]:
     record: dict[str, Any] = {"name": found.name, "estimate": found.estimate, "difference": None, "at_least": None}
     if found.not_comparable:
         return {**record, "verdict": "cannot be tested", "reason": found.not_comparable}
+    severe = [str(caveat) for caveat in found.warnings if caveat.severity == "severe"]
+    if severe:
+        return {**record, "verdict": "cannot be tested", "reason": severe[0].rstrip(".")}
     difference = found.difference
     low = _at_least(difference)
     record |= {"difference": difference.value, "at_least": low, "verdict": "better", "reason": ""}
@@ -104,13 +107,10 @@ def _at_least(difference: Estimate) -> float:
 def _sentence(tested: Sequence[dict[str, Any]], verdict: str, test: Transitions) -> str:
     reasons = "; ".join(f"{one['name']}: {one['reason']}" for one in tested)
     if not tested:
-        return "Nothing that was learned is worth more than what was done, so the result is what was done."
+        return "Nothing that was learned is worth more than what was done."
     start = (
         "Whether a learned policy is better than what was done cannot be tested with this log"
         if verdict == "cannot be tested"
         else "No learned policy is known to be better than what was done"
     )
-    return (
-        f"{start} ({reasons}; {test.n_episodes} held-out episodes). The result is what was done. "
-        "always_learn=True (--always-learn) returns the learned policy."
-    )
+    return f"{start} ({reasons}; {test.n_episodes} held-out episodes)."

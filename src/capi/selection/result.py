@@ -17,41 +17,87 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tried:
-    """One candidate: its scores and what became of it."""
+    """One candidate: its scores and what became of it.
+
+    Parameters
+    ----------
+    name : str
+    size : int
+        Its place in the order of simplicity.
+    rough : float or None
+        Value on held-out episodes after a few rounds.
+    value, standard_error : float or None
+        Value on held-out episodes, learned in full.
+    behind, behind_error : float or None
+        How far it is behind the best one, and the standard error of that.
+    left : float or None
+        Share of its decisions that the log rarely takes in similar states.
+    seconds : float
+    fate : str
+        "chosen", "not chosen", "pruned", "leaves the log in ...", "failed: ..." or "not tried: ...".
+    """
 
     name: str
     size: int
-    rough: float | None  # value on held-out episodes after a few rounds
-    value: float | None = None  # value on held-out episodes, learned in full
+    rough: float | None
+    value: float | None = None
     standard_error: float | None = None
-    behind: float | None = None  # how far behind the best, with its standard error
+    behind: float | None = None
     behind_error: float | None = None
-    left: float | None = None  # share of its decisions that the log rarely takes in similar states
+    left: float | None = None
     seconds: float = 0.0
-    fate: str = "pruned"  # or "leaves the log in ...", "not chosen", "chosen", "failed: ..." or "not tried: ..."
+    fate: str = "pruned"
 
 
 @dataclass(frozen=True)
 class Gate:
-    """The test of the chosen policy on episodes that selection has not seen."""
+    """The test of the chosen policy on episodes that selection has not seen.
 
-    verdict: str  # "better", "not better" or "cannot be tested"
+    Parameters
+    ----------
+    verdict : "better", "not better" or "cannot be tested"
+    sentence : str
+        For whoever decides.
+    n_episodes : int
+        Number of test episodes.
+    error_rate : float
+        Probability of "better" if nothing is better.
+    tested : sequence of dict
+        Name, difference from what was done, its lower bound and the reason of each tested policy.
+    """
+
+    verdict: str
     sentence: str
     n_episodes: int
-    error_rate: float  # probability of "better" if it is not
-    tested: Sequence[dict[str, Any]] = ()  # name, difference from what was done, its lower bound, reason
+    error_rate: float
+    tested: Sequence[dict[str, Any]] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """Which candidate was chosen, out of which, and whether it is better than what was done."""
+    """Which candidate was chosen, out of which, and whether it is better than what was done.
+
+    Parameters
+    ----------
+    tried : sequence of Tried
+    chosen : str
+        The best candidate by its scores, or a simpler one that is as good.
+    returned : str
+        The policy that passed the test, or what was done.
+    gate : Gate
+    discount : float
+    n_learning : int
+        Number of episodes that were used to learn and to choose.
+    evidence : Evidence, optional
+        The evaluation of the tested policy.
+    """
 
     tried: Sequence[Tried]
-    chosen: str  # the best candidate by its scores
-    returned: str  # that candidate, or what was done if nothing is known to be better
+    chosen: str
+    returned: str
     gate: Gate
     discount: float
-    n_learning: int  # episodes
+    n_learning: int
     evidence: Evidence | None = field(default=None, repr=False)
 
     @property

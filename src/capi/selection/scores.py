@@ -36,6 +36,20 @@ def bellman_error(
     value functions, so it prefers them. With ``corrected`` that variance is estimated, by a regression of the targets that is
     cross-fitted over episodes, and subtracted (as in BErMin: Farahmand and Szepesvári 2011). The result may be slightly negative.
 
+    Parameters
+    ----------
+    q : QFunction
+    policy : Policy
+        The policy whose values ``q`` should be.
+    batch : Transitions
+        Other episodes than those that ``q`` was learned from.
+    discount : float in [0, 1)
+    corrected : bool
+        Whether to subtract the variance of the targets.
+    random_state : int, Generator or None
+    n_jobs : int, optional
+        Number of threads; the result does not depend on it.
+
     Examples
     --------
     >>> from capi.evaluators import FittedQ
@@ -60,7 +74,16 @@ def bellman_error(
 
 
 def held_out_loss(policy: Policy, q: QFunction, batch: Transitions) -> float:
-    """Return the gap-weighted loss of ``policy`` in the states of ``batch``, by the values ``q`` of a learner that has not seen them."""
+    """Return the gap-weighted loss of a policy in the states of other episodes.
+
+    Parameters
+    ----------
+    policy : Policy
+    q : QFunction
+        The values of a learner that has not seen these episodes, nor those that the policy was learned from.
+    batch : Transitions
+        Other episodes.
+    """
     problem = ImprovementProblem.of(batch.states, q.values(batch.states), weights=batch.weights, allowed=batch.allowed)
     return problem.loss_of(decided(policy, batch.states, batch.allowed))
 

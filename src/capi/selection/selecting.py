@@ -6,6 +6,7 @@ the first part and are valued on the other half, both ways: roughly, after which
 
 from __future__ import annotations
 
+import hashlib
 import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -33,6 +34,8 @@ from capi.selection.result import Selection, Tried
 N_FINALISTS = 4
 SCORING_TREES, MORE = 30, 5  # trees of a rough value; a final one has five times as many
 ROUGH_SHARE = 0.5  # of the budget
+FEWEST_TESTED = 3  # episodes
+ADVICE = "always_learn=True (--always-learn) returns the learned policy."
 RARELY, MOST_LEFT = (
     0.05,
     0.1,
@@ -62,7 +65,7 @@ def choose(
     Parameters
     ----------
     batch : Transitions
-        With at least four episodes; without episode numbers each row is one.
+        With at least ten episodes; without episode numbers each row is one.
     discount : float in [0, 1)
     candidates : mapping from names to learners, the simplest first, or list of Candidate, optional
         By default `default_candidates`: fine and coarse values, small trees and forests, with and without support, and policies near the log.
@@ -106,10 +109,12 @@ def choose(
     learning = batch
     if test is None:
         learning, test = batch.split(1 - test_share, random_state=seed)
+    _check_test(learning, test)
     given = default_candidates(learning, discount, random_state=seed) if candidates is None else candidates
     others = baselines(discount, random_state=seed)
-    work = _Work(learning, discount, seed, n_jobs, Memory.of(folder, batch, discount, seed), shown)
-    rough = work.rough([*checked_candidates(given), others[0]], budget)
+    asked = checked_candidates(given, [other.name for other in others])
+    work = _Work(learning, discount, seed, n_jobs, Memory.of(folder, learning, discount, seed), shown)
+    rough = work.rough([others[0], *asked], budget)
     finalists = _finalists(rough, others[0].name)
     tried = work.final(finalists, rough)
     chosen = next(one for one in finalists if one.name == _simplest(tried))
@@ -141,9 +146,12 @@ def choose(
         single.policy_ if batch.n_actions > 1 else None,
     )
     if always_learn:
-        returned = chosen.name
-    elif returned is None:
-        returned = others[0].name
+        result = "" if returned == chosen.name else f" The result is {chosen.name} all the same, as asked."
+        returned, evidence = chosen.name, None if returned not in (None, chosen.name) else evidence
+    else:
+        result = "" if returned is not None else f" The result is what was done. {ADVICE}"
+        returned = others[0].name if returned is None else returned
+    gate = replace(gate, sentence=gate.sentence + result)
     learner = learners.get(returned) or (named.get(returned) or others[0]).fitted(learning)
     learner.selection_ = Selection(tried, chosen.name, returned, gate, discount, learning.n_episodes, evidence)
     return learner
@@ -161,6 +169,19 @@ def _check(batch: Any, test_share: float, error_rate: float, budget: float | Non
             raise InvalidInputError(f"{name} must lie strictly between 0 and 1; got {value!r}.")
     if budget is not None and (not is_real(budget) or budget <= 0):
         raise InvalidInputError(f"budget must be a positive number of seconds; got {budget!r}.")
+
+
+def _check_test(learning: Transitions, test: Any) -> None:
+    """Refuse test episodes that cannot test anything, before anything is learned."""
+    if not isinstance(test, Transitions):
+        raise InvalidInputError(f"test must be Transitions; got {type(test).__name__}.")
+    if test.schema != learning.schema:
+        raise InvalidInputError("test must have the same columns and actions as batch.")
+    if min(test.n_episodes, learning.n_episodes) < FEWEST_TESTED:
+        raise InvalidInputError(
+            f"at least {FEWEST_TESTED} episodes must be left for learning and for the test; got {learning.n_episodes} and {test.n_episodes}. "
+            "Change test_share (--hold-out)."
+        )
 
 
 class _Work:
@@ -192,7 +213,7 @@ class _Work:
         found: list[tuple[Candidate, Tried]] = []
         groups = [[c] for c in candidates] if budget is not None else [list(candidates)]
         for group in groups:
-            if budget is not None and found and perf_counter() - started > ROUGH_SHARE * budget:
+            if budget is not None and len(found) > 1 and perf_counter() - started > ROUGH_SHARE * budget:
                 found += [(c, Tried(c.name, c.size, None, fate="not tried: no time left")) for c in group]
                 continue
             for candidate, values in zip(group, self._values(group, quick=True), strict=True):
@@ -243,7 +264,8 @@ class _Work:
 
 
 def _key(candidate: Candidate, half: int, quick: bool) -> tuple[str, str]:
-    return candidate.name, f"{'rough' if quick else 'final'} {half}"
+    settings = hashlib.sha256(repr(candidate.learner).encode()).hexdigest()[:16]
+    return f"{candidate.name} {settings}", f"{'rough' if quick else 'final'} {half}"
 
 
 def _valued(

@@ -10,7 +10,6 @@ from capi.files.codecs.trees import (
     packed_projections,
     unpack_forest,
     unpack_projections,
-    without_small_leaves,
 )
 from capi.files.packing import Contents, Kind, Packed
 from capi.policies.behaviour import ClonedBehaviour
@@ -32,24 +31,17 @@ def _unpack_cloned(contents: Contents) -> ClonedBehaviour:
     combined = unpack_projections(contents, n_features)
     trees = unpack_forest(contents, n_features + (0 if combined is None else len(combined)), n_actions)
     for tree in trees:
-        if not (tree.sums >= 0).all() or not np.isfinite(tree.sums).all() or not (tree.sums.sum(axis=1) > 0).all():
+        with np.errstate(all="ignore"):
+            shares = tree.means
+        if not (np.isfinite(shares).all() and (shares >= 0).all() and (shares.sum(axis=1) > 0).all()):
             raise contents.refuse("the actions in a leaf must have frequencies")
     return ClonedBehaviour(Forest(trees, combined), n_actions, n_features)
 
 
-def _frequencies_only(packed: Packed) -> None:
-    """Take the numbers of rows out of packed trees; leaves with few rows keep the order of the actions only."""
-    without_small_leaves(packed)
-    small = packed.arrays["counts"] == 0
-    sums = packed.arrays["sums"].copy()
-    order = np.argsort(np.argsort(-sums[small], axis=1, kind="stable"), axis=1)
-    sums[small] = 0.5 ** (1 + order)  # the most frequent action half of the time, the next a quarter, and so on
-    packed.arrays["sums"] = sums
-
-
 def _pack_supported(policy: SupportedPolicy) -> Packed:
     parts = {"policy": codecs.to_arrays(policy.policy), "behaviour": codecs.to_arrays(policy.behaviour)}
-    return Packed("supported", {"threshold": float(policy.threshold)}, parts=parts)
+    settings = {"threshold": float(policy.threshold), "masked": bool(policy.masked)}
+    return Packed("supported", settings, parts=parts)
 
 
 def _unpack_supported(contents: Contents) -> SupportedPolicy:
@@ -57,11 +49,15 @@ def _unpack_supported(contents: Contents) -> SupportedPolicy:
     features = {getattr(part, "n_features", None) for part in (policy, behaviour)} - {None}
     if policy.n_actions != behaviour.n_actions or len(features) > 1:
         raise contents.refuse("its policy and its model of the log must have the same actions and features")
-    return SupportedPolicy(policy, behaviour, contents.number("threshold", 0.0, 1.0))
+    return SupportedPolicy(policy, behaviour, contents.number("threshold", 0.0, 1.0), contents.flag("masked"))
 
 
 def _pack_reweighted(policy: ReweightedPolicy) -> Packed:
-    settings = {"temperature": float(policy.temperature), "masked": bool(policy.masked)}
+    settings = {
+        "temperature": float(policy.temperature),
+        "masked": bool(policy.masked),
+        "excluded": list(map(int, policy.excluded)),
+    }
     parts = {"q": codecs.to_arrays(policy.q), "behaviour": codecs.to_arrays(policy.behaviour)}
     return Packed("reweighted", settings, parts=parts)
 
@@ -73,11 +69,16 @@ def _unpack_reweighted(contents: Contents) -> ReweightedPolicy:
     temperature = contents.number("temperature", 0.0)
     if temperature == 0:
         raise contents.refuse("temperature must be positive")
-    return ReweightedPolicy(q, behaviour, temperature, masked=contents.flag("masked"))
+    excluded = contents.value("excluded")
+    if not isinstance(excluded, list) or not all(type(a) is int and 0 <= a < q.n_actions for a in excluded):
+        raise contents.refuse("excluded must be a list of actions")
+    if len(set(excluded)) >= q.n_actions:
+        raise contents.refuse("some action must not be excluded")
+    return ReweightedPolicy(q, behaviour, temperature, contents.flag("masked"), tuple(excluded))
 
 
 KINDS = {
-    "cloned behaviour": Kind(_pack_cloned, _unpack_cloned, withhold=_frequencies_only),
+    "cloned behaviour": Kind(_pack_cloned, _unpack_cloned),
     "supported": Kind(_pack_supported, _unpack_supported),
     "reweighted": Kind(_pack_reweighted, _unpack_reweighted),
 }

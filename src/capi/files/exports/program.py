@@ -104,7 +104,7 @@ class Program:
 def program_of(policy: Any) -> Program | None:
     """Return a policy as a program, or None if it can only be imitated."""
     rules: tuple[Forbidden, ...] = ()
-    if isinstance(policy, SupportedPolicy):
+    if isinstance(policy, SupportedPolicy) and not policy.masked:
         if policy.tree is None:
             return None
         policy = policy.tree
