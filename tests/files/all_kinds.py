@@ -9,7 +9,19 @@ from capi.evaluators import LSTDQ, FittedQ, KernelFittedQ, Pessimistic
 from capi.features import RKHS, Fourier, KernelDictionary, OneHot, Polynomial, RadialCentres, RadialGrid, Tiles
 from capi.features.kernels import Gaussian
 from capi.finite import TabularQ
-from capi.policies import Constant, EpsilonGreedy, Greedy, Mixture, NonStationary, Tabular, Training, Uniform, described
+from capi.learning.support import Support
+from capi.policies import (
+    Constant,
+    EpsilonGreedy,
+    Greedy,
+    Mixture,
+    NonStationary,
+    Tabular,
+    Training,
+    Uniform,
+    cloned,
+    described,
+)
 from capi.policy_spaces import (
     Constrained,
     Forests,
@@ -18,18 +30,24 @@ from capi.policy_spaces import (
     LocalAverages,
     Neighbors,
     OptimalTrees,
+    Reweighted,
     Thresholds,
     Trees,
     Unrestricted,
 )
 from capi.policy_spaces.rules import Budget, Cap, Costs, Monotone, Never, Only
+from capi.policy_spaces.supported import SupportedPolicy
 from capi.testing import random_batch
 
 NEWER = {
+    "cloned-behaviour",
     "constrained-combined",
     "forest-combined",
     "lower-bounds",
     "lower-bounds-trees",
+    "reweighted",
+    "supported",
+    "supported-tree",
 }  # than version 1 of the format
 LABELS = ("none", 2.5, None)
 SCHEMA = Schema.of(3, 3, ["age", 'the "dose"', "weight\n"], LABELS)
@@ -132,6 +150,15 @@ def policies():
         told[name] = Linear(kind, max_iterations=20, polish=False).improve(states.round(), values), known.round()
     priced = Constrained(Unrestricted(), [Costs({0: 0.5})])
     q = FittedQ(n_trees=3).evaluate(Constant(0, batch.n_actions), batch, discount=0.9)
+    done, asked = cloned(batch, projections=3), questions(batch.n_features, missing=True)
+    behind = Support(0.4, max_depth=2).fit(batch)
+    masked = behind.mask(batch)
+    inner = Trees(max_depth=2).improve(batch.states, q.values(batch.states), allowed=masked.allowed)
+    told["cloned-behaviour"] = done, asked
+    told["supported"] = SupportedPolicy(inner, done, 0.4), asked
+    told["supported-tree"] = behind.restrict(inner), asked
+    coarse = FittedQ(n_trees=3, min_samples_leaf=5).evaluate(done, batch, discount=0.9)
+    told["reweighted"] = Reweighted(done).improve(batch.states, coarse.values(batch.states), q=coarse), asked
     told["priced-values"] = priced.improve(batch.states, q.values(batch.states), q=q), questions(batch.n_features)
     words = {"threshold", "tree", "optimal-tree", "forest", "linear", "neighbors", "constrained-tree", "constant"}
     words.add("forest-combined")
