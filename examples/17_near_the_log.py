@@ -21,9 +21,11 @@ class Heuristic:
     n_actions = 3
 
     def act(self, states, allowed=None):
+        """Return the actions (n,)."""
         return np.where(states[:, 1] > 0, 2, 0)
 
     def probabilities(self, states, allowed=None):
+        """Return certainty (n, 3)."""
         return np.eye(3)[self.act(states)]
 
 
@@ -32,6 +34,7 @@ log = sample_episodes(EpsilonGreedy(Heuristic(), 0.05), world, n_episodes=30, ma
 
 
 def worth(policy):
+    """Return the mean return of 100 drives."""
     return performance(policy, world, n_episodes=100, max_steps=200, random_state=1).undiscounted.mean()
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -38,12 +39,15 @@ SMALL_LEAF = 20  # rows in a leaf of a single, readable tree
 
 
 @dataclass(frozen=True, eq=False)
-class ClonedBehaviour(Described):
-    """What was done, as a policy that draws its actions with the frequencies that they have in the leaves of trees."""
+class _Drawn(Described, ABC):
+    """A policy that draws its actions with the frequencies of a model of the log."""
 
-    forest: Forest = field(repr=False)
     n_actions: int
     n_features: int
+
+    @abstractmethod
+    def _frequencies(self, states: Floats) -> Floats:
+        """Return how often the log takes each action in ``states`` (n, d) -> (n, A)."""
 
     @in_blocks
     def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
@@ -53,7 +57,17 @@ class ClonedBehaviour(Described):
     def probabilities(self, states: Floats, allowed: Bools | None = None) -> Floats:
         """Return the frequencies of the (allowed) actions; even ones where the log takes none of them (n, A)."""
         x = as_states(states, n_features=self.n_features)
-        return mixed(self.forest.mean_values(x), as_allowed(allowed, "allowed", (len(x), self.n_actions)), 0.0)
+        return mixed(self._frequencies(x), as_allowed(allowed, "allowed", (len(x), self.n_actions)), 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class ClonedBehaviour(_Drawn):
+    """What was done, as a policy that draws its actions with the frequencies that they have in the leaves of trees."""
+
+    forest: Forest = field(repr=False)
+
+    def _frequencies(self, states: Floats) -> Floats:
+        return self.forest.mean_values(states)
 
     def rules(self) -> str:
         """Return a sentence on what the policy does."""
@@ -63,23 +77,13 @@ class ClonedBehaviour(Described):
 
 
 @dataclass(frozen=True, eq=False)
-class ClassifiedBehaviour(Described):
+class ClassifiedBehaviour(_Drawn):
     """What was done, as a policy that draws its actions with the probabilities of a classifier of another library."""
 
     classifier: Any
-    n_actions: int
-    n_features: int
 
-    @in_blocks
-    def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
-        """Return the most probable (allowed) action, the lowest among equals (n,)."""
-        return self.probabilities(states, allowed).argmax(axis=1)
-
-    def probabilities(self, states: Floats, allowed: Bools | None = None) -> Floats:
-        """Return the probabilities of the (allowed) actions; even ones where the log takes none of them (n, A)."""
-        x = as_states(states, n_features=self.n_features)
-        found = predicted(self.classifier, x, self.n_actions)
-        return mixed(found, as_allowed(allowed, "allowed", (len(x), self.n_actions)), 0.0)
+    def _frequencies(self, states: Floats) -> Floats:
+        return predicted(self.classifier, states, self.n_actions)
 
 
 def cloned(
@@ -116,7 +120,7 @@ def cloned(
     rng, everything, threads = as_generator(random_state), np.arange(len(batch)), n_threads(n_jobs)
     if classifier is not None:
         model = fitted_classifier(classifier, batch, everything, rng)
-        return ClassifiedBehaviour(model, batch.n_actions, batch.n_features, schema=batch.schema)
+        return ClassifiedBehaviour(batch.n_actions, batch.n_features, model, schema=batch.schema)
     if max_depth is not None:
         forest = _small_tree(batch, max_depth, rng)
     else:
@@ -124,7 +128,7 @@ def cloned(
         rest, fold = _halves(batch, rng)
         size = LEAF_SIZES[0] if not len(fold) else leaf_size(batch, rest, fold, rng, threads, combined, blurred=True)
         forest = grown(batch, everything, size, rng, threads, combined, blurred=True)
-    return ClonedBehaviour(forest, batch.n_actions, batch.n_features, schema=batch.schema)
+    return ClonedBehaviour(batch.n_actions, batch.n_features, forest, schema=batch.schema)
 
 
 def cross_fitted(

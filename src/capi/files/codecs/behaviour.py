@@ -35,7 +35,7 @@ def _unpack_cloned(contents: Contents) -> ClonedBehaviour:
             shares = tree.means
         if not (np.isfinite(shares).all() and (shares >= 0).all() and (shares.sum(axis=1) > 0).all()):
             raise contents.refuse("the actions in a leaf must have frequencies")
-    return ClonedBehaviour(Forest(trees, combined), n_actions, n_features)
+    return ClonedBehaviour(n_actions, n_features, Forest(trees, combined))
 
 
 def _pack_supported(policy: SupportedPolicy) -> Packed:
