@@ -379,8 +379,11 @@ def test_few_rows_of_an_action_count_alike_in_a_leaf():
         cloned(Transitions(x, np.repeat([0, 1], [20 - n, n]), np.zeros(20), x, np.ones(20, dtype=bool)), max_depth=1)
         for n in (1, 4)
     )
-    assert one.probabilities(x[:1])[0, 1] == pytest.approx(2.5 / 21.5)
-    assert four.probabilities(x[:1])[0, 1] == pytest.approx(2.5 / 18.5)
+    assert one.probabilities(x[:1])[0, 1] == pytest.approx(1 / 20)
+    assert four.probabilities(x[:1])[0, 1] == pytest.approx(1 / 17)
+    y = np.zeros((5, 1))
+    few = Transitions(y, [0, 1, 1, 1, 2], np.zeros(5), y, np.ones(5, dtype=bool))
+    np.testing.assert_allclose(cloned(few, max_depth=1).probabilities(y[:1]), [[1 / 6, 4 / 6, 1 / 6]])
 
 
 def test_a_rare_action_is_never_drawn_and_does_not_prevent_saving(tmp_path):

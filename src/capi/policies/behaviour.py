@@ -217,14 +217,19 @@ def grown(
 
 
 def _blurred(forest: Forest, actions: Ints) -> Forest:
-    """Return the trees without what fewer than five rows would give away: an action that one to four rows of a leaf take counts as if 2.5 took it."""
+    """Return the trees without what fewer than five rows would give away.
+
+    An action that one to four rows of a leaf take counts as if one row took it, or four if no action of the leaf is more frequent.
+    """
     trees = []
     for tree in forest.trees:
         counts = np.zeros(tree.sums.shape)
         np.add.at(counts, (tree.leaf_of_row, actions), 1.0)
         few = (counts > 0) & (counts < LEAST_SHOWN)
         mean_weight = tree.weights / np.maximum(counts.sum(axis=1), 1.0)
-        sums = np.where(few, LEAST_SHOWN / 2 * mean_weight[:, None], tree.sums)
+        first = np.arange(counts.shape[1]) == tree.sums.argmax(axis=1)[:, None]
+        shown = np.where(first, LEAST_SHOWN - 1.0, 1.0)
+        sums = np.where(few, shown * mean_weight[:, None], tree.sums)
         sums /= sums.sum(axis=1, keepdims=True)  # shares: of weighted rows nothing else is told
         ones, none = np.ones(len(sums)), np.zeros(0, dtype=np.int32)
         trees.append(forests.Tree(tree.nodes, tree.above, sums, ones, np.maximum(tree.counts, LEAST_SHOWN), none))
