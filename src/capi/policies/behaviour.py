@@ -227,7 +227,7 @@ def _blurred(forest: Forest, actions: Ints) -> Forest:
         np.add.at(counts, (tree.leaf_of_row, actions), 1.0)
         few = (counts > 0) & (counts < LEAST_SHOWN)
         mean_weight = tree.weights / np.maximum(counts.sum(axis=1), 1.0)
-        first = np.arange(counts.shape[1]) == tree.sums.argmax(axis=1)[:, None]
+        first = np.arange(tree.sums.shape[-1]) == tree.sums.argmax(axis=1)[:, None]
         shown = np.where(first, LEAST_SHOWN - 1.0, 1.0)
         sums = np.where(few, shown * mean_weight[:, None], tree.sums)
         sums /= sums.sum(axis=1, keepdims=True)  # shares: of weighted rows nothing else is told
