@@ -45,3 +45,14 @@ class Remembered(Generic[Result]):
 
     def __reduce__(self) -> tuple[type[Remembered[Any]], tuple[()]]:
         return Remembered, ()
+
+
+class Forgetful(Remembered[Result]):
+    """A cache that keeps nothing, for arrays that are seen only once."""
+
+    def of(self, array: NDArray[Any], compute: Callable[[], Result]) -> Result:  # noqa: ARG002
+        """Compute the result."""
+        return compute()
+
+    def __reduce__(self) -> tuple[type[Remembered[Any]], tuple[()]]:
+        return Forgetful, ()

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import is_dataclass, replace
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from capi._utils.array_cache import Forgetful, Remembered
 from capi._utils.validation import Floats, Ints
 from capi.data.elapsed import step_factors, times_factors
+from capi.data.partitions import PartitionedTransitions
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
+from capi.evaluators.fitted_values import FittedValues
 from capi.types import Policy
+
+AnyBatch: TypeAlias = Transitions | PartitionedTransitions
+DROPPED = ("origin", "training")  # what only speeds up later calls, or describes
 
 
 def batch_for(transitions: Any, policy: Policy, name: str) -> Transitions:
     """Return the batch, or raise an error if there is none or its number of actions is not the policy's."""
     if transitions is None:
         raise InvalidInputError(f"{name} learns from logged data: transitions must be given.")
+    if isinstance(transitions, PartitionedTransitions):
+        raise InvalidInputError(
+            f"{name} needs all rows in memory; these are partitioned. FittedQ with its own trees, LSTDQ and BellmanResidual learn "
+            "from partitions; others from transitions.sample()."
+        )
     if not isinstance(transitions, Transitions):
         raise InvalidInputError(f"transitions must be Transitions; got a {type(transitions).__name__}.")
     if policy.n_actions != transitions.n_actions:
@@ -31,6 +43,43 @@ def needs_batch(transitions: Transitions | None, policy: Policy, name: str) -> T
     t = batch_for(transitions, policy, name)
     t.check_actions_taken()
     return t
+
+
+def any_batch(transitions: Any, policy: Policy, name: str) -> AnyBatch:
+    """Return the batch, which may be partitioned, or raise an error as `needs_batch` does."""
+    if not isinstance(transitions, PartitionedTransitions):
+        return needs_batch(transitions, policy, name)
+    if policy.n_actions != transitions.n_actions:
+        raise InvalidInputError(
+            f"policy must have the {transitions.n_actions} actions of the batch; it has {policy.n_actions}."
+        )
+    transitions.check_actions_taken()
+    return transitions
+
+
+def portable(thing: Any) -> Any:
+    """Return a policy or Q that decides the same, without the rows that it was learned from and what it remembers of others.
+
+    Workers get it; it is smaller, and nothing is remembered there of states that are read only once.
+    """
+    if isinstance(thing, FittedValues):
+        return thing.bare()
+    if not is_dataclass(thing) or isinstance(thing, type):
+        inner = getattr(thing, "q", None)
+        if isinstance(inner, FittedValues):  # a Q that wraps another one
+            made = object.__new__(type(thing))
+            made.__dict__.update({**thing.__dict__, "q": inner.bare()})
+            return made
+        return thing
+    changed: dict[str, Any] = {name: None for name in DROPPED if name in thing.__dataclass_fields__}
+    if isinstance(getattr(thing, "known", None), Remembered):
+        changed["known"] = Forgetful()
+    if "q" in thing.__dataclass_fields__:
+        changed["q"] = portable(thing.q)
+    try:
+        return replace(thing, **changed) if changed else thing
+    except (TypeError, ValueError, InvalidInputError):  # it cannot do without
+        return thing
 
 
 def rows_of_actions(t: Transitions, fewest: int = 1) -> list[Ints]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from capi._utils.validation import Floats, as_states
-from capi.data.transitions import Transitions
+from capi.evaluators._batches import AnyBatch
 from capi.features.tables import Features, FittedFeatures, fitted_features, same_features
 from capi.types import QFunction
 
@@ -40,7 +40,7 @@ class LinearValues:
         return {**self.__dict__, "origin": None}
 
 
-def features_on(features: Features, t: Transitions, previous: QFunction | None) -> FittedFeatures:
+def features_on(features: Features, t: AnyBatch, previous: QFunction | None) -> FittedFeatures:
     """Return ``features`` fitted to the states of a batch, or those of ``previous`` if it used the same batch."""
     known = known_on(features, t, previous)
     if known is not None:
@@ -48,7 +48,7 @@ def features_on(features: Features, t: Transitions, previous: QFunction | None) 
     return fitted_features(features, t.states if t.weights is None else t.states[t.weights > 0])
 
 
-def known_on(features: Features, t: Transitions, previous: QFunction | None) -> LinearValues | None:
+def known_on(features: Features, t: AnyBatch, previous: QFunction | None) -> LinearValues | None:
     """Return ``previous`` if it has the same features and the same batch, or None; if loaded from a file, it has no batch."""
     if not isinstance(previous, LinearValues) or not same_features(previous.source, features):
         return None

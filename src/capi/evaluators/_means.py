@@ -1,7 +1,7 @@
 """Means over the rows of a batch, the only statistics that the least-squares methods need.
 
 The sums are accumulated in chunks, so memory holds the products of features with features and one chunk, whatever the
-number of rows. Rows are sorted by action, so each block of the products is a matrix product. Sorting by next action would
+number of rows; those of the parts of a partitioned batch are added in their order. Rows are sorted by action, so each block of the products is a matrix product. Sorting by next action would
 work, too, but then the last digits of the sums would depend on whether they were kept from the evaluation of another
 policy.
 """
@@ -16,9 +16,10 @@ import numpy as np
 import scipy.sparse as sp
 
 from capi._utils.validation import Floats, Ints
+from capi.data.partitions import loaded
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
-from capi.evaluators._batches import next_shares
+from capi.evaluators._batches import AnyBatch, next_shares, portable
 from capi.evaluators._linear_model import features_on, known_on
 from capi.evaluators._solving import Matrix, as_dense
 from capi.features.tables import Features, FittedFeatures, Table
@@ -39,7 +40,7 @@ class Means:
 
 def means(
     features: Features,
-    t: Transitions,
+    t: AnyBatch,
     policy: Policy,
     previous: QFunction | None = None,
     *,
@@ -59,11 +60,10 @@ def means(
     return found, fitted, (t, (found.gram, found.rewards))
 
 
-@np.errstate(invalid="ignore", over="ignore")  # the means are checked for non-finite values
 def means_of(
     left: FittedFeatures,
     right: FittedFeatures,
-    t: Transitions,
+    t: AnyBatch,
     policy: Policy,
     discount: float,
     own: tuple[Matrix, Floats] | None = None,
@@ -72,6 +72,53 @@ def means_of(
 
     ``own`` is (``gram``, ``rewards``) if already known: they do not depend on the policy.
     """
+    sums = _summed(_sums_of, t, left, right, policy, discount, own is None)
+    gram, rewards, cross = sums.tables
+    own = (gram.mean(sums.total), _finite(rewards / sums.total)) if own is None else own
+    return Means(*own, cross.mean(sums.total))
+
+
+def next_means(features: FittedFeatures, t: AnyBatch, policy: Policy, discount: float) -> tuple[Matrix, Floats]:
+    """Return the means of phi' phi'^T (A p, A p) and of phi' r (A p,)."""
+    sums = _summed(_next_sums_of, t, features, policy, discount)
+    gram, rewards = sums.tables
+    return gram.mean(sums.total), _finite(rewards / sums.total)
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """Sums over some rows, and the weight of these."""
+
+    tables: tuple[Any, ...]  # of `_Blocks` or arrays
+    total: float
+
+    def __add__(self, other: _Sums) -> _Sums:
+        return _Sums(tuple(a + b for a, b in zip(self.tables, other.tables, strict=True)), self.total + other.total)
+
+
+def _summed(sums: Any, t: AnyBatch, *arguments: Any) -> _Sums:
+    """Return ``sums(t, *arguments)``; for a partitioned batch those of all its parts together."""
+    if isinstance(t, Transitions):
+        found: _Sums = sums(t, *arguments)
+        return found
+    shared = [t.crew.shared(portable(argument)) for argument in arguments]
+    parts = t.crew.each(_sums_of_part, t.parts, sums, *shared)
+    found = t.crew.merged(_plus, parts)
+    return found
+
+
+def _sums_of_part(source: Any, sums: Any, *arguments: Any) -> _Sums:
+    return sums(loaded(source), *arguments)  # type: ignore[no-any-return]
+
+
+def _plus(a: _Sums, b: _Sums) -> _Sums:
+    return a + b
+
+
+@np.errstate(invalid="ignore", over="ignore")  # the means are checked for non-finite values
+def _sums_of(
+    t: Transitions, left: FittedFeatures, right: FittedFeatures, policy: Policy, discount: float, with_own: bool
+) -> _Sums:
     A, p, q = t.n_actions, left.n_columns, right.n_columns
     shares = next_shares(t, policy, discount)
     gram, cross = _Blocks(A, (p, p), sparse=left.sparse), _Blocks(A, (p, q), sparse=left.sparse and right.sparse)
@@ -81,19 +128,16 @@ def means_of(
         weighted = _times(table, _weight(t, rows))
         for a, run in _runs(t.actions[rows]):
             x, y = weighted[run], following[run]
-            if own is None:
+            if with_own:
                 gram.add(a, a, x.T @ table[run])
                 rewards[a] += x.T @ t.rewards[rows[run]]
             for b, chosen, share in _parts(shares[rows[run]]):
                 cross.add(a, b, x[chosen].T @ _times(y[chosen], share))
-    total = _total(t)
-    own = (gram.mean(total), _finite(rewards / total)) if own is None else own
-    return Means(*own, cross.mean(total))
+    return _Sums((gram, rewards, cross), _total(t))
 
 
 @np.errstate(invalid="ignore", over="ignore")
-def next_means(features: FittedFeatures, t: Transitions, policy: Policy, discount: float) -> tuple[Matrix, Floats]:
-    """Return the means of phi' phi'^T (A p, A p) and of phi' r (A p,)."""
+def _next_sums_of(t: Transitions, features: FittedFeatures, policy: Policy, discount: float) -> _Sums:
     A, p = t.n_actions, features.n_columns
     shares = next_shares(t, policy, discount)
     gram, rewards = _Blocks(A, (p, p), sparse=False), np.zeros((A, p))
@@ -105,8 +149,7 @@ def next_means(features: FittedFeatures, t: Transitions, policy: Policy, discoun
             rewards[b] += x.T @ (root * t.rewards[rows])[chosen]
             for c, also, other in _parts(shares[rows][chosen]):
                 gram.add(b, c, x[also].T @ _times(table[chosen][also], other))
-    total = _total(t)
-    return gram.mean(total), _finite(rewards / total)
+    return _Sums((gram, rewards), _total(t))
 
 
 def _check_dense_size(features: FittedFeatures, n_actions: int) -> None:
@@ -133,6 +176,15 @@ class _Blocks:
             self.sums[a][b] = self.sums[a][b] + product
         else:
             self.sums[a, :, b, :] += as_dense(product)
+
+    def __add__(self, other: _Blocks) -> _Blocks:
+        made = object.__new__(_Blocks)
+        made.sparse = self.sparse
+        if self.sparse:
+            made.sums = [[a + b for a, b in zip(*rows, strict=True)] for rows in zip(self.sums, other.sums, strict=True)]
+        else:
+            made.sums = self.sums + other.sums
+        return made
 
     def mean(self, total: float) -> Matrix:
         """Return the sums divided by ``total`` as one matrix."""

@@ -25,7 +25,7 @@ from capi._utils.validation import Floats, as_discount, as_not_negative
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.evaluators import _rkhs
-from capi.evaluators._batches import needs_batch
+from capi.evaluators._batches import AnyBatch, any_batch, needs_batch
 from capi.evaluators._linear_model import LinearValues
 from capi.evaluators._means import means, means_of, next_means
 from capi.evaluators._rkhs import KernelSpanValues
@@ -89,7 +89,7 @@ class BellmanResidual:
     def evaluate(
         self,
         policy: Policy,
-        transitions: Transitions | None,
+        transitions: AnyBatch | None,
         *,
         discount: float,
         states: Floats | None = None,  # noqa: ARG002  only the batch matters
@@ -97,9 +97,11 @@ class BellmanResidual:
         rng: np.random.Generator | None = None,  # noqa: ARG002  nothing is random
     ) -> LinearValues | KernelSpanValues:
         """Return Q of ``policy``, reusing only those parts of ``previous`` that do not depend on the policy."""
-        t, discount = needs_batch(transitions, policy, "BellmanResidual"), as_discount(discount)
+        discount = as_discount(discount)
         if isinstance(self.features, RKHS):
-            return _rkhs.residual(self.features, t, policy, discount, self.ridge or 0.0, self.projection_ridge or 0.0)
+            batch = needs_batch(transitions, policy, "BellmanResidual")
+            return _rkhs.residual(self.features, batch, policy, discount, self.ridge or 0.0, self.projection_ridge or 0.0)
+        t = any_batch(transitions, policy, "BellmanResidual")
         found, fitted, origin = means(self.features, t, policy, previous, discount=discount, dense=True)
         gram, cross = as_dense(found.gram), as_dense(found.cross)
         left = gram - discount * (cross + cross.T)  # D^T D without the products of next features

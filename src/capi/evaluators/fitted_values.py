@@ -40,6 +40,10 @@ class ForestModel:
         """Return the leaves with each action's number as the last input (A, T, n)."""
         return self.known.of(states, lambda: self.forest.leaves_of_actions(states, n_actions, self.n_jobs))
 
+    def bare(self) -> ForestModel:
+        """Return the same forest without the leaves of its rows."""
+        return ForestModel(self.forest.bare(), 1, remembers=False)
+
     def with_sums(self, sums: Floats) -> ForestModel:
         """Return the same trees with other sums of targets (l,) in their leaves."""
         return ForestModel(self.forest.with_sums(sums[:, None]), self.n_jobs, self.remembers, self.known)
@@ -57,6 +61,11 @@ class FittedValues:
     age: int = 0  # sweeps on these trees
     n_sweeps: int = 0  # sweeps in total
     known: Remembered[Floats] = field(default_factory=Remembered, repr=False)
+
+    def bare(self) -> FittedValues:
+        """Return the same values without the rows that the trees were grown on and without what is remembered of others."""
+        models = [model.bare() if isinstance(model, ForestModel) else model for model in self.models]
+        return FittedValues(models, self.n_actions, self.n_features, self.separate)
 
     def values(self, states: Floats) -> Floats:
         """Return Q(x, a) for all actions; ``states`` (n, d) -> (n, A).

@@ -20,7 +20,7 @@ from capi._utils.parameters import Constraints, check_parameters, optional
 from capi._utils.validation import Floats, as_discount, as_not_negative
 from capi.data.transitions import Transitions
 from capi.evaluators import _rkhs
-from capi.evaluators._batches import needs_batch
+from capi.evaluators._batches import AnyBatch, any_batch, needs_batch
 from capi.evaluators._linear_model import LinearValues
 from capi.evaluators._means import Means, means
 from capi.evaluators._rkhs import KernelSpanValues
@@ -80,7 +80,7 @@ class LSTDQ:
     def evaluate(
         self,
         policy: Policy,
-        transitions: Transitions | None,
+        transitions: AnyBatch | None,
         *,
         discount: float,
         states: Floats | None = None,  # noqa: ARG002  only the batch matters
@@ -88,9 +88,11 @@ class LSTDQ:
         rng: np.random.Generator | None = None,  # noqa: ARG002  nothing is random
     ) -> LinearValues | KernelSpanValues:
         """Return Q of ``policy``, reusing only those parts of ``previous`` that do not depend on the policy."""
-        t, discount = needs_batch(transitions, policy, "LSTDQ"), as_discount(discount)
+        discount = as_discount(discount)
         if isinstance(self.features, RKHS):
-            return _rkhs.lstd(self.features, t, policy, discount, self.ridge or 0.0, self.projection_ridge or 0.0)
+            batch = needs_batch(transitions, policy, "LSTDQ")
+            return _rkhs.lstd(self.features, batch, policy, discount, self.ridge or 0.0, self.projection_ridge or 0.0)
+        t = any_batch(transitions, policy, "LSTDQ")
         dense = self.projection_ridge is not None
         found, fitted, origin = means(self.features, t, policy, previous, discount=discount, dense=dense)
         ridge = RIDGE * typical_square(found.gram) if self.ridge is None else self.ridge

@@ -27,6 +27,7 @@ from capi._utils.versions import versions
 from capi.data.columns import is_table
 from capi.data.elapsed import discount_unit
 from capi.data.learned_episodes import LearnedEpisodes
+from capi.data.partitions import PartitionedTransitions
 from capi.data.readers.roles import RoleNames
 from capi.data.schema import Schema
 from capi.data.transitions import Transitions
@@ -55,10 +56,10 @@ from capi.types import Policy, PolicyEvaluator, PolicySpace, QFunction, StateSam
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from capi.learning import decision_points, keeping, rules
+    from capi.learning import decision_points, keeping, partitioned, rules
 else:  # they need the compiler
-    decision_points, keeping, rules = (
-        late(f"capi.learning.{name}") for name in ("decision_points", "keeping", "rules")
+    decision_points, keeping, partitioned, rules = (
+        late(f"capi.learning.{name}") for name in ("decision_points", "keeping", "partitioned", "rules")
     )
 
 SUPPORT_STREAM = 8  # of the random numbers; the rounds, candidates and first policy use those before
@@ -92,6 +93,9 @@ class Learner:
         same results as without the interruption.
         """
         loop = self.loop()
+        if isinstance(transitions, PartitionedTransitions):
+            local = partitioned.localised(loop if after is None else replace(loop, random_state=after.seeds), transitions, states)
+            return self._rounds(local.loop, local.batch, local.states, starts, after)
         transitions, support = supported(loop, transitions)
         if support is not None:
             states, starts = support.sample(states, "states"), support.sample(starts, "starts")
@@ -216,9 +220,10 @@ class Learner:
 
         Parameters
         ----------
-        transitions : Transitions, or function (k, policy, rng) -> Transitions, or table, optional
+        transitions : Transitions, PartitionedTransitions, or function (k, policy, rng) -> Transitions, or table, optional
             The batch to learn from. Evaluators that have a model do not need it. A table (pandas, polars, Arrow, or a
-            mapping of columns) needs ``roles``.
+            mapping of columns) needs ``roles``. From a partitioned batch the loop learns the structure of trees on a sample of
+            episodes, and their averages on all rows (``docs/scale.md``).
         y : None
             Must be None; for compatibility with scikit-learn. The rewards are in the batch.
         states : array of shape (n, d), or tuple (states, weights[, allowed]), or function of (k, policy, rng), optional
@@ -243,7 +248,13 @@ class Learner:
         _check_no_targets(y)
         table_roles = dict(roles) or None
         transitions = batch_of(transitions, roles, loop.discount, "fit")
+        local = None
+        if isinstance(transitions, PartitionedTransitions):
+            local = partitioned.localised(loop, transitions, states)
+            loop, transitions, states = local.loop, local.batch, local.states
         training = training_of(transitions, loop.discount, 0)
+        if local is not None:
+            training = replace(training, n_rows=local.survey.n_rows)
         transitions, support = supported(loop, transitions)
         if support is not None:
             states, starts = support.sample(states, "states"), support.sample(starts, "starts")
@@ -257,8 +268,8 @@ class Learner:
         earlier_schema: Schema | None = None
         rounds = (
             self.iterate(transitions, states=states, starts=starts)
-            if support is None
-            else self._rounds(self.loop(), transitions, states, starts, None)
+            if support is None and local is None
+            else self._rounds(self.loop() if local is None else loop, transitions, states, starts, None)
         )
         for iteration in _with_progress_bar(rounds, loop.n_rounds) if progress else rounds:
             schema, score = iteration.schema, _score(loop.keep, iteration)
@@ -284,6 +295,12 @@ class Learner:
             for k, score in chosen.scores.items():
                 history[k]["score"] = score
             history[chosen.k]["kept"] = 1.0
+        if local is not None and iteration is not None:
+            excluded = rules.excluded_actions(loop.evaluator, transitions)
+            kept, loss = local.finished(self.policy_, self.q_, excluded)
+            if loss is not None:
+                self._keep(kept, self.q_, iteration.schema, replace(self.policy_.training, n_iterations=len(history)))
+                history[-1]["loss_on_all_rows"] = loss
         if "policy_" not in self.__dict__:
             raise InvalidInputError("update must return a Policy at k = 0; it returned None, so no policy was learned.")
         return self

@@ -117,7 +117,7 @@ def first_policy(
         return evaluator.mdp.optimal_policy, None
     if not by_trees(evaluator, batch):
         return first, None
-    sweep, q, rng = with_one_sweep(evaluator), None, numbered_rng(seeds, 0, STREAM)
+    sweep, q, rng = with_one_sweep(getattr(evaluator, "on_sample", evaluator)), None, numbered_rng(seeds, 0, STREAM)
     policy = first
     for _ in range(horizon(batch, loop.discount)):
         q = sweep.evaluate(policy, batch, discount=loop.discount, previous=q, rng=rng)

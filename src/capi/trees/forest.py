@@ -154,6 +154,14 @@ class Forest:
         forest.__dict__.update(sums=sums, **{name: getattr(self, name) for name in shared})
         return forest
 
+    def bare(self) -> Forest:
+        """Return the same trees without the leaves of the rows that they were grown on, which are most of their size."""
+        none = np.empty(0, dtype=np.int32)
+        return Forest(
+            [Tree(tree.nodes, tree.above, tree.sums, tree.weights, tree.counts, none) for tree in self.trees],
+            self.projections,
+        )
+
     def sums_of(self, targets: Floats, n_jobs: int = 1) -> Floats:
         """Return the sums in all leaves (l,) of other ``targets`` (n,) of the rows that the trees were grown on."""
         return sums_of_targets([self], [targets], n_jobs)[0]

@@ -1,0 +1,229 @@
+"""Where tasks run: in this process, in others, or on a cluster.
+
+Independent tasks go through `completed`, whatever the user's executor is. Work on the parts of a large batch goes through a
+`Crew`, which keeps results where they were computed and moves only sums.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from contextlib import suppress
+from functools import reduce
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from capi._utils.late import joblib
+from capi._utils.threads import available_cores, in_threads, n_threads, one_blas_thread
+from capi.errors import InvalidInputError
+
+Result = TypeVar("Result")
+ExecutorLike: TypeAlias = Any  # concurrent.futures.Executor, dask.distributed.Client, name of a joblib backend, or None
+
+AHEAD = 2  # tasks that wait for each worker, so that none is idle
+MERGED_TOGETHER = 4  # results that one task of a cluster merges
+LOST = 10  # workers that may die with a task before it counts as its cause: memory runs out where tasks are large
+
+
+class _Limited:
+    """A function that runs with one BLAS thread: workers side by side would wait for each other."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+
+    def __call__(self, *arguments: Any) -> Any:
+        with one_blas_thread():
+            return self.function(*arguments)
+
+
+def is_dask_client(executor: Any) -> bool:
+    """Return whether ``executor`` is a client of a Dask cluster; Dask is not imported for that."""
+    return type(executor).__module__.partition(".")[0] == "distributed" and hasattr(executor, "get_executor")
+
+
+def check_executor(executor: ExecutorLike, name: str = "executor") -> None:
+    """Refuse what cannot run tasks."""
+    if executor is None or isinstance(executor, Executor) or is_dask_client(executor):
+        return
+    if isinstance(executor, str):
+        if executor in {"threading", "loky", "multiprocessing", "sequential", *joblib.parallel.EXTERNAL_BACKENDS}:
+            return
+        if executor in joblib.parallel.BACKENDS:
+            return
+    raise InvalidInputError(
+        f"{name} must be a concurrent.futures.Executor, a dask.distributed.Client, the name of a joblib backend ('loky', "
+        f"'threading', 'dask', 'ray', ...) or None; got {executor!r}."
+    )
+
+
+def completed(
+    function: Callable[..., Result],
+    tasks: Iterable[tuple[Any, ...]],
+    executor: ExecutorLike = None,
+    n_jobs: int | None = None,
+) -> Iterator[tuple[int, Result]]:
+    """Yield the number and the result of each task, ``function(*task)``, as they are completed.
+
+    Tasks are taken from the iterable when a worker is about to need them. With ``executor=None`` they run one after another, or,
+    with several ``n_jobs``, in processes. If the caller stops, tasks that have not begun are cancelled.
+    """
+    check_executor(executor)
+    if executor is None and n_threads(n_jobs) > 1:
+        executor = "loky"
+    if executor is None:
+        for i, task in enumerate(tasks):
+            yield i, function(*task)
+    elif isinstance(executor, str):
+        yield from _by_joblib(_Limited(function), tasks, executor, n_jobs)
+    else:
+        pool = executor.get_executor(pure=False) if is_dask_client(executor) else executor
+        yield from _by_futures(_Limited(function), tasks, pool, AHEAD * _width(executor))
+
+
+def ordered(
+    function: Callable[..., Result],
+    tasks: Iterable[tuple[Any, ...]],
+    executor: ExecutorLike = None,
+    n_jobs: int | None = None,
+) -> Iterator[Result]:
+    """Yield the results of `completed` in the order of the tasks."""
+    waiting: dict[int, Result] = {}
+    following = 0
+    for i, result in completed(function, tasks, executor, n_jobs):
+        waiting[i] = result
+        while following in waiting:
+            yield waiting.pop(following)
+            following += 1
+
+
+def _numbered(function: Callable[..., Result], i: int, task: tuple[Any, ...]) -> tuple[int, Result]:
+    return i, function(*task)
+
+
+def _by_joblib(
+    function: Callable[..., Result], tasks: Iterable[tuple[Any, ...]], backend: str, n_jobs: int | None
+) -> Iterator[tuple[int, Result]]:
+    with joblib.parallel_config(backend, n_jobs=-1 if n_jobs is None else n_jobs):
+        parallel = joblib.Parallel(return_as="generator_unordered")
+        yield from parallel(joblib.delayed(_numbered)(function, i, task) for i, task in enumerate(tasks))
+
+
+def _by_futures(
+    function: Callable[..., Result], tasks: Iterable[tuple[Any, ...]], pool: Executor, ahead: int
+) -> Iterator[tuple[int, Result]]:
+    numbers: dict[Future[Result], int] = {}
+    left = enumerate(tasks)
+    try:
+        while True:
+            while len(numbers) < ahead and (following := next(left, None)) is not None:
+                numbers[pool.submit(function, *following[1])] = following[0]
+            if not numbers:
+                return
+            for future in wait(numbers, return_when=FIRST_COMPLETED).done:
+                yield numbers.pop(future), future.result()
+    finally:
+        for future in numbers:
+            future.cancel()
+
+
+def _width(executor: Any) -> int:
+    """Return how many tasks an executor runs at a time, as far as it tells."""
+    if is_dask_client(executor):
+        with suppress(Exception):  # a client that has lost its scheduler says so when it is used
+            return max(1, sum(executor.nthreads().values()))
+    return int(getattr(executor, "_max_workers", None) or available_cores())
+
+
+# -- work on parts of a batch ------------------------------------------------------------------------
+
+
+class Crew(Protocol):
+    """Those who work on the parts of a batch. Handles stand for results that stay where they were computed."""
+
+    def shared(self, value: Any) -> Any:
+        """Return a handle of a value that all will need."""
+
+    def each(self, function: Callable[..., Any], parts: Sequence[Any], *others: Any) -> list[Any]:
+        """Return handles of ``function(part, *others)`` for each part; ``others`` that are lists have one entry per part."""
+
+    def results(self, handles: Sequence[Any]) -> list[Any]:
+        """Return the results behind some handles."""
+
+    def merged(self, merge: Callable[[Any, Any], Any], handles: Sequence[Any]) -> Any:
+        """Return all results merged into one, two at a time."""
+
+
+def crew_of(executor: ExecutorLike, n_jobs: int | None = -1) -> Crew:
+    """Return those who work on the parts of a batch: threads of this process, or the workers of a Dask cluster."""
+    check_executor(executor)
+    if executor is None or executor == "threading":
+        return Threads(n_threads(n_jobs))
+    if is_dask_client(executor):
+        return Cluster(executor)
+    raise InvalidInputError(
+        "the executor of a partitioned batch must be None (threads of this process) or a dask.distributed.Client, because what "
+        f"is kept with a partition must stay where it is; got {executor!r}."
+    )
+
+
+class Threads:
+    """The threads of this process; a handle is the result itself."""
+
+    def __init__(self, n_jobs: int = 1) -> None:
+        self.n_jobs = n_jobs
+
+    def shared(self, value: Any) -> Any:
+        """Return the value itself."""
+        return value
+
+    def each(self, function: Callable[..., Any], parts: Sequence[Any], *others: Any) -> list[Any]:
+        """Return the results for all parts."""
+        with one_blas_thread():
+            return in_threads(lambda call: function(*call), _calls(parts, others), self.n_jobs)
+
+    def results(self, handles: Sequence[Any]) -> list[Any]:
+        """Return the handles, which are the results."""
+        return list(handles)
+
+    def merged(self, merge: Callable[[Any, Any], Any], handles: Sequence[Any]) -> Any:
+        """Return all results merged into one."""
+        return reduce(merge, handles)
+
+
+class Cluster:
+    """The workers of a Dask cluster; a handle is a future, whose result a lost worker's successor computes again."""
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+
+    def shared(self, value: Any) -> Any:
+        """Send the value to all workers."""
+        return self.client.scatter(value, broadcast=True, hash=False)
+
+    def each(self, function: Callable[..., Any], parts: Sequence[Any], *others: Any) -> list[Any]:
+        """Return futures of the results for all parts."""
+        limited = _Limited(function)
+        return [self.client.submit(limited, *call, pure=False, retries=LOST) for call in _calls(parts, others)]
+
+    def results(self, handles: Sequence[Any]) -> list[Any]:
+        """Fetch the results behind some futures."""
+        return list(self.client.gather(list(handles)))
+
+    def merged(self, merge: Callable[[Any, Any], Any], handles: Sequence[Any]) -> Any:
+        """Merge all results on the workers, a few at a time, and fetch what remains."""
+        level = list(handles)
+        while len(level) > 1:
+            groups = [level[i : i + MERGED_TOGETHER] for i in range(0, len(level), MERGED_TOGETHER)]
+            level = [
+                group[0] if len(group) == 1 else self.client.submit(_merged, merge, *group, pure=False, retries=LOST)
+                for group in groups
+            ]
+        return level[0].result()
+
+
+def _merged(merge: Callable[[Any, Any], Any], *results: Any) -> Any:
+    return reduce(merge, results)
+
+
+def _calls(parts: Sequence[Any], others: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Return the arguments for each part."""
+    return [(part, *(o[i] if isinstance(o, list) else o for o in others)) for i, part in enumerate(parts)]

@@ -1,0 +1,449 @@
+"""`PartitionedTransitions`: a batch in parts, each of which fits into memory while the whole need not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from capi._utils.executors import Crew, ExecutorLike, crew_of
+from capi._utils.randomness import RandomState, numbered_rng, seed_sequence
+from capi._utils.validation import Floats, Ints, as_int
+from capi.data.readers.pieces import DaskFrame, Decisions, ParquetRows, learned_schema, looked_at, parquet_files, with_whole_episodes
+from capi.data.readers.roles import RoleNames, Roles
+from capi.data.schema import Schema
+from capi.data.transitions import Transitions
+from capi.errors import InvalidInputError
+
+if TYPE_CHECKING:
+    from capi.data.summary.description import Description
+
+ROWS_PER_PARTITION = 1_000_000
+SAMPLE_ROWS = 200_000
+MOST_DISTINCT = 20_000  # distinct states for which all rows are merged
+FEW_EPISODES = 2_000_000  # up to so many are recognised one by one
+SAMPLE_STREAM = 11
+MIXING = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dtype=np.uint64)
+
+
+@dataclass(frozen=True, eq=False)
+class InMemory:
+    """A part that is already in memory."""
+
+    batch: Transitions
+
+    def read(self) -> Transitions:
+        """Return the batch."""
+        return self.batch
+
+
+@dataclass(frozen=True, eq=False)
+class Survey:
+    """What one pass over all rows finds."""
+
+    sample: Transitions  # whole episodes, drawn by their content: the same for every partitioning
+    n_rows: int
+    n_episodes: int
+    action_counts: Ints  # (A,)
+    largest_reward: float  # absolute
+    largest_weight: float
+    merged: tuple[Floats, Floats] | None  # distinct states (m, d), and the rows of each (m,); None if there are too many
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the sample has all rows."""
+        return len(self.sample) == self.n_rows
+
+
+class PartitionedTransitions:
+    """A batch of logged decisions in parts, for tables larger than memory and for clusters.
+
+    Learning from it gives the same bytes for any partitioning, in threads or on a cluster: `capi.CAPI.fit` takes it in place of
+    `Transitions`. What trees look like is learned from a sample of whole episodes; their averages are those of all rows. See
+    ``docs/scale.md``.
+
+    Parameters
+    ----------
+    parts : sequence of Transitions
+        With the same features, actions and optional columns; no episode may be in two of them. `from_parquet` and `from_dask` read
+        tables.
+    executor : dask.distributed.Client, optional
+        The cluster whose workers read the parts and keep what belongs to them. By default threads of this process.
+    n_jobs : int, optional
+        Number of these threads; -1 is all cores.
+    sample_rows : int
+        About so many rows are in the sample.
+
+    Examples
+    --------
+    >>> from capi.testing import random_batch
+    >>> parts = PartitionedTransitions([random_batch(seed=1), random_batch(seed=2)])
+    >>> parts
+    PartitionedTransitions: 400 rows in 2 partitions, 3 features, 3 actions
+    >>> len(parts.sample(100, random_state=0)) < 400
+    True
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Transitions],
+        *,
+        executor: ExecutorLike = None,
+        n_jobs: int | None = -1,
+        sample_rows: int = SAMPLE_ROWS,
+    ) -> None:
+        if isinstance(parts, Transitions) or not isinstance(parts, Sequence):
+            raise InvalidInputError(
+                f"parts must be a sequence of Transitions; got a {type(parts).__name__}. PartitionedTransitions.of divides one batch."
+            )
+        if not parts:
+            raise InvalidInputError("parts must have at least one batch; there is none.")
+        for i, part in enumerate(parts):
+            if not isinstance(part, Transitions):
+                raise InvalidInputError(f"parts must be Transitions; parts[{i}] is a {type(part).__name__}.")
+            if part.schema != parts[0].schema or part._columns() != parts[0]._columns():
+                raise InvalidInputError(
+                    f"parts must have the same features, actions and columns; parts[{i}] differs from parts[0]. Read it with schema=first.schema."
+                )
+        if parts[0].episodes is not None:
+            _check_apart(parts)
+        self._set([InMemory(part) for part in parts], parts[0].schema, executor, n_jobs, sample_rows, [])
+        self.n_rows = tuple(len(part) for part in parts)
+
+    def _set(
+        self, sources: list[Any], schema: Schema, executor: ExecutorLike, n_jobs: int | None, sample_rows: int, notes: list[str]
+    ) -> None:
+        self.sources, self.schema, self.notes = sources, schema, notes
+        self.executor, self.n_jobs = executor, n_jobs
+        self.sample_rows = as_int(sample_rows, "sample_rows", minimum=1)
+        self.n_rows: tuple[int, ...] = ()
+        _ = self.crew
+
+    @classmethod
+    def of(cls, batch: Transitions, rows: int = ROWS_PER_PARTITION, **settings: Any) -> PartitionedTransitions:
+        """Return a batch in memory in parts of about ``rows`` rows, divided between episodes."""
+        starts = batch.episode_starts
+        ends = np.append(starts[1:], len(batch))
+        number = (ends - 1) // as_int(rows, "rows", minimum=1)
+        borders = np.append(starts[np.flatnonzero(np.append(True, number[1:] != number[:-1]))], len(batch))
+        if len(borders) == 2:
+            return cls([batch], **settings)
+        return cls([batch.subset(np.arange(a, b)) for a, b in zip(borders, borders[1:], strict=False)], **settings)
+
+    @classmethod
+    def from_parquet(
+        cls,
+        paths: Any,
+        *,
+        rows_per_partition: int = ROWS_PER_PARTITION,
+        executor: ExecutorLike = None,
+        n_jobs: int | None = -1,
+        sample_rows: int = SAMPLE_ROWS,
+        **roles: Unpack[RoleNames],
+    ) -> PartitionedTransitions:
+        """Return the decisions of Parquet files, which are read part by part whenever they are needed.
+
+        One pass over the files finds the episodes, the action labels and the categories; columns of numbers are not read in it.
+
+        Parameters
+        ----------
+        paths : str, Path, or sequence of these
+            Files, folders, or patterns such as ``"log/*.parquet"``; all workers must see them under these names. Files are taken in
+            the order of their names. An episode whose rows follow each other may cross from one file to the next. Files whose episodes
+            come back are read together, up to 8 of them.
+        rows_per_partition : int
+            About so many rows are in memory at a time for each thread or worker.
+        executor, n_jobs, sample_rows
+            As in `PartitionedTransitions`.
+        **roles
+            The roles of the columns, as in `Transitions.from_frame`.
+        """
+        checked = Roles(**roles)
+        files, size = parquet_files(paths, checked.columns), as_int(rows_per_partition, "rows_per_partition", minimum=1)
+        n = files[-1].end
+        pieces = [ParquetRows(files, ((a, min(a + size, n)),)) for a in range(0, n, size)]
+        return cls._read(pieces, dict(roles), checked, executor, n_jobs, sample_rows)
+
+    @classmethod
+    def from_dask(
+        cls,
+        frame: Any,
+        *,
+        executor: ExecutorLike = None,
+        n_jobs: int | None = -1,
+        sample_rows: int = SAMPLE_ROWS,
+        **roles: Unpack[RoleNames],
+    ) -> PartitionedTransitions:
+        """Return the decisions of a Dask DataFrame, whose partitions are computed whenever they are needed.
+
+        Episodes that are in several partitions are put together, up to 8 of them; ``frame.shuffle(on="episode")`` or
+        ``frame.set_index("episode")`` beforehand avoids that.
+
+        Parameters
+        ----------
+        frame : dask.dataframe.DataFrame
+        executor, n_jobs, sample_rows
+            As in `PartitionedTransitions`.
+        **roles
+            The roles of the columns, as in `Transitions.from_frame`.
+        """
+        if not hasattr(frame, "to_delayed") or not hasattr(frame, "columns"):
+            raise InvalidInputError(f"frame must be a Dask DataFrame; got a {type(frame).__name__}.")
+        pieces = [DaskFrame((part,), i) for i, part in enumerate(frame.to_delayed())]
+        return cls._read(pieces, dict(roles), Roles(**roles), executor, n_jobs, sample_rows)
+
+    @classmethod
+    def _read(
+        cls,
+        pieces: Sequence[Any],
+        roles: dict[str, Any],
+        checked: Roles,
+        executor: ExecutorLike,
+        n_jobs: int | None,
+        sample_rows: int,
+    ) -> PartitionedTransitions:
+        crew = crew_of(executor, n_jobs)
+        found = crew.results(crew.each(looked_at, list(pieces), roles))
+        some = [i for i, one in enumerate(found) if one.n_rows]
+        if not some:
+            raise InvalidInputError("the table must have at least one row; it has none.")
+        pieces, found = [pieces[i] for i in some], [found[i] for i in some]
+        schema = learned_schema(found, checked)
+        whole, notes = with_whole_episodes(pieces, found) if checked.episode is not None else (list(pieces), [])
+        known = {name: value for name, value in roles.items() if name not in ("action_labels", "ordered")}
+        made = object.__new__(cls)
+        sources = [Decisions(piece, {**known, "schema": schema}) for piece in whole]
+        made._set(sources, schema, executor, n_jobs, sample_rows, notes)
+        made.n_rows = (sum(one.n_rows for one in found),)
+        return made
+
+    @cached_property
+    def crew(self) -> Crew:
+        """Those who work on the parts."""
+        return crew_of(self.executor, self.n_jobs)
+
+    @cached_property
+    def parts(self) -> list[Any]:
+        """Handles of the parts, for `Crew.each`; `loaded` turns one into its batch."""
+        return self.crew.each(_itself, self.sources) if self.executor is not None else list(self.sources)
+
+    def __len__(self) -> int:
+        return sum(self.n_rows)
+
+    @property
+    def n_partitions(self) -> int:
+        """Number of parts."""
+        return len(self.sources)
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions, A."""
+        return len(self.schema.action_labels)
+
+    @property
+    def n_features(self) -> int:
+        """Number of state columns, d."""
+        return len(self.schema.feature_names)
+
+    def __repr__(self) -> str:
+        text = (
+            f"PartitionedTransitions: {len(self)} rows in {self.n_partitions} partition{'' if self.n_partitions == 1 else 's'}, "
+            f"{self.n_features} features, {self.n_actions} actions"
+        )
+        return "\n  ".join([text, *self.notes])
+
+    def load(self, number: int) -> Transitions:
+        """Return one of the parts as a batch."""
+        return loaded(self.sources[number])
+
+    def each(self, function: Callable[..., Any], *others: Any) -> list[Any]:
+        """Return ``function(batch, *others)`` for each part; on a cluster it runs where the part is read."""
+        return self.crew.results(self.crew.each(_of_batch, self.parts, function, *others))
+
+    def sample(self, n_rows: int | None = None, *, random_state: RandomState = None) -> Transitions:
+        """Return whole episodes with about ``n_rows`` rows in total, the same ones for every partitioning."""
+        return self.survey(n_rows, random_state=random_state).sample
+
+    def survey(self, n_rows: int | None = None, *, random_state: RandomState = None) -> Survey:
+        """Return what one pass over all rows finds: a sample, counts and ranges."""
+        wanted = self.sample_rows if n_rows is None else as_int(n_rows, "n_rows", minimum=1)
+        seed = np.uint64(numbered_rng(seed_sequence(random_state), SAMPLE_STREAM).integers(2**63))
+        share = min(1.0, wanted / len(self))
+        while True:
+            seen = self.crew.results(self.crew.each(_surveyed, self.parts, seed, share))
+            if any(one.sample is not None for one in seen):
+                return _together(seen)
+            share = min(1.0, 8 * share)
+
+    @cached_property
+    def surveyed(self) -> Survey:
+        """The survey with a fixed seed, made once."""
+        return self.survey(random_state=0)
+
+    @property
+    def states(self) -> Floats:
+        """The states of a sample, to which features are fitted."""
+        return self.surveyed.sample.states
+
+    @property
+    def weights(self) -> Floats | None:
+        """The weights of that sample."""
+        return self.surveyed.sample.weights
+
+    def check_actions_taken(self) -> None:
+        """Refuse a batch in which an action is never taken: its value cannot be estimated."""
+        counts = self.surveyed.action_counts
+        if not counts.all():
+            a = int(np.argmin(counts))
+            raise InvalidInputError(
+                f"each action must be taken in the batch; action {a} ({self.schema.action_labels[a]!r}) never is, so its value cannot "
+                "be estimated. Leave it out."
+            )
+
+    def describe(self) -> Description:
+        """Return a summary of a sample of whole episodes; see `Transitions.describe`."""
+        return self.surveyed.sample.describe()
+
+
+# -- tasks on one part -------------------------------------------------------------------------------
+
+
+def loaded(source: Any) -> Transitions:
+    """Return the batch of a part."""
+    found = source.read()
+    return found if isinstance(found, Transitions) else Transitions._of(found)
+
+
+def _itself(source: Any) -> Any:
+    return source
+
+
+def _of_batch(source: Any, function: Callable[..., Any], *others: Any) -> Any:
+    return function(loaded(source), *others)
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """What one part adds to a survey."""
+
+    sample: Transitions | None
+    keys: NDArray[np.uint64]  # of the sampled episodes
+    n_rows: int
+    n_episodes: int
+    action_counts: Ints
+    largest_reward: float
+    largest_weight: float
+    merged: dict[bytes, int] | None
+
+
+def _surveyed(source: Any, seed: np.uint64, share: float) -> _Seen:
+    batch = loaded(source)
+    keys = episode_keys(batch, seed)
+    chosen = keys <= np.uint64(min(share * 2.0**64, 2.0**64 - 2048))
+    if share >= 1:
+        chosen[:] = True
+    rows = np.repeat(chosen, batch.episode_lengths)
+    return _Seen(
+        None if not chosen.any() else batch if chosen.all() else batch.subset(rows),
+        keys[chosen],
+        len(batch),
+        len(keys),
+        np.bincount(batch.actions, minlength=batch.n_actions),
+        float(np.abs(batch.rewards).max()),
+        1.0 if batch.weights is None else float(batch.weights.max()),
+        _distinct(batch),
+    )
+
+
+def _distinct(batch: Transitions) -> dict[bytes, int] | None:
+    """Return the rows of each distinct state, None if there are too many or rows differ in more than their state."""
+    if batch.allowed is not None or batch.weights is not None:
+        return None
+    few = batch.states[: 2 * MOST_DISTINCT]
+    if len(few) > MOST_DISTINCT and len(np.unique(_as_bytes(few))) > MOST_DISTINCT:
+        return None
+    states, counts = np.unique(_as_bytes(batch.states), return_counts=True)
+    return None if len(states) > MOST_DISTINCT else dict(zip([s.tobytes() for s in states], counts.tolist(), strict=True))
+
+
+def _as_bytes(states: Floats) -> NDArray[Any]:
+    plain = np.ascontiguousarray(np.where(np.isnan(states), np.nan, states + 0.0))  # one NaN, and no -0
+    return plain.view(np.dtype((np.void, 8 * states.shape[1])))[:, 0]
+
+
+def _together(seen: Sequence[_Seen]) -> Survey:
+    """Return the survey of all parts; its sample is in the order of the keys, whatever the parts are."""
+    some = [one for one in seen if one.sample is not None]
+    batch = Transitions.concat([one.sample for one in some if one.sample is not None], renumber_episodes=True)
+    order = np.argsort(np.concatenate([one.keys for one in some]), kind="stable")
+    lengths, starts = batch.episode_lengths, batch.episode_starts
+    rows = np.concatenate([np.arange(starts[e], starts[e] + lengths[e]) for e in order.tolist()])
+    columns: dict[str, Any] = {name: getattr(batch, name)[rows] for name in batch._columns()}
+    if batch.episodes is not None:
+        columns["episodes"] = np.repeat(np.arange(len(order)), lengths[order])
+    first = some[0].sample
+    assert first is not None  # noqa: S101  of the parts that have some
+    origin = first.origin if batch.elapsed is None or first.origin is None else replace(first.origin, episode_ids=None)
+    sample = batch._with({**columns, "origin": None if batch.elapsed is None else origin})
+    return Survey(
+        sample,
+        sum(one.n_rows for one in seen),
+        sum(one.n_episodes for one in seen),
+        np.sum([one.action_counts for one in seen], axis=0),
+        max(one.largest_reward for one in seen),
+        max(one.largest_weight for one in seen),
+        _merged([one.merged for one in seen], batch.n_features),
+    )
+
+
+def _merged(tables: Sequence[Mapping[bytes, int] | None], n_features: int) -> tuple[Floats, Floats] | None:
+    counts: dict[bytes, int] = {}
+    for table in tables:
+        if table is None:
+            return None
+        for state, n in table.items():
+            counts[state] = counts.get(state, 0) + n
+        if len(counts) > MOST_DISTINCT:
+            return None
+    ordered = sorted(counts)
+    states = np.frombuffer(b"".join(ordered), dtype=np.float64).reshape(len(ordered), n_features)
+    return states, np.array([float(counts[state]) for state in ordered])
+
+
+def episode_keys(batch: Transitions, seed: np.uint64) -> NDArray[np.uint64]:
+    """Return a random number for each episode (E,) that depends on its content and the ``seed`` alone."""
+    columns = [*batch.states.T, batch.rewards, batch.actions.astype(np.float64)]
+    of_rows = np.zeros(len(batch), dtype=np.uint64)
+    for j, column in enumerate(columns):
+        bits = np.where(np.isnan(column), np.nan, column + 0.0).view(np.uint64)
+        of_rows += _mixed(bits + np.uint64(int(MIXING[0]) * (2 * j + 1) % 2**64))
+    lengths, starts = batch.episode_lengths, batch.episode_starts
+    place = (np.arange(len(batch)) - np.repeat(starts, lengths)).astype(np.uint64)
+    return _mixed(np.add.reduceat(_mixed(of_rows + MIXING[2] * (place + np.uint64(1))), starts) ^ seed)
+
+
+def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return the numbers with all bits mixed (the finaliser of SplitMix64; Steele, Lea and Flood 2014)."""
+    x = (x ^ (x >> np.uint64(30))) * MIXING[1]
+    x = (x ^ (x >> np.uint64(27))) * MIXING[2]
+    return x ^ (x >> np.uint64(31))
+
+
+def _check_apart(parts: Sequence[Transitions]) -> None:
+    """Refuse parts that share an episode."""
+    numbers = [np.unique(part.episodes) for part in parts if part.episodes is not None]
+    together = np.concatenate(numbers)
+    found, counts = np.unique(together, return_counts=True)
+    if (counts > 1).any():
+        e = found[int((counts > 1).argmax())]
+        at = [i for i, of_part in enumerate(numbers) if e in of_part][:2]
+        raise InvalidInputError(
+            f"no episode may be in two parts; episode {e} is in parts[{at[0]}] and parts[{at[1]}]. Number the episodes of all parts "
+            "through, or put these parts together."
+        )
+
+
