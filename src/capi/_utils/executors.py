@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import reduce
+from importlib import import_module
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from capi._utils.late import joblib
@@ -21,6 +22,7 @@ ExecutorLike: TypeAlias = Any  # concurrent.futures.Executor, dask.distributed.C
 
 AHEAD = 2  # tasks that wait for each worker, so that none is idle
 MERGED_TOGETHER = 4  # results that one task of a cluster merges
+CONNECT_SECONDS = 10
 LOST = 10  # workers that may die with a task before it counts as its cause: memory runs out where tasks are large
 
 
@@ -53,6 +55,37 @@ def check_executor(executor: ExecutorLike, name: str = "executor") -> None:
         f"{name} must be a concurrent.futures.Executor, a dask.distributed.Client, the name of a joblib backend ('loky', "
         f"'threading', 'dask', 'ray', ...) or None; got {executor!r}."
     )
+
+
+@contextmanager
+def dask_client(address: str | None) -> Iterator[Any]:
+    """Yield a client of the Dask cluster at ``address``; "local" starts one on this machine, and None yields None."""
+    if address is None:
+        yield None
+        return
+    try:
+        distributed = import_module("distributed")
+    except ImportError as error:
+        raise InvalidInputError(
+            "--dask needs the package dask[distributed], which is not installed. Install capi[dask]."
+        ) from error
+    if address == "local":
+        with (
+            distributed.LocalCluster(
+                n_workers=available_cores(), threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+            ) as cluster,
+            distributed.Client(cluster) as client,
+        ):
+            yield client
+        return
+    try:
+        client = distributed.Client(address, timeout=CONNECT_SECONDS)
+    except (OSError, ValueError) as error:
+        raise InvalidInputError(
+            f"--dask must be local or the address of a running Dask scheduler, such as tcp://10.0.0.1:8786; nothing answers at {address!r}."
+        ) from error
+    with client:
+        yield client
 
 
 def completed(

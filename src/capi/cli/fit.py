@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from capi import runs
+from capi._utils.executors import dask_client
 from capi.cli.app import CommandWithRenamedOptions, app
 from capi.cli.columns import (
     ACTION,
@@ -27,7 +28,7 @@ from capi.cli.columns import (
 )
 from capi.cli.interrupts import exit_code
 from capi.cli.progress import shown_work
-from capi.data.table_files import existing
+from capi.data.table_files import existing, one_table
 from capi.errors import InvalidInputError
 
 MOST_NUMBERS = 10  # of iterations in a note
@@ -40,7 +41,13 @@ OSCILLATING = 0.05  # share of decisions changed in the last iteration above whi
 )
 def fit(
     context: typer.Context,
-    table: Annotated[str | None, typer.Argument(help="CSV or Parquet file of logged decisions.")] = None,
+    tables: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TABLE",
+            help='CSV or Parquet file of logged decisions, a folder of Parquet files, or a pattern such as "log/*.parquet".',
+        ),
+    ] = None,
     out: Annotated[str, typer.Option(metavar="RUN", help="Run folder.")] = "run",
     settings: Annotated[
         str | None, typer.Option(metavar="TOML", help="Read all settings from a file, such as a run's settings.toml.")
@@ -186,20 +193,37 @@ def fit(
             help="Categories with fewer rows become one, because the policy file holds their names; 1 keeps all names."
         ),
     ] = 5,
+    sample_rows: Annotated[
+        int | None,
+        typer.Option(
+            help="Learn from the table part by part, and grow trees on a sample of episodes with about so many rows; their averages are of all rows.",
+            show_default="100000 for tables with more than a million rows",
+        ),
+    ] = None,
+    dask: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Work on a Dask cluster: the address of its scheduler, or local to start one on this machine. The result does not depend on it.",
+            show_default="threads of this process",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Learn a policy from a table of logged decisions, and save it with everything needed to repeat the run.
 
     After Ctrl-C or a crash, `capi fit --resume --out RUN` resumes and ends with the same policy.
     """
+    table = one_table(tables) if tables else None
     if settings is not None or resume:
-        free = {"out", "settings" if not resume else "", "resume", "as_json", "quiet", "verbose"}
+        free = {"out", "settings" if not resume else "", "resume", "as_json", "quiet", "verbose", "dask"}
         sources = {name: context.get_parameter_source(name) for name in context.params}
         given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
         if others := [name for name in given if name not in free]:
             where = "the run" if resume else settings
+            named = {"left_out": "except", "tables": "table"}.get(others[0], others[0].replace("_", "-"))
             raise InvalidInputError(
-                f"{'except' if others[0] == 'left_out' else others[0].replace('_', '-')} is already set by {where}. Change it there."
+                f"{named} is already set by {where}. Change it there."
             )
     if settings is not None:
         existing(settings)
@@ -245,14 +269,16 @@ def fit(
             select,
             budget,
             always_learn,
+            sample_rows,
         )
 
     try:
-        with shown_work(f"reading {table or 'the table'}") as work:
+        with dask_client(dask) as client, shown_work(f"reading {table or 'the table'}") as work:
             result = runs.fit_run(
                 chosen(),  # here, because it imports the compiler, which can take seconds
                 out,
                 resume=resume,
+                executor=client,
                 shown=lambda rounds, done, total: work.steps(
                     rounds, total, step="fit" if select else "iteration", done=done
                 ),
@@ -268,6 +294,11 @@ def fit(
     if result.selection is not None:
         typer.echo(f"{result.selection}\n")
     typer.echo(result.rules())
+    if (rows := result.settings.sample_rows) is not None:
+        n_rows = getattr(getattr(result.policy, "training", None), "n_rows", None) or 0
+        typer.echo(
+            f"note    trees were grown on a sample of about {min(rows, n_rows):,} of the {n_rows:,} rows (--sample-rows); values are averages of all rows"
+        )
     if note := _cut_short(result):
         typer.echo(note)
     if result.settings.keep == "last" and len(result.history) > 1 and result.history[-1]["changed"] > OSCILLATING:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from capi._utils.executors import Crew, ExecutorLike, crew_of
 from capi._utils.randomness import RandomState, numbered_rng, seed_sequence
-from capi._utils.validation import Floats, Ints, as_int
+from capi._utils.validation import Floats, Ints, as_int, is_real
 from capi.data.readers.pieces import DaskFrame, Decisions, ParquetRows, learned_schema, looked_at, parquet_files, with_whole_episodes
 from capi.data.readers.roles import RoleNames, Roles
 from capi.data.schema import Schema
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from capi.data.summary.description import Description
 
 ROWS_PER_PARTITION = 1_000_000
-SAMPLE_ROWS = 200_000
+SAMPLE_ROWS = 100_000
 MOST_DISTINCT = 20_000  # distinct states for which all rows are merged
 FEW_EPISODES = 2_000_000  # up to so many are recognised one by one
-SAMPLE_STREAM = 11
+SAMPLE_STREAM, SPLIT_STREAM = 11, 12
 MIXING = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dtype=np.uint64)
 
 
@@ -39,6 +39,32 @@ class InMemory:
     def read(self) -> Transitions:
         """Return the batch."""
         return self.batch
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """The episodes of a part whose keys lie in a range."""
+
+    source: Any
+    seed: np.uint64
+    low: int
+    high: int  # included
+
+    def read(self) -> Transitions:
+        """Return these episodes."""
+        batch = loaded(self.source)
+        chosen = self._chosen(batch)
+        return batch if chosen.all() else batch.subset(np.repeat(chosen, batch.episode_lengths))
+
+    def _chosen(self, batch: Transitions) -> NDArray[np.bool_]:
+        keys = episode_keys(batch, self.seed)
+        return (keys >= np.uint64(self.low)) & (keys <= np.uint64(self.high))
+
+
+def _n_chosen(part: Chosen) -> int:
+    """Return the number of rows of the chosen episodes."""
+    batch = loaded(part.source)
+    return int(batch.episode_lengths[part._chosen(batch)].sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,6 +304,31 @@ class PartitionedTransitions:
             if any(one.sample is not None for one in seen):
                 return _together(seen)
             share = min(1.0, 8 * share)
+
+    def split(
+        self, share: float = 0.7, *, random_state: RandomState = None
+    ) -> tuple[PartitionedTransitions, PartitionedTransitions]:
+        """Return two partitioned batches that share no episode: about ``share`` of the episodes, and the rest.
+
+        Which episodes they are depends on their content and the seed, not on the partitioning.
+        """
+        if not is_real(share) or not 0 < share < 1:
+            raise InvalidInputError(f"share must lie strictly between 0 and 1; got {share!r}.")
+        seed = np.uint64(numbered_rng(seed_sequence(random_state), SPLIT_STREAM).integers(2**63))
+        border = int(share * 2**64)
+        first, second = (self._with_keys(seed, *bounds) for bounds in ((0, border - 1), (border, 2**64 - 1)))
+        return first, second
+
+    def _with_keys(self, seed: np.uint64, low: int, high: int) -> PartitionedTransitions:
+        chosen = [Chosen(source, seed, low, high) for source in self.sources]
+        rows = self.crew.results(self.crew.each(_n_chosen, chosen))
+        kept = [(part, n) for part, n in zip(chosen, rows, strict=True) if n]
+        if not kept:
+            raise InvalidInputError("both sides of a split must have episodes; one has none. Use another share.")
+        made = object.__new__(PartitionedTransitions)
+        made._set([part for part, _ in kept], self.schema, self.executor, self.n_jobs, self.sample_rows, self.notes)
+        made.n_rows = tuple(n for _, n in kept)
+        return made
 
     @cached_property
     def surveyed(self) -> Survey:

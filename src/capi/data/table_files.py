@@ -5,6 +5,8 @@ This module imports nothing slow, so that a misspelt name is reported at once.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from glob import glob, has_magic
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,16 +25,39 @@ def format_of(path: str | Path, name: str = "table") -> Literal["csv", "parquet"
     """
     if not isinstance(path, str | Path):
         raise InvalidInputError(f"{name} must be the path of a .csv or .parquet file, as text; got {path!r}.")
+    if is_many(path):
+        return "parquet"
     ending = Path(path).suffix.lower()
     if ending not in FORMATS:
         raise InvalidInputError(f"{name} must be a .csv or .parquet file; got {str(path)!r}.")
     return FORMATS[ending]
 
 
+def is_many(path: str | Path) -> bool:
+    """Return whether a path is a folder or a pattern, such as ``"log/*.parquet"``, and not one file."""
+    return Path(path).is_dir() or (has_magic(str(path)) and not Path(path).exists())
+
+
+def one_table(paths: Sequence[str]) -> str:
+    """Return one name for several paths, which a shell makes of a pattern: their folder, if they are all of its Parquet files."""
+    if len(paths) == 1:
+        return paths[0]
+    folders = {Path(path).parent for path in paths}
+    if len(folders) == 1 and all(Path(path).suffix.lower() in FORMATS for path in paths):
+        folder = folders.pop()
+        if {Path(path).name for path in paths} == {file.name for file in folder.rglob("*.parquet")}:
+            return str(folder)
+    raise InvalidInputError(
+        f"one table must be given; got {len(paths)} files. Name the folder of the Parquet files, or put the pattern in quotes."
+    )
+
+
 def existing(path: Any) -> str:
     """Return the path of a file or folder, which must exist."""
     if not isinstance(path, str | Path):
         raise InvalidInputError(f"path must be a string or a Path; got {path!r}.")
+    if has_magic(str(path)) and glob(str(path), recursive=True):
+        return str(path)
     if not Path(path).exists():
         raise InvalidInputError(f"{path}: there is no such file.")
     return str(path)

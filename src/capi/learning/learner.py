@@ -296,8 +296,7 @@ class Learner:
                 history[k]["score"] = score
             history[chosen.k]["kept"] = 1.0
         if local is not None and iteration is not None:
-            excluded = rules.excluded_actions(loop.evaluator, transitions)
-            kept, loss = local.finished(self.policy_, self.q_, excluded)
+            kept, loss = local.finished(self.policy_, self.q_)
             if loss is not None:
                 self._keep(kept, self.q_, iteration.schema, replace(self.policy_.training, n_iterations=len(history)))
                 history[-1]["loss_on_all_rows"] = loss

@@ -7,6 +7,7 @@ on a sample of evenly weighted states chooses the actions of its leaves by all r
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from capi._utils.randomness import seed_sequence
 from capi._utils.validation import Ints
 from capi.data.partitions import PartitionedTransitions, Survey, loaded
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInputError
+from capi.errors import InvalidInputError, RareActionWarning
 from capi.evaluators._batches import portable
 from capi.evaluators.over_partitions import BITS, OverPartitions
 from capi.learning import rules
@@ -27,8 +28,6 @@ from capi.policy_spaces.trees.forests import ForestPolicy
 from capi.policy_spaces.trees.greedy import TreePolicy
 from capi.trees.forest import Forest
 from capi.types import Policy, QFunction
-
-IN_MEMORY = 1_000_000  # rows; larger batches are learned from as if they were partitioned
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +40,7 @@ class Localised:
     survey: Survey
     partitions: PartitionedTransitions
 
-    def finished(self, policy: Policy, q: QFunction, excluded: Ints) -> tuple[Policy, float | None]:
+    def finished(self, policy: Policy, q: QFunction) -> tuple[Policy, float | None]:
         """Return the policy whose leaves take the action that loses least on all rows, and that loss per row.
 
         Policies that are no trees, that were learned with masks, constraints or weights by occupancy, or from all rows, stay as they are.
@@ -50,6 +49,9 @@ class Localised:
         chosen = getattr(policy, "chosen", None) is not None
         if not plain or chosen or self.states is not None or self.loop.state_weights != "batch" or self.survey.is_whole:
             return policy, None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RareActionWarning)  # the loop has warned already
+            excluded = rules.excluded_actions(self.loop.evaluator, self.batch)
         return rescored(policy, q, excluded, self.survey, self.partitions)  # type: ignore[arg-type]
 
 
@@ -67,10 +69,18 @@ def localised(loop: Loop, partitions: PartitionedTransitions, states: Any) -> Lo
             "Forests, Thresholds or Linear, or learn from transitions.sample()."
         )
     seeds = seed_sequence(loop.random_state)
-    survey = partitions.survey(random_state=seeds)
+    return _placed(replace(loop, random_state=seeds), partitions, partitions.survey(random_state=seeds), states)
+
+
+def relocalised(loop: Loop, local: Localised) -> Localised:
+    """Return another loop for the same batch, whose sample is known."""
+    return _placed(replace(loop, random_state=local.loop.random_state), local.partitions, local.survey, None)
+
+
+def _placed(loop: Loop, partitions: PartitionedTransitions, survey: Survey, states: Any) -> Localised:
     if loop.state_weights == "batch" and states is None and survey.merged is not None and not survey.is_whole:
         states = survey.merged
-    loop = rules.with_rules(replace(loop, random_state=seeds), survey.sample, states)
+    loop = rules.with_rules(loop, survey.sample, states)
     if not survey.is_whole:
         loop = replace(loop, evaluator=OverPartitions(loop.evaluator, partitions, survey))
     return Localised(loop, survey.sample, states, survey, partitions)
@@ -125,11 +135,4 @@ def _regret_sums(source: Any, forest: Forest, q: QFunction, exponent: int) -> tu
 
 def _plus(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(x + y for x, y in zip(a, b, strict=True))
-
-
-def divided(batch: Any, n_rows: int = IN_MEMORY) -> Any:
-    """Return a batch with more than ``n_rows`` rows in parts, and anything else unchanged."""
-    if not isinstance(batch, Transitions) or len(batch) <= n_rows:
-        return batch
-    return PartitionedTransitions.of(batch)
 

@@ -7,7 +7,8 @@ import hashlib
 import io
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ import numpy as np
 from capi._utils.late import late
 from capi._utils.rescue import rescued_by
 from capi._utils.validation import Floats
+from capi.data.partitions import PartitionedTransitions
+from capi.data.table_files import is_many
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.files.archive import write_archive
@@ -40,9 +43,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 if TYPE_CHECKING:
+    from capi.learning import partitioned
     from capi.runs import select
 else:
     select = late("capi.runs.select")  # which builds on this module
+    partitioned = late("capi.learning.partitioned")  # which needs the compiler
 
 SETTINGS, TABLE, POLICY, HISTORY, VALUES, EVALUATION, CHECKPOINT, LOCK = (
     "settings.toml",
@@ -65,6 +70,7 @@ HISTORY_COLUMNS = (
     "accepted",
     "cut_short",
     "remaining_gap",
+    "loss_on_all_rows",
 )  # only numbers that do not depend on the machine
 COMPLETE = {"kernel-fitted-q", "linear", "thresholds"}  # parts that need tables without missing values
 VALUES_FORMAT = "capi values"
@@ -106,6 +112,7 @@ def fit_run(
     out: str | Path,
     *,
     resume: bool = False,
+    executor: Any = None,
     shown: Callable[[Iterator[Iteration], int, int], Iterator[Iteration]] = lambda rounds, done, total: rounds,  # noqa: ARG005
 ) -> RunResult:
     """Learn a policy as described by ``settings``, and write the run to the folder ``out``.
@@ -117,6 +124,8 @@ def fit_run(
     out : str or Path
     resume : bool
         Resume the run in the folder. It ends with the same policy as without the interruption.
+    executor : dask.distributed.Client, optional
+        The cluster that reads the table part by part; every worker must see it under the same name.
     shown : callable
         Wraps the iterations, for a progress bar: (iterations, number done, total number) -> iterations.
     """
@@ -136,13 +145,13 @@ def fit_run(
             rescued_by(free),
             locked(folder / LOCK, lambda holder: f"another process (id {holder}) is using {folder}. Wait for it."),
         ):
-            return _locked_run(settings, folder, resume, shown)
+            return _locked_run(settings, folder, resume, executor, shown)
     except BaseException:
         _remove_empty(created)
         raise
 
 
-def _locked_run(settings: RunSettings | None, folder: Path, resume: bool, shown: Any) -> RunResult:
+def _locked_run(settings: RunSettings | None, folder: Path, resume: bool, executor: Any, shown: Any) -> RunResult:
     """Begin or resume the run in a folder that no other process uses."""
     _remove_leftovers(folder)
     if resume:
@@ -154,7 +163,11 @@ def _locked_run(settings: RunSettings | None, folder: Path, resume: bool, shown:
     if (folder / POLICY).is_file():
         return load_run(folder)
     settings.check_can_be_saved()
-    batch = settings.batch()  # before anything is written: an unreadable table must not leave a run behind
+    settings, read = settings.with_batch(executor)  # before anything is written: an unreadable table must not leave a run behind
+    local: Any = None
+    if isinstance(read, PartitionedTransitions):
+        local = partitioned.localised(settings.learner().loop(), read, None)
+    batch: Transitions = read if local is None else local.batch
     check_several_actions(batch)
     for kind in {settings.evaluator, settings.space} & COMPLETE:
         check_complete(batch, kind)
@@ -181,7 +194,7 @@ def _locked_run(settings: RunSettings | None, folder: Path, resume: bool, shown:
 
     with rescued_by(leave):
         try:
-            return _run(settings, batch, table, folder, checkpoints, shown)
+            return _run(settings, batch, local, table, folder, checkpoints, shown)
         except BaseException:
             leave()
             raise
@@ -244,9 +257,19 @@ def load_run(folder: str | Path) -> RunResult:
 
 
 def _run(
-    settings: RunSettings, batch: Transitions, table: str, folder: Path, checkpoints: Checkpoints, shown: Any
+    settings: RunSettings,
+    batch: Transitions,
+    local: Any,
+    table: str,
+    folder: Path,
+    checkpoints: Checkpoints,
+    shown: Any,
 ) -> RunResult:
     learner, n_rounds = settings.learner(), _rounds(settings)
+    evaluator: Any = learner.evaluator
+    if local is not None:  # with the rules' settings, which the batch decided
+        local = partitioned.relocalised(learner.loop(), local)
+        evaluator = getattr(local.loop.evaluator, "on_sample", evaluator)
     batch, support = supported(learner.loop(), batch)
     learner.set_params(support=None)  # the batch has its masks
     after: Iteration | None = None
@@ -256,10 +279,15 @@ def _run(
         written_then = _origin((folder / SETTINGS).read_text(encoding="utf-8"), table)  # perhaps in an older layout
         origins = (checkpoints.origin, written_then)
         after, history, candidates.policies = read_checkpoint(
-            folder / CHECKPOINT, origins, batch, learner.evaluator, settings.random_state
+            folder / CHECKPOINT, origins, batch, evaluator, settings.random_state
         )
     done = 0 if after is None else after.k + 1
-    for iteration in shown(learner.iterate(batch, after=after), done, n_rounds):
+    rounds = (
+        learner.iterate(batch, after=after)
+        if local is None
+        else learner._rounds(local.loop, batch, local.states, None, after)
+    )
+    for iteration in shown(rounds, done, n_rounds):
         after = iteration
         history.append(
             iteration.numbers() | ({"cut_short": 1.0} if getattr(iteration.policy, "stopped_by", None) else {})
@@ -271,12 +299,18 @@ def _run(
         raise InvalidInputError("the run has no iterations.")
     chosen = Best(after.policy, after.q, after.k, {})
     if settings.keep == "best":
-        chosen = candidates.best(after, batch, settings.discount, learner.evaluator, None)
+        chosen = candidates.best(after, batch, settings.discount, evaluator, None)
         history[chosen.k]["kept"] = 1.0
     for k, score in chosen.scores.items():
         history[k]["score"] = score
     kept = chosen.policy if support is None else support.restrict(chosen.policy)
-    policy = described(kept, batch.schema, training_of(batch, settings.discount, chosen.k + 1))
+    training = training_of(batch, settings.discount, chosen.k + 1)
+    if local is not None:
+        kept, loss = local.finished(kept, chosen.q)
+        training = replace(training, n_rows=local.survey.n_rows)
+        if loss is not None:
+            history[-1]["loss_on_all_rows"] = loss
+    policy = described(kept, batch.schema, training)
     result = finished(settings, batch, table, folder, policy, chosen.q.values(batch.states), history)
     checkpoints.remove()
     return result
@@ -332,9 +366,12 @@ def _csv(history: list[dict[str, float]]) -> str:
 
 
 def digest(path: str | Path) -> str:
-    """Return the SHA-256 digest of a file, or of all files in a folder."""
+    """Return the SHA-256 digest of a file, or of all files in a folder or of a pattern."""
     place, found = Path(path), hashlib.sha256()
-    for part in sorted(place.rglob("*")) if place.is_dir() else [place]:
+    parts = sorted(place.rglob("*")) if place.is_dir() else [place]
+    if is_many(path) and not place.is_dir():
+        parts = sorted(map(Path, glob(str(path), recursive=True)))
+    for part in parts:
         if part.is_file():
             with part.open("rb") as file:
                 while block := file.read(READ_AT_ONCE):

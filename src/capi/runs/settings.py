@@ -15,16 +15,18 @@ import tomli_w
 from capi import evaluators, policy_spaces
 from capi._utils.late import late
 from capi._utils.parameters import at_least, check_options, check_parameters, one_of, optional, strictly_between
+from capi._utils.randomness import seed_sequence
 from capi._utils.renamed import refuse_old_names, renamed, translated
 from capi._utils.suggestions import did_you_mean
 from capi._utils.validation import as_discount, as_share, is_real
 from capi.data.elapsed import TimeUnit, check_discount_per
+from capi.data.partitions import SAMPLE_ROWS, PartitionedTransitions
 from capi.data.schema import Schema
 from capi.data.table_files import format_of
 from capi.data.transitions import Transitions
 from capi.errors import LEAST_SHOWN, InvalidInputError
 from capi.learning.capi import CAPI
-from capi.runs.table import read_decisions, resolved_roles
+from capi.runs.table import is_large, read_decisions, read_partitions, resolved_roles
 from capi.types import PolicyEvaluator, PolicySpace
 
 if TYPE_CHECKING:
@@ -64,6 +66,7 @@ LEARNING = (
     "select",
     "budget",
     "always_learn",
+    "sample_rows",
 )
 HOLD_STATES = {"neighbors"}  # spaces whose policies decide by states of the table
 BY_RULE = ("n_thresholds", "min_samples_leaf", "work_limit")  # of optimal trees
@@ -134,6 +137,9 @@ class RunSettings:
         With ``select``: minutes; candidates that do not fit into them are not tried.
     always_learn : bool
         With ``select``: return the chosen policy whatever its test says.
+    sample_rows : int, optional
+        Learn from the table part by part, and grow trees on a sample of episodes with about so many rows (`capi.data.PartitionedTransitions`). By
+        default tables with more than a million rows are learned from in this way, with 100,000.
     """
 
     table: str
@@ -157,6 +163,7 @@ class RunSettings:
     select: bool = False
     budget: float | None = None
     always_learn: bool = False
+    sample_rows: int | None = None
 
     _constraints = {  # noqa: RUF012  frozen settings
         "discount": lambda value, _: as_discount(value),
@@ -171,6 +178,7 @@ class RunSettings:
         "select": one_of(True, False),
         "budget": optional(strictly_between(0.0, math.inf)),
         "always_learn": one_of(True, False),
+        "sample_rows": optional(at_least(1)),
         "with_states": one_of(True, False),
         "min_category_rows": at_least(1),
         "evaluator": one_of(*EVALUATORS),
@@ -268,31 +276,66 @@ class RunSettings:
         loop: Any = rules.with_rules(chosen.learner().loop(), batch, None)
         return replace(chosen, n_iterations=loop.n_iterations, keep=loop.keep, state_weights=loop.state_weights)
 
+    def with_batch(self, executor: Any = None) -> tuple[RunSettings, Transitions | PartitionedTransitions]:
+        """Return the decisions to learn from, partitioned if they are many or an executor is given, and settings that say so."""
+        large = self.sample_rows is not None or executor is not None or is_large(self.table)
+        if not large:
+            return self, self.batch()
+        chosen = replace(self, sample_rows=self.sample_rows or SAMPLE_ROWS)
+        partitions = chosen._partitions(executor=executor)[0]
+        if chosen.select:
+            return chosen, chosen._sampled(partitions)
+        return chosen, partitions
+
     def batch(self, schema: Schema | None = None) -> Transitions:
-        """Return the decisions to learn from: the whole table without the held-out episodes."""
+        """Return the decisions to learn from: the whole table, or the sample of it, without the held-out episodes."""
+        if self.sample_rows is not None:
+            return self._sampled(self._partitions(schema)[0])
         whole = self.read(self.table, schema)
         return self._split(whole)[0] if self.hold_out else whole
 
     def held_out(self, schema: Schema | None = None) -> Transitions:
-        """Return the decisions of the held-out episodes."""
+        """Return the decisions of the held-out episodes, or a sample of them."""
         if not self.hold_out:
             raise InvalidInputError("the run learned from its whole table; no episodes were held out.")
+        if self.sample_rows is not None:
+            held_out = self._partitions(schema)[1]
+            assert held_out is not None  # noqa: S101  with a share that is held out
+            return self._sampled(held_out)
         return self._split(self.read(self.table, schema))[1]
+
+    def _partitions(
+        self, schema: Schema | None = None, executor: Any = None
+    ) -> tuple[PartitionedTransitions, PartitionedTransitions | None]:
+        """Return the decisions to learn from and those that are held out, if any, in parts."""
+        whole = read_partitions(self.table, self.sample_rows, executor, **self._reading(schema))
+        return whole.split(1 - self.hold_out, random_state=self.random_state) if self.hold_out else (whole, None)
+
+    def _sampled(self, partitions: PartitionedTransitions) -> Transitions:
+        return partitions.sample(random_state=seed_sequence(self.random_state))
 
     def n_learned(self, whole: Transitions) -> int:
         """Return the number of episodes to learn from, of those of the whole table."""
         return self._split(whole)[0].n_episodes if self.hold_out else whole.n_episodes
 
     def read(self, table: str | Path, schema: Schema | None = None) -> Transitions:
-        """Read another table with the same column roles; ``schema`` holds the encodings and actions of an earlier table."""
-        return read_decisions(
-            table,
-            self.roles,
-            self.discount,
-            schema,
-            discount_per=self.discount_per,
-            min_category_rows=self.min_category_rows,
-        )
+        """Read another table with the same column roles; ``schema`` holds the encodings and actions of an earlier table.
+
+        Of a table with more than a million rows, a sample of the episodes is returned.
+        """
+        if is_large(table):
+            whole = read_partitions(table, self.sample_rows or SAMPLE_ROWS, None, **self._reading(schema))
+            return self._sampled(whole)
+        return read_decisions(table, **self._reading(schema))
+
+    def _reading(self, schema: Schema | None) -> dict[str, Any]:
+        return {
+            "roles": self.roles,
+            "discount": self.discount,
+            "schema": schema,
+            "discount_per": self.discount_per,
+            "min_category_rows": self.min_category_rows,
+        }
 
     def _split(self, whole: Transitions) -> tuple[Transitions, Transitions]:
         return whole.split(1 - self.hold_out, random_state=self.random_state)

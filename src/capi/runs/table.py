@@ -10,8 +10,10 @@ import numpy as np
 
 from capi._utils.validation import check_choice
 from capi.data.readers.arrow import header_of
+from capi.data.partitions import SAMPLE_ROWS, PartitionedTransitions
+from capi.data.readers.pieces import parquet_files
 from capi.data.schema import Schema
-from capi.data.table_files import format_of
+from capi.data.table_files import format_of, is_many
 from capi.data.transitions import Transitions
 from capi.errors import LEAST_SHOWN, InvalidInputError
 
@@ -19,6 +21,8 @@ ROLES = ("episode", "time", "state", "action", "reward", "terminated", "truncate
 ORDERED = "ordered"  # not a role: the ordered categories among the state columns
 EXCEPT = "except"  # not a role: the columns that "*" leaves out
 ALL_OTHERS = "*"
+MANY_ROWS = 1_000_000  # tables with more are learned from part by part
+READ_AT_ONCE = 2**22
 
 
 def resolved_roles(table: str | Path, roles: Mapping[str, Any]) -> dict[str, Any]:
@@ -32,7 +36,7 @@ def resolved_roles(table: str | Path, roles: Mapping[str, Any]) -> dict[str, Any
     kept = {role: name for role, name in roles.items() if role != EXCEPT and name}
     others = {role: name for role, name in kept.items() if role not in ("state", ORDERED)}
     has_commas = any("," in name for name in (*state, *left_out))
-    if left_out or ALL_OTHERS in state or (has_commas and Path(table).exists()):
+    if left_out or ALL_OTHERS in state or (has_commas and (is_many(table) or Path(table).exists())):
         state = _columns_of_state(table, state, left_out, others)
     return {**kept, "state": state}
 
@@ -92,7 +96,6 @@ def read_decisions(
     roles: Mapping[str, Any],
     discount: float,
     schema: Schema | None = None,
-    *,
     discount_per: float | str | None = None,
     min_category_rows: int = LEAST_SHOWN,
 ) -> Transitions:
@@ -124,6 +127,56 @@ def read_decisions(
         schema=schema,
         min_category_rows=min_category_rows,
     )
+
+
+def is_large(table: str | Path) -> bool:
+    """Return whether a table has so many rows that it is learned from part by part."""
+    if not has_many_bytes(table):
+        return False
+    if format_of(table) == "csv":
+        return n_lines(table) > MANY_ROWS + 1
+    return parquet_files(table, [])[-1].end > MANY_ROWS
+
+
+def has_many_bytes(table: str | Path) -> bool:
+    """Return whether a table can have many rows at all: few bytes are quickly seen."""
+    path = Path(table)
+    return is_many(table) or (path.is_file() and path.stat().st_size > MANY_ROWS)
+
+
+def n_lines(path: str | Path) -> int:
+    """Return the number of lines of a file; of a compressed file, of its bytes."""
+    with Path(path).open("rb") as file:
+        return sum(block.count(b"\n") for block in iter(lambda: file.read(READ_AT_ONCE), b""))
+
+
+def read_partitions(
+    table: str | Path,
+    sample_rows: int | None,
+    executor: Any,
+    roles: Mapping[str, Any],
+    discount: float,
+    schema: Schema | None = None,
+    discount_per: float | str | None = None,
+    min_category_rows: int = LEAST_SHOWN,
+) -> PartitionedTransitions:
+    """Return the decisions of a table in parts; a CSV file is read into memory first."""
+    settings: dict[str, Any] = {"executor": executor, "sample_rows": SAMPLE_ROWS if sample_rows is None else sample_rows}
+    if format_of(table) == "csv":
+        whole = read_decisions(
+            table, roles, discount, schema, discount_per=discount_per, min_category_rows=min_category_rows
+        )
+        return PartitionedTransitions.of(whole, **settings)
+    names: dict[str, Any] = resolved_roles(table, roles)
+    if schema is not None:
+        names.pop(ORDERED, None)
+    names |= {
+        "discount": discount,
+        "discount_per": discount_per,
+        "schema": schema,
+        "min_category_rows": min_category_rows,
+    }
+    return PartitionedTransitions.from_parquet(table, **settings, **names)
 
 
 def check_several_actions(batch: Transitions) -> None:

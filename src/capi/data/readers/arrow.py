@@ -7,6 +7,8 @@ import io
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import wraps
+from glob import glob
+from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from capi._utils.late import pyarrow as pa
@@ -21,7 +23,7 @@ from capi.data.readers.foreign import (
     not_a_column,
     register_intervals,
 )
-from capi.data.table_files import existing, format_of
+from capi.data.table_files import existing, format_of, is_many
 from capi.errors import CapiError, InvalidInputError
 
 P = ParamSpec("P")
@@ -251,7 +253,8 @@ def _parquet_columns(dataset: Any, path: str, names: Collection[str]) -> Table:
 
 def _parquet(path: Any, read: Callable[[Any], R]) -> R:
     """Return what ``read`` makes of a Parquet file, whose errors name the file."""
-    file = existing(path)
+    found = existing(path)
+    file = sorted(glob(found, recursive=True)) if is_many(found) and not Path(found).is_dir() else found
     try:
         dataset = pa.parquet.ParquetDataset(file)
         if has_unknown_intervals(dataset.schema):
