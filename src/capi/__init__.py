@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from capi import testing as testing
     from capi import trees as trees
     from capi import types as types
+    from capi.data.partitions import PartitionedTransitions as PartitionedTransitions
     from capi.data.splitting import EpisodeKFold as EpisodeKFold
     from capi.data.transitions import Transitions as Transitions
     from capi.files.policy_file import load_policy as load_policy
@@ -51,6 +52,7 @@ else:
             "CAPI": "learning.capi",
             "EpisodeKFold": "data.splitting",
             "FiniteMDP": "finite.mdp",
+            "PartitionedTransitions": "data.partitions",
             "Support": "learning.support",
             "Transitions": "data.transitions",
             "load_policy": "files.policy_file",

@@ -10,7 +10,9 @@ import typer
 
 from capi import report as pages
 from capi import runs
+from capi._utils.executors import dask_client
 from capi.cli.app import CommandWithRenamedOptions, app
+from capi.cli.clusters import Dask
 from capi.cli.columns import check_table
 from capi.cli.output import Json, print_json
 from capi.cli.progress import shown_work
@@ -42,6 +44,7 @@ def evaluate(
     n_resamples: Annotated[int, typer.Option(help="Bootstrap resamples (of whole episodes).")] = 200,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     random_state: Annotated[int, typer.Option(help="Random seed; the same seed gives the same numbers.")] = 0,
+    dask: Dask = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Estimate the value of a policy from logged data, with intervals, comparisons with the log and with the best single action, and caveats.
@@ -57,9 +60,14 @@ def evaluate(
         "random_state": random_state,
         "n_jobs": -1,
     }
-    with shown_work(f"evaluating {run}") as work:
+    with dask_client(dask) as client, shown_work(f"evaluating {run}") as work:
         found = runs.evaluate_run(
-            run, table, folds=folds, shown=lambda items: work.steps(items, len(items), step="fold"), **settings
+            run,
+            table,
+            folds=folds,
+            executor=client,
+            shown=lambda items: work.steps(items, len(items), step="fold"),
+            **settings,
         )
     if as_json:
         typer.echo(json.dumps(found.to_dict()))

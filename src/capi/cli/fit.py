@@ -10,6 +10,7 @@ import typer
 from capi import runs
 from capi._utils.executors import dask_client
 from capi.cli.app import CommandWithRenamedOptions, app
+from capi.cli.clusters import Dask
 from capi.cli.columns import (
     ACTION,
     REWARD,
@@ -200,14 +201,7 @@ def fit(
             show_default="100000 for tables with more than a million rows",
         ),
     ] = None,
-    dask: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Work on a Dask cluster: the address of its scheduler, or local to start one on this machine. The result does not depend on it.",
-            show_default="threads of this process",
-        ),
-    ] = None,
+    dask: Dask = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Learn a policy from a table of logged decisions, and save it with everything needed to repeat the run.
@@ -222,9 +216,7 @@ def fit(
         if others := [name for name in given if name not in free]:
             where = "the run" if resume else settings
             named = {"left_out": "except", "tables": "table"}.get(others[0], others[0].replace("_", "-"))
-            raise InvalidInputError(
-                f"{named} is already set by {where}. Change it there."
-            )
+            raise InvalidInputError(f"{named} is already set by {where}. Change it there.")
     if settings is not None:
         existing(settings)
     elif not resume:

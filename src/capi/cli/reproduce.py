@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from capi import experiments
+from capi._utils.executors import dask_client
 from capi._utils.late import rich
 from capi._utils.rescue import rescued_by
 from capi.cli.app import app, print_error
+from capi.cli.clusters import Dask
 from capi.cli.interrupts import exit_code
 from capi.cli.output import Json, print_json
 from capi.errors import CapiError, InvalidInputError
@@ -57,6 +59,7 @@ def reproduce(
         tuple[str, int] | None,
         typer.Option(metavar="SETTING SEED", help="Compute one record alone, whether or not it is finished."),
     ] = None,
+    dask: Dask = None,
     as_json: Json = False,
 ) -> None:
     """Run an experiment from the paper; write and print its records, table, claims and figures.
@@ -79,7 +82,10 @@ def reproduce(
                 return
             results: list[Result] = []
             show = results.append if as_json else print_result
-            finished = [_reproduced(key, folders[key], full, runs, jobs, show, alone=name != "all") for key in names]
+            with dask_client(dask) as client:
+                finished = [
+                    _reproduced(key, folders[key], full, runs, jobs, client, show, alone=name != "all") for key in names
+                ]
     except KeyboardInterrupt:
         rich.console.Console(stderr=True).print(STOPPED)
         raise typer.Exit(exit_code()) from None
@@ -107,6 +113,7 @@ def _reproduced(
     full: bool,
     runs: int | None,
     jobs: int,
+    client: Any,
     show: Callable[[Result], None],
     *,
     alone: bool,
@@ -115,7 +122,7 @@ def _reproduced(
     try:
         with shown_progress(name) as report:
             size: Size = "full" if full else "quick"
-            result = experiments.reproduce(name, folder, size, runs=runs, jobs=jobs, report=report)
+            result = experiments.reproduce(name, folder, size, runs=runs, jobs=jobs, executor=client, report=report)
     except CapiError as error:
         if alone:
             raise

@@ -9,6 +9,8 @@ from capi._utils.late import lazy_exports
 if TYPE_CHECKING:
     from capi.data.columns import Column as Column
     from capi.data.origin import Origin as Origin
+    from capi.data.partitions import PartitionedTransitions as PartitionedTransitions
+    from capi.data.partitions import Survey as Survey
     from capi.data.schema import Schema as Schema
     from capi.data.summary.description import Coverage as Coverage
     from capi.data.summary.description import Description as Description
@@ -23,8 +25,10 @@ else:
             "Coverage": "summary.description",
             "Description": "summary.description",
             "Origin": "origin",
+            "PartitionedTransitions": "partitions",
             "ReadColumn": "summary.description",
             "Schema": "schema",
+            "Survey": "partitions",
             "Transitions": "transitions",
             "describe": "summary.description",
         },

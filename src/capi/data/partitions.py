@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,7 +14,15 @@ from numpy.typing import NDArray
 from capi._utils.executors import Crew, ExecutorLike, crew_of
 from capi._utils.randomness import RandomState, numbered_rng, seed_sequence
 from capi._utils.validation import Floats, Ints, as_int, is_real
-from capi.data.readers.pieces import DaskFrame, Decisions, ParquetRows, learned_schema, looked_at, parquet_files, with_whole_episodes
+from capi.data.readers.pieces import (
+    DaskFrame,
+    Decisions,
+    ParquetRows,
+    learned_schema,
+    looked_at,
+    parquet_files,
+    with_whole_episodes,
+)
 from capi.data.readers.roles import RoleNames, Roles
 from capi.data.schema import Schema
 from capi.data.transitions import Transitions
@@ -77,7 +86,9 @@ class Survey:
     action_counts: Ints  # (A,)
     largest_reward: float  # absolute
     largest_weight: float
-    merged: tuple[Floats, Floats] | None  # distinct states (m, d), and the rows of each (m,); None if there are too many
+    merged: (
+        tuple[Floats, Floats] | None
+    )  # distinct states (m, d), and the rows of each (m,); None if there are too many
 
     @property
     def is_whole(self) -> bool:
@@ -138,15 +149,20 @@ class PartitionedTransitions:
         if parts[0].episodes is not None:
             _check_apart(parts)
         self._set([InMemory(part) for part in parts], parts[0].schema, executor, n_jobs, sample_rows, [])
-        self.n_rows = tuple(len(part) for part in parts)
+        self.n_rows: tuple[int, ...] = tuple(len(part) for part in parts)
 
     def _set(
-        self, sources: list[Any], schema: Schema, executor: ExecutorLike, n_jobs: int | None, sample_rows: int, notes: list[str]
+        self,
+        sources: list[Any],
+        schema: Schema,
+        executor: ExecutorLike,
+        n_jobs: int | None,
+        sample_rows: int,
+        notes: list[str],
     ) -> None:
         self.sources, self.schema, self.notes = sources, schema, notes
         self.executor, self.n_jobs = executor, n_jobs
         self.sample_rows = as_int(sample_rows, "sample_rows", minimum=1)
-        self.n_rows: tuple[int, ...] = ()
         _ = self.crew
 
     @classmethod
@@ -158,7 +174,7 @@ class PartitionedTransitions:
         borders = np.append(starts[np.flatnonzero(np.append(True, number[1:] != number[:-1]))], len(batch))
         if len(borders) == 2:
             return cls([batch], **settings)
-        return cls([batch.subset(np.arange(a, b)) for a, b in zip(borders, borders[1:], strict=False)], **settings)
+        return cls([batch.subset(np.arange(a, b)) for a, b in itertools.pairwise(borders)], **settings)
 
     @classmethod
     def from_parquet(
@@ -418,7 +434,9 @@ def _distinct(batch: Transitions) -> dict[bytes, int] | None:
     if len(few) > MOST_DISTINCT and len(np.unique(_as_bytes(few))) > MOST_DISTINCT:
         return None
     states, counts = np.unique(_as_bytes(batch.states), return_counts=True)
-    return None if len(states) > MOST_DISTINCT else dict(zip([s.tobytes() for s in states], counts.tolist(), strict=True))
+    return (
+        None if len(states) > MOST_DISTINCT else dict(zip([s.tobytes() for s in states], counts.tolist(), strict=True))
+    )
 
 
 def _as_bytes(states: Floats) -> NDArray[Any]:
@@ -496,5 +514,3 @@ def _check_apart(parts: Sequence[Transitions]) -> None:
             f"no episode may be in two parts; episode {e} is in parts[{at[0]}] and parts[{at[1]}]. Number the episodes of all parts "
             "through, or put these parts together."
         )
-
-

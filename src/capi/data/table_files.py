@@ -38,6 +38,11 @@ def is_many(path: str | Path) -> bool:
     return Path(path).is_dir() or (has_magic(str(path)) and not Path(path).exists())
 
 
+def is_there(path: str | Path) -> bool:
+    """Return whether a file or folder exists, or some file of a pattern."""
+    return Path(path).exists() or (has_magic(str(path)) and bool(glob(str(path), recursive=True)))
+
+
 def one_table(paths: Sequence[str]) -> str:
     """Return one name for several paths, which a shell makes of a pattern: their folder, if they are all of its Parquet files."""
     if len(paths) == 1:

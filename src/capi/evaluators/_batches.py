@@ -38,7 +38,7 @@ def batch_for(transitions: Any, policy: Policy, name: str) -> Transitions:
     return transitions
 
 
-def needs_batch(transitions: Transitions | None, policy: Policy, name: str) -> Transitions:
+def needs_batch(transitions: AnyBatch | None, policy: Policy, name: str) -> Transitions:
     """Return the batch, or raise an error if there is none, it has other actions, or an action is never taken."""
     t = batch_for(transitions, policy, name)
     t.check_actions_taken()
@@ -67,15 +67,15 @@ def portable(thing: Any) -> Any:
     if not is_dataclass(thing) or isinstance(thing, type):
         inner = getattr(thing, "q", None)
         if isinstance(inner, FittedValues):  # a Q that wraps another one
-            made = object.__new__(type(thing))
-            made.__dict__.update({**thing.__dict__, "q": inner.bare()})
+            made: Any = object.__new__(type(thing))
+            vars(made).update({**vars(thing), "q": inner.bare()})
             return made
         return thing
     changed: dict[str, Any] = {name: None for name in DROPPED if name in thing.__dataclass_fields__}
     if isinstance(getattr(thing, "known", None), Remembered):
         changed["known"] = Forgetful()
     if "q" in thing.__dataclass_fields__:
-        changed["q"] = portable(thing.q)
+        changed["q"] = portable(getattr(thing, "q"))  # noqa: B009  any dataclass
     try:
         return replace(thing, **changed) if changed else thing
     except (TypeError, ValueError, InvalidInputError):  # it cannot do without

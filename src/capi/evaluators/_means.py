@@ -108,7 +108,7 @@ def _summed(sums: Any, t: AnyBatch, *arguments: Any) -> _Sums:
 
 
 def _sums_of_part(source: Any, sums: Any, *arguments: Any) -> _Sums:
-    return sums(loaded(source), *arguments)  # type: ignore[no-any-return]
+    return sums(loaded(source), *arguments)
 
 
 def _plus(a: _Sums, b: _Sums) -> _Sums:
@@ -181,7 +181,9 @@ class _Blocks:
         made = object.__new__(_Blocks)
         made.sparse = self.sparse
         if self.sparse:
-            made.sums = [[a + b for a, b in zip(*rows, strict=True)] for rows in zip(self.sums, other.sums, strict=True)]
+            made.sums = [
+                [a + b for a, b in zip(*rows, strict=True)] for rows in zip(self.sums, other.sums, strict=True)
+            ]
         else:
             made.sums = self.sums + other.sums
         return made

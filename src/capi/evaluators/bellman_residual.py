@@ -22,7 +22,6 @@ import numpy as np
 
 from capi._utils.parameters import Constraints, check_parameters, literal_or, optional
 from capi._utils.validation import Floats, as_discount, as_not_negative
-from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.evaluators import _rkhs
 from capi.evaluators._batches import AnyBatch, any_batch, needs_batch
@@ -100,7 +99,9 @@ class BellmanResidual:
         discount = as_discount(discount)
         if isinstance(self.features, RKHS):
             batch = needs_batch(transitions, policy, "BellmanResidual")
-            return _rkhs.residual(self.features, batch, policy, discount, self.ridge or 0.0, self.projection_ridge or 0.0)
+            return _rkhs.residual(
+                self.features, batch, policy, discount, self.ridge or 0.0, self.projection_ridge or 0.0
+            )
         t = any_batch(transitions, policy, "BellmanResidual")
         found, fitted, origin = means(self.features, t, policy, previous, discount=discount, dense=True)
         gram, cross = as_dense(found.gram), as_dense(found.cross)

@@ -18,7 +18,6 @@ import numpy as np
 
 from capi._utils.parameters import Constraints, check_parameters, optional
 from capi._utils.validation import Floats, as_discount, as_not_negative
-from capi.data.transitions import Transitions
 from capi.evaluators import _rkhs
 from capi.evaluators._batches import AnyBatch, any_batch, needs_batch
 from capi.evaluators._linear_model import LinearValues

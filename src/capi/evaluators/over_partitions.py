@@ -210,12 +210,17 @@ class OverPartitions:
         """Return Q of ``policy``; ``transitions`` is the sample."""
         discount = as_discount(discount)
         if not isinstance(self.evaluator, FittedQ):
-            return self.evaluator.evaluate(policy, self.partitions, discount=discount, previous=previous, rng=rng)  # type: ignore[no-any-return]
+            return self.evaluator.evaluate(policy, self.partitions, discount=discount, previous=previous, rng=rng)
         sample = self.survey.sample if transitions is None else transitions
         old, n_sweeps = previous if isinstance(previous, FittedValues) else None, self.evaluator.n_sweeps
         grower = self.on_sample if n_sweeps is None else replace(self.on_sample, n_sweeps=1)
         q = grower.evaluate(
-            policy, sample, discount=discount, states=states, previous=previous, rng=as_generator(0 if rng is None else rng)
+            policy,
+            sample,
+            discount=discount,
+            states=states,
+            previous=previous,
+            rng=as_generator(0 if rng is None else rng),
         )
         kept = self._kept(q, sample)
         crew, parts = self.partitions.crew, self.partitions.parts
@@ -259,7 +264,7 @@ class OverPartitions:
         """Return what the workers keep for the trees of ``q``, found anew if the trees are new."""
         nodes, known = _nodes(q), self.memory.get("kept")
         if known is not None and known.nodes == nodes:
-            return known  # type: ignore[no-any-return]
+            return known
         self.memory.pop("kept", None)  # before the new ones: both together would take twice the memory
         crew, structure = self.partitions.crew, Structure.of(q, sample)
         shared = crew.shared(structure)
@@ -267,7 +272,7 @@ class OverPartitions:
         exponent = self._exponent(1.0)
         weights = np.ldexp(crew.merged(plus, crew.each(counted, own, exponent)).astype(np.float64), -exponent)
         self.memory["kept"] = _Kept(nodes, structure, shared, own, weights)
-        return self.memory["kept"]  # type: ignore[no-any-return]
+        return self.memory["kept"]
 
     def _exponent(self, largest_target: float) -> int:
         """Return the power of two by which targets are multiplied before they are rounded."""

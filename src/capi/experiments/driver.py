@@ -10,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from capi._utils.validation import as_int, check_choice
 from capi.errors import CapiError, InvalidInputError
@@ -45,6 +46,7 @@ def reproduce(
     *,
     runs: int | None = None,
     jobs: int = -1,
+    executor: Any = None,
     report: Callable[[Progress], object] = lambda _: None,
 ) -> Result:
     """Run all settings of an experiment and write its files to the folder ``out``.
@@ -65,6 +67,8 @@ def reproduce(
         Number of seeds, by default those of the size. With 0 nothing is run: the files are written from all finished runs.
     jobs : int
         Number of runs at the same time, -1 for one per core. Results do not depend on it.
+    executor : concurrent.futures.Executor, dask.distributed.Client or name of a joblib backend, optional
+        Where the runs are computed instead of processes of this machine. Results do not depend on it.
     report : callable
         Called with a `capi.experiments.runner.Progress` whenever something has happened.
     """
@@ -78,7 +82,7 @@ def reproduce(
     n_seeds = loaded.SEEDS[size] if n_runs is None or (only_seed and n_runs) else n_runs
     tasks = [Task(loaded, setting, seed, records) for seed in range(n_seeds) for setting in settings]
     if tasks:
-        run_tasks(tasks, jobs=jobs, report=report)
+        run_tasks(tasks, jobs=jobs, executor=executor, report=report)
     places = {key_of(setting.values): i for i, setting in enumerate(settings)}
     found = [
         record for record in records if key_of(record["values"]) in places and (not tasks or record["seed"] < n_seeds)

@@ -10,14 +10,16 @@ import sys
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, TextIO, cast
 
+from capi._utils.executors import completed
 from capi._utils.threads import available_cores, n_threads
 from capi._utils.versions import versions
 from capi.errors import CapiError
@@ -79,6 +81,7 @@ def run_tasks(
     *,
     jobs: int = -1,
     pause: Path | None = None,
+    executor: Any = None,
     report: Callable[[Progress], object] = lambda _: None,
 ) -> Outcome:
     """Compute the records of all tasks that have none, in this order, and add them to their folders.
@@ -91,10 +94,14 @@ def run_tasks(
         Number of runs at the same time, -1 for one per core. Each gets its share of the cores; records do not depend on it.
     pause : Path, optional
         While this file exists, no run starts, and those that are running wait.
+    executor : concurrent.futures.Executor, dask.distributed.Client or name of a joblib backend, optional
+        Where the runs are computed, with one thread each; by default in processes of this machine. Records are written here, and a
+        run whose worker is lost is computed again. Runs elsewhere do not see the pause file; no new ones start.
     report : callable
         Called with the `Progress` whenever it changes.
     """
-    return _Runner(tasks, n_threads(jobs, "jobs"), pause, report).run()
+    runner = _Runner(tasks, n_threads(jobs, "jobs"), pause, report)
+    return runner.run() if executor is None else runner.run_on(executor)
 
 
 class _Runner:
@@ -131,6 +138,41 @@ class _Runner:
             for process in [*self.running, *self.free]:
                 process.end()
         return self.outcome
+
+    def run_on(self, executor: Any) -> Outcome:
+        """Compute the runs on an executor."""
+        begun: dict[int, _Run] = {}  # by the number of the task
+
+        def requests() -> Iterator[tuple[dict[str, Any]]]:
+            for number in count():
+                while self.pause is not None and self.pause.exists():
+                    sleep(POLL)
+                claimed = self._claimed()
+                if claimed is None:
+                    return
+                begun[number] = _Run(*claimed, monotonic())
+                self._tell(f"started {claimed[0]}")
+                yield (request_of(claimed[0], 1),)
+
+        self._tell()
+        try:
+            while self.waiting or self.elsewhere:
+                for number, reply in completed(worker.compute, requests(), executor):
+                    self._keep(begun.pop(number), reply)
+                if self.elsewhere:
+                    sleep(POLL)
+        finally:
+            for run in begun.values():
+                run.release()
+        return self.outcome
+
+    def _keep(self, run: _Run, reply: Record) -> None:
+        """Write the record of a run."""
+        task = run.task
+        record = {"setting": task.setting.name, "seed": task.seed, "values": dict(task.setting.values), **reply}
+        task.records.add(record)
+        run.release()
+        self._conclude(task, record)
 
     def _start_runs(self) -> None:
         """Start runs until all workers are busy or no task is left for this process."""
@@ -198,11 +240,7 @@ class _Runner:
                 run.release()
                 self.waiting.appendleft(run.task)
                 return
-        task = run.task
-        record = {"setting": task.setting.name, "seed": task.seed, "values": dict(task.setting.values), **reply}
-        task.records.add(record)
-        run.release()
-        self._conclude(task, record)
+        self._keep(run, reply)
 
     def _conclude(self, task: Task, record: Record) -> None:
         finished = is_finished(record)
@@ -237,6 +275,13 @@ class _Run:
     begun: bool = False  # whether the process has read the request
 
 
+def request_of(task: Task, n_jobs: int) -> dict[str, Any]:
+    """Return what a worker must know to compute a task."""
+    run: Any = task.experiment.run
+    request = {"module": run.__module__, "function": run.__name__, "values": dict(task.setting.values)}
+    return {**request, "seed": task.seed, "n_jobs": n_jobs}
+
+
 class _Worker:
     """A worker process; a thread passes on its replies, and None when it has ended."""
 
@@ -256,10 +301,8 @@ class _Worker:
         threading.Thread(target=self._listen, args=(replies,), daemon=True).start()
 
     def start(self, task: Task, n_jobs: int) -> None:
-        run: Any = task.experiment.run
-        request = {"module": run.__module__, "function": run.__name__, "values": dict(task.setting.values)}
         with suppress(BrokenPipeError):  # it has ended, which the other thread tells
-            self.requests.write(json.dumps({**request, "seed": task.seed, "n_jobs": n_jobs}) + "\n")
+            self.requests.write(json.dumps(request_of(task, n_jobs)) + "\n")
             self.requests.flush()
 
     def _listen(self, replies: queue.Queue[tuple[_Worker, Record | None]]) -> None:

@@ -94,7 +94,9 @@ class Learner:
         """
         loop = self.loop()
         if isinstance(transitions, PartitionedTransitions):
-            local = partitioned.localised(loop if after is None else replace(loop, random_state=after.seeds), transitions, states)
+            local = partitioned.localised(
+                loop if after is None else replace(loop, random_state=after.seeds), transitions, states
+            )
             return self._rounds(local.loop, local.batch, local.states, starts, after)
         transitions, support = supported(loop, transitions)
         if support is not None:
@@ -298,7 +300,7 @@ class Learner:
         if local is not None and iteration is not None:
             kept, loss = local.finished(self.policy_, self.q_)
             if loss is not None:
-                self._keep(kept, self.q_, iteration.schema, replace(self.policy_.training, n_iterations=len(history)))
+                self._keep(kept, self.q_, iteration.schema, replace(training, n_iterations=len(history)))
                 history[-1]["loss_on_all_rows"] = loss
         if "policy_" not in self.__dict__:
             raise InvalidInputError("update must return a Policy at k = 0; it returned None, so no policy was learned.")

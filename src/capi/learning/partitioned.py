@@ -62,7 +62,9 @@ def localised(loop: Loop, partitions: PartitionedTransitions, states: Any) -> Lo
             "support cannot be learned from partitions yet: its masks are part of the batch. Learn from transitions.sample()."
         )
     if callable(loop.evaluator) and not hasattr(loop.evaluator, "evaluate"):
-        raise InvalidInputError("evaluator must be one evaluator, not a function of the round, with a partitioned batch.")
+        raise InvalidInputError(
+            "evaluator must be one evaluator, not a function of the round, with a partitioned batch."
+        )
     if isinstance(loop.space, Neighbors | LocalAverages):
         raise InvalidInputError(
             f"{type(loop.space).__name__} compares with every row, so it cannot learn from partitions. Use OptimalTrees, Trees, "
@@ -135,4 +137,3 @@ def _regret_sums(source: Any, forest: Forest, q: QFunction, exponent: int) -> tu
 
 def _plus(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(x + y for x, y in zip(a, b, strict=True))
-

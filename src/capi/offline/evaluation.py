@@ -9,6 +9,7 @@ from typing import Any
 
 from sklearn.base import clone
 
+from capi._utils.executors import ordered
 from capi._utils.randomness import RandomState
 from capi._utils.threads import n_threads, one_blas_thread
 from capi._utils.validation import as_discount, check_choice
@@ -154,6 +155,7 @@ def cross_evaluate(
     learners: Any,
     batch: Transitions,
     *,
+    executor: Any = None,
     shown: Callable[[Sequence[Any]], Iterable[Any]] = iter,
     **settings: Any,
 ) -> Evidence | Comparison:
@@ -167,6 +169,8 @@ def cross_evaluate(
     learners : Learner or Policy, or mapping from names to them
         Several are compared on the same folds. A policy is evaluated as it is, without refitting.
     batch : Transitions
+    executor : concurrent.futures.Executor, dask.distributed.Client or name of a joblib backend, optional
+        Where the learners are refitted; by default here, one after another. The result does not depend on it.
     shown : callable
         Wraps the iteration over folds, for example with a progress bar.
     settings : further keywords
@@ -199,16 +203,19 @@ def cross_evaluate(
     chosen = _settings(discount, **settings)
     log = log_of(batch, chosen)
     policies: dict[str, list[Policy]] = {name: [] for name in named}
-    for k in shown(range(log.n_folds)):
-        rest = log.batch.subset(log.fold_of_row != k)
+    learning = {name: learner for name, learner in named.items() if isinstance(learner, Learner)}
+    rests = (log.batch.subset(log.fold_of_row != k) for k in range(log.n_folds))
+    refits = ordered(_refitted, ((learner, rest) for rest in rests for learner in learning.values()), executor)
+    for _ in shown(range(log.n_folds)):
         for name, learner in named.items():
-            if isinstance(learner, Learner):
-                fitted: Policy = clone(learner).fit(rest).policy_
-                policies[name].append(fitted)
-            else:
-                policies[name].append(learner)
+            policies[name].append(next(refits) if name in learning else learner)
     found = _evidence(policies, log, kind="cross")
     return found if isinstance(learners, Mapping) else found.evidence["the learner"]
+
+
+def _refitted(learner: Learner, batch: Transitions) -> Policy:
+    policy: Policy = clone(learner).fit(batch).policy_
+    return policy
 
 
 def _settings(discount: float | None, method: str = "auto", methods: Any = None, *rest: Any, **named: Any) -> Settings:

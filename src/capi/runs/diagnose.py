@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from capi.data.table_files import is_there
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.files.atomic import write_text
@@ -50,7 +51,7 @@ def diagnose_run(
 def _batch(result: RunResult) -> Transitions:
     """Return the decisions that the run learned from; refuse a table that is gone or has changed."""
     table, secret = result.settings.table, read_secret(result.folder)
-    if not Path(table).is_file():
+    if not is_there(table):
         raise InvalidInputError(f"the table of the run, {table}, does not exist. Restore it, or fit again.")
     if secret is not None and digest(table) != secret.table:
         raise InvalidInputError(f"{table} has changed since the policy was learned. Restore it, or fit again.")

@@ -13,7 +13,7 @@ from capi.data.learned_episodes import KnownShare, Learned, LearnedEpisodes
 from capi.data.readers.arrow import csv_table, parquet_table
 from capi.data.readers.encode import unknown_shares
 from capi.data.schema import Schema
-from capi.data.table_files import format_of
+from capi.data.table_files import format_of, is_there
 from capi.data.transitions import Transitions
 from capi.errors import NEGLIGIBLE, Caveat, EvidenceWarning, InvalidInputError
 from capi.files.archive import read_archive
@@ -32,6 +32,7 @@ def evaluate_run(
     table: str | Path | None = None,
     *,
     folds: int | None = None,
+    executor: Any = None,
     shown: Callable[[Sequence[Any]], Iterable[Any]] = iter,
     **settings: Any,
 ) -> Evidence:
@@ -45,6 +46,8 @@ def evaluate_run(
         Other episodes, with the same columns as the run's table. By default the episodes that the run held out.
     folds : int, optional
         Cross-evaluate instead: split the run's table into this many folds, refit the learner without each fold, and evaluate on it.
+    executor : concurrent.futures.Executor, dask.distributed.Client or name of a joblib backend, optional
+        Where the refits run.
     shown : callable
         Wraps the folds, for a progress bar.
     settings : further keywords
@@ -61,7 +64,7 @@ def evaluate_run(
                     "table and folds cannot be combined: folds are parts of the run's own table. Give one of them."
                 )
             batch = mine.read(mine.table)
-            found = cross_evaluate(mine.learner(), batch, n_folds=folds, shown=shown, **settings)
+            found = cross_evaluate(mine.learner(), batch, n_folds=folds, executor=executor, shown=shown, **settings)
         elif table is not None:
             batch = mine.read(table, schema)
             policy = _informed(result, _learned(result, table, batch))
@@ -99,7 +102,7 @@ def _learned(result: RunResult, table: str | Path | None, batch: Transitions | N
     mine, secret = result.settings, read_secret(result.folder)
     then = _values_table(result.folder) if secret is None else secret.table
     sealed = None if secret is None else secret.episodes
-    if not Path(mine.table).exists() or digest(mine.table) != then:
+    if not is_there(mine.table) or digest(mine.table) != then:
         return sealed
     if table is None or batch is None:
         return KnownShare(0.0)

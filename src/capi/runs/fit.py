@@ -163,11 +163,13 @@ def _locked_run(settings: RunSettings | None, folder: Path, resume: bool, execut
     if (folder / POLICY).is_file():
         return load_run(folder)
     settings.check_can_be_saved()
-    settings, read = settings.with_batch(executor)  # before anything is written: an unreadable table must not leave a run behind
+    settings, read = settings.with_batch(
+        executor
+    )  # before anything is written: an unreadable table must not leave a run behind
     local: Any = None
     if isinstance(read, PartitionedTransitions):
         local = partitioned.localised(settings.learner().loop(), read, None)
-    batch: Transitions = read if local is None else local.batch
+    batch: Any = read if local is None else local.batch
     check_several_actions(batch)
     for kind in {settings.evaluator, settings.space} & COMPLETE:
         check_complete(batch, kind)
@@ -180,7 +182,7 @@ def _locked_run(settings: RunSettings | None, folder: Path, resume: bool, execut
         write_text(folder / TABLE, table + "\n")
         write_text(folder / SETTINGS, settings.to_toml())
     if settings.select:
-        return select.selected_run(settings, batch, table, folder, shown, resume=resume)
+        return select.selected_run(settings, batch, table, folder, shown, resume=resume, executor=executor)
     checkpoints = Checkpoints(folder / CHECKPOINT, _origin(settings.to_toml(), table), _rounds(settings), SHARE)
 
     def leave() -> str | None:

@@ -22,7 +22,14 @@ FORMAT = "capi selection"
 
 
 def selected_run(
-    settings: RunSettings, batch: Transitions, table: str, folder: Path, shown: Any, *, resume: bool
+    settings: RunSettings,
+    batch: Transitions,
+    table: str,
+    folder: Path,
+    shown: Any,
+    *,
+    resume: bool,
+    executor: Any = None,
 ) -> RunResult:
     """Choose and learn as `capi.selection.choose` does, and write the results; finished fits are kept if the run is interrupted."""
 
@@ -43,6 +50,7 @@ def selected_run(
                 budget=None if settings.budget is None else 60 * settings.budget,
                 folder=folder,
                 random_state=settings.random_state,
+                executor=executor,
                 shown=lambda tasks: shown(iter(tasks), 0, len(tasks)),
             )
         except BaseException:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from capi._utils.validation import check_choice
-from capi.data.readers.arrow import header_of
 from capi.data.partitions import SAMPLE_ROWS, PartitionedTransitions
+from capi.data.readers.arrow import header_of
 from capi.data.readers.pieces import parquet_files
 from capi.data.schema import Schema
 from capi.data.table_files import format_of, is_many
@@ -161,7 +161,10 @@ def read_partitions(
     min_category_rows: int = LEAST_SHOWN,
 ) -> PartitionedTransitions:
     """Return the decisions of a table in parts; a CSV file is read into memory first."""
-    settings: dict[str, Any] = {"executor": executor, "sample_rows": SAMPLE_ROWS if sample_rows is None else sample_rows}
+    settings: dict[str, Any] = {
+        "executor": executor,
+        "sample_rows": SAMPLE_ROWS if sample_rows is None else sample_rows,
+    }
     if format_of(table) == "csv":
         whole = read_decisions(
             table, roles, discount, schema, discount_per=discount_per, min_category_rows=min_category_rows

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from capi._utils.executors import ordered
 from capi._utils.randomness import numbered_rng
 from capi._utils.threads import in_threads, n_threads
 from capi._utils.validation import Bools
@@ -51,35 +52,43 @@ class Refits:
         seeds: np.random.SeedSequence,
         shown: Callable[[Sequence[Any]], Iterable[Any]],
         n_jobs: int | None,
+        executor: Any = None,
     ) -> Refits:
         """Refit the learner on both halves of ``n_refits // 2`` divisions (at least one) and on ``n_refits`` resamples."""
         n_divisions = max(1, n_refits // 2)
         batches = [half for k in range(n_divisions) for half in _halves(batch, numbered_rng(seeds, HALVES, k))]
         batches += [_resampled(batch, numbered_rng(seeds, BOOTSTRAP, b)) for b in range(n_refits)]
-        threads = n_threads(n_jobs)
-
-        def fitted(i: int) -> Refit | str:
-            again = clone(learner)
-            if "random_state" in again.get_params(deep=False):
-                again.set_params(random_state=int(numbered_rng(seeds, FITS, i).integers(2**31)))
-            try:
-                again.fit(batches[i], **({} if starts is None else {"starts": starts}))
-            except CapiError as error:
-                return str(error)
-            return Refit(batches[i], again.policy_, again.q_)
-
-        blocks = [range(i, min(i + threads, len(batches))) for i in range(0, len(batches), threads)]
+        threads, some = n_threads(n_jobs), {} if starts is None else {"starts": starts}
+        calls = [
+            (learner, batches[i], some, int(numbered_rng(seeds, FITS, i).integers(2**31))) for i in range(len(batches))
+        ]
         found: list[Refit | str] = []
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RareActionWarning)  # the learner has warned already, of the whole batch
-            for block in shown(blocks):
-                found += in_threads(fitted, block, threads)
+        if executor is not None:
+            results = ordered(_refitted, calls, executor)
+            found = [next(results) for _ in shown(calls)]
+        else:
+            for block in shown([calls[i : i + threads] for i in range(0, len(calls), threads)]):
+                found += in_threads(lambda call: _refitted(*call), block, threads)
         pairs = zip(found[: 2 * n_divisions : 2], found[1 : 2 * n_divisions : 2], strict=True)
         return cls(
             [(a, b) for a, b in pairs if isinstance(a, Refit) and isinstance(b, Refit)],
             [refit for refit in found[2 * n_divisions :] if isinstance(refit, Refit)],
             [reason for reason in found if isinstance(reason, str)],
         )
+
+
+def _refitted(learner: Learner, batch: Transitions, starts: dict[str, Any], seed: int) -> Refit | str:
+    """Return the refit on a batch, or why it failed."""
+    again = clone(learner)
+    if "random_state" in again.get_params(deep=False):
+        again.set_params(random_state=seed)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RareActionWarning)  # the learner has warned already, of the whole batch
+            again.fit(batch, **starts)
+    except CapiError as error:
+        return str(error)
+    return Refit(batch, again.policy_, again.q_)
 
 
 def counting_episodes(batch: Transitions) -> Bools:

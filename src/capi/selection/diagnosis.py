@@ -35,6 +35,7 @@ def diagnose(
     n_refits: int = 10,
     random_state: RandomState = 0,
     n_jobs: int | None = None,
+    executor: Any = None,
     shown: Callable[[Sequence[Any]], Iterable[Any]] = iter,
 ) -> Diagnosis:
     """Return how much a learner loses by its evaluator, its space, its sample and by leaving the log, and how stable its rules are.
@@ -55,6 +56,8 @@ def diagnose(
     random_state : int, Generator or None
     n_jobs : int, optional
         Number of refits at a time, in threads; -1 uses all cores. The result does not depend on it.
+    executor : concurrent.futures.Executor, dask.distributed.Client or name of a joblib backend, optional
+        Where the refits run instead. The result does not depend on it.
     shown : callable
         Wraps the iteration over refits, for example with a progress bar.
 
@@ -87,7 +90,7 @@ def diagnose(
     reason = None if rules.by_trees(loop.evaluator, batch) else why_not(q, batch)
     if reason is not None:
         notes.append(f"{reason.split('. ')[0]}; all but the evaluator was measured in trees grown on its targets.")
-    refits = Refits.of(learner, batch, starts, n_refits, seeds, shown, n_jobs)
+    refits = Refits.of(learner, batch, starts, n_refits, seeds, shown, n_jobs, executor)
     if refits.failures:
         notes.append(
             f"{len(refits.failures)} of the refits failed and were left out. The first one: {refits.failures[0]}"

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from capi._utils.late import joblib
+from capi._utils.executors import check_executor, ordered
 from capi._utils.randomness import shuffled_folds
 from capi._utils.threads import n_threads
 from capi._utils.validation import Bools, as_discount, as_int, is_real
@@ -55,6 +55,7 @@ def choose(
     folder: str | Path | None = None,
     random_state: int = 0,
     n_jobs: int | None = None,
+    executor: Any = None,
     shown: Callable[[Sequence[Any]], Iterable[Any]] = iter,
 ) -> Any:
     """Choose evaluator, space and sizes for a batch, learn with them, and test the policy on episodes that were not used for either.
@@ -84,6 +85,8 @@ def choose(
     random_state : int
     n_jobs : int, optional
         Number of fits at a time, in processes; None is one, which uses all cores by itself. The result does not depend on it.
+    executor : concurrent.futures.Executor, dask.distributed.Client or name of a joblib backend, optional
+        Where the fits run instead. The result does not depend on it.
     shown : callable
         Wraps the list of fits, for example with a progress bar.
 
@@ -113,7 +116,7 @@ def choose(
     given = default_candidates(learning, discount, random_state=seed) if candidates is None else candidates
     others = baselines(discount, random_state=seed)
     asked = checked_candidates(given, [other.name for other in others])
-    work = _Work(learning, discount, seed, n_jobs, Memory.of(folder, learning, discount, seed), shown)
+    work = _Work(learning, discount, seed, n_jobs, Memory.of(folder, learning, discount, seed), shown, executor)
     rough = work.rough([others[0], *asked], budget)
     finalists = _finalists(rough, others[0].name)
     tried = work.final(finalists, rough)
@@ -188,8 +191,17 @@ class _Work:
     """The fits of a selection: each learns from one half of the episodes and is valued on the other one."""
 
     def __init__(
-        self, batch: Transitions, discount: float, seed: int, n_jobs: int | None, memory: Memory, shown: Any
+        self,
+        batch: Transitions,
+        discount: float,
+        seed: int,
+        n_jobs: int | None,
+        memory: Memory,
+        shown: Any,
+        executor: Any = None,
     ) -> None:
+        check_executor(executor)
+        self.executor = executor
         self.batch, self.discount, self.seed, self.memory, self.shown = batch, discount, seed, memory, shown
         self.n_jobs = n_threads(n_jobs)
         fold = np.repeat(shuffled_folds(batch.n_episodes, 2, seed), batch.episode_lengths)
@@ -252,12 +264,9 @@ class _Work:
     def _values(self, candidates: Sequence[Candidate], *, quick: bool) -> list[list[dict[str, Any]]]:
         tasks = [(c, k) for c in candidates for k in range(2)]
         missing = [task for task in tasks if self.memory.get(*_key(*task, quick)) is None]
-        parallel = joblib.Parallel(n_jobs=self.n_jobs, return_as="generator")
-        calls = (
-            joblib.delayed(_valued)(c, *self.halves[k], self.rare[k], self.discount, self.seed, quick, self.n_jobs > 1)
-            for c, k in missing
-        )
-        results = parallel(calls) if self.n_jobs > 1 else (f(*a, **o) for f, a, o in calls)
+        apart = self.n_jobs > 1 or self.executor is not None  # then each has one thread
+        calls = ((c, *self.halves[k], self.rare[k], self.discount, self.seed, quick, apart) for c, k in missing)
+        results = ordered(_valued, calls, self.executor, self.n_jobs)
         for (c, k), result in zip(self.shown(missing), results, strict=True):
             self.memory.put(*_key(c, k, quick), result)
         return [[self.memory.get(*_key(c, k, quick)) or {} for k in range(2)] for c in candidates]

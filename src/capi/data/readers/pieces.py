@@ -87,13 +87,20 @@ class ParquetRows:
 
     def arrow(self, names: Sequence[str]) -> Any:
         """Return the named columns as an Arrow table; only row groups that hold some of the rows are read."""
-        tables = [self._of_file(file, a, b, names) for a, b in self.spans for file in self.files if a < file.end and file.first < b]
+        tables = [
+            self._of_file(file, a, b, names)
+            for a, b in self.spans
+            for file in self.files
+            if a < file.end and file.first < b
+        ]
         if len(tables) == 1:
             return tables[0]
         try:
             return pa.concat_tables(tables, promote_options="permissive")
         except pa.ArrowException as error:
-            raise InvalidInputError(f"{self.name}: its columns differ from file to file: {first_line(error)}.") from error
+            raise InvalidInputError(
+                f"{self.name}: its columns differ from file to file: {first_line(error)}."
+            ) from error
 
     def joined(self, other: ParquetRows) -> ParquetRows:
         """Return the rows of both, adjoining ones as one span."""
@@ -249,7 +256,9 @@ class Values:
         if self.order is not None and other.order is not None and self.order != other.order:
             raise InvalidInputError(f"column {name!r} must have the same ordered categories in all files.")
         kind = other.type if pa.types.is_null(self.type) else self.type
-        return Values(kind, self.counts + other.counts, self.has_missing or other.has_missing, self.order or other.order)
+        return Values(
+            kind, self.counts + other.counts, self.has_missing or other.has_missing, self.order or other.order
+        )
 
     def table(self, name: str, most: int) -> Table:
         """Return a table of one column that is encoded as the whole one is: each value at most ``most`` times."""
@@ -279,7 +288,8 @@ def looked_at(piece: Any, roles: Mapping[str, Any]) -> Found:
         needed.append(checked.episode)
     table = piece.arrow(list(dict.fromkeys(needed)) or [checked.action])
     columns = {
-        name: _values(table.column(name), types[name]) if name in needed else Values(types[name]) for name in sorted(listed)
+        name: _values(table.column(name), types[name]) if name in needed else Values(types[name])
+        for name in sorted(listed)
     }
     if checked.episode is None:
         return Found(table.num_rows, columns, np.empty(0, dtype=np.uint64))
@@ -310,7 +320,7 @@ def _values(column: Any, kind: Any) -> Values:
     plain = nan_as_null(column)
     if pa.types.is_temporal(plain.type):
         known = plain.drop_null()
-        few = pc.unique(known.slice(0, SAMPLED_DATES)).to_pylist() + [pc.min(known).as_py(), pc.max(known).as_py()]
+        few = [*pc.unique(known.slice(0, SAMPLED_DATES)).to_pylist(), pc.min(known).as_py(), pc.max(known).as_py()]
         return Values(kind, Counter(value for value in few if value is not None), plain.null_count > 0)
     counted = pc.value_counts(plain)
     counts = dict(zip(counted.field("values").to_pylist(), counted.field("counts").to_pylist(), strict=True))
