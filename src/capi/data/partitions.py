@@ -162,6 +162,7 @@ class PartitionedTransitions:
     ) -> None:
         self.sources, self.schema, self.notes = sources, schema, notes
         self.executor, self.n_jobs = executor, n_jobs
+        self._surveys: dict[tuple[int, int], Survey] = {}
         self.sample_rows = as_int(sample_rows, "sample_rows", minimum=1)
         _ = self.crew
 
@@ -314,7 +315,13 @@ class PartitionedTransitions:
         """Return what one pass over all rows finds: a sample, counts and ranges."""
         wanted = self.sample_rows if n_rows is None else as_int(n_rows, "n_rows", minimum=1)
         seed = np.uint64(numbered_rng(seed_sequence(random_state), SAMPLE_STREAM).integers(2**63))
-        share = min(1.0, wanted / len(self))
+        known = (int(seed), wanted)
+        if known not in self._surveys:  # the last one is kept, so that a loop that goes on finds the same sample
+            self._surveys.clear()
+            self._surveys[known] = self._surveyed(seed, min(1.0, wanted / len(self)))
+        return self._surveys[known]
+
+    def _surveyed(self, seed: np.uint64, share: float) -> Survey:
         while True:
             seen = self.crew.results(self.crew.each(_surveyed, self.parts, seed, share))
             if any(one.sample is not None for one in seen):

@@ -213,8 +213,7 @@ class OverPartitions:
             return self.evaluator.evaluate(policy, self.partitions, discount=discount, previous=previous, rng=rng)
         sample = self.survey.sample if transitions is None else transitions
         old, n_sweeps = previous if isinstance(previous, FittedValues) else None, self.evaluator.n_sweeps
-        grower = self.on_sample if n_sweeps is None else replace(self.on_sample, n_sweeps=1)
-        q = grower.evaluate(
+        q = self.on_sample.evaluate(
             policy,
             sample,
             discount=discount,
@@ -253,11 +252,15 @@ class OverPartitions:
 
     @property
     def on_sample(self) -> FittedQ:
-        """The evaluator with nodes so large that the leaves of a tree can be numbered in two bytes."""
+        """The evaluator that grows trees on the sample, with nodes so large that their leaves can be numbered in two bytes.
+
+        It makes one sweep, unless evaluations are complete.
+        """
         sample, inner = self.survey.sample, self.evaluator
         rows = len(sample) if inner.actions == "input" else int(np.bincount(sample.actions).max())
         least = -(-ROWS_PER_LEAF * rows // MOST_LEAVES)
-        found: FittedQ = replace(inner, min_samples_split=max(inner.min_samples_split, least))
+        n_sweeps = None if inner.n_sweeps is None else 1
+        found: FittedQ = replace(inner, n_sweeps=n_sweeps, min_samples_split=max(inner.min_samples_split, least))
         return found
 
     def _kept(self, q: FittedValues, sample: Transitions) -> _Kept:

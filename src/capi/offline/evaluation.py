@@ -14,6 +14,7 @@ from capi._utils.randomness import RandomState
 from capi._utils.threads import n_threads, one_blas_thread
 from capi._utils.validation import as_discount, check_choice
 from capi.data.elapsed import discount_unit
+from capi.data.learned_episodes import LearnedEpisodes
 from capi.data.transitions import Transitions
 from capi.errors import EvidenceWarning, InvalidInputError
 from capi.learning.learner import Learner
@@ -34,7 +35,7 @@ from capi.offline.log_checks import log_caveats
 from capi.offline.nuisances import behaviour_value, estimators_of, fitted_start, quantities_of
 from capi.offline.resampling import resampled
 from capi.offline.sensitivity import Sensitivity, sensitivity_of
-from capi.policies import changes_with_time
+from capi.policies import changes_with_time, described
 from capi.types import Policy, PolicyEvaluator
 
 
@@ -206,11 +207,20 @@ def cross_evaluate(
     learning = {name: learner for name, learner in named.items() if isinstance(learner, Learner)}
     rests = (log.batch.subset(log.fold_of_row != k) for k in range(log.n_folds))
     refits = ordered(_refitted, ((learner, rest) for rest in rests for learner in learning.values()), executor)
-    for _ in shown(range(log.n_folds)):
+    for k in shown(range(log.n_folds)):
         for name, learner in named.items():
-            policies[name].append(next(refits) if name in learning else learner)
+            policies[name].append(_informed(next(refits), log, k) if name in learning else learner)
     found = _evidence(policies, log, kind="cross")
     return found if isinstance(learners, Mapping) else found.evidence["the learner"]
+
+
+def _informed(policy: Any, log: Log, fold: int) -> Policy:
+    """Return a refitted policy that knows its learning episodes, which it forgets on its way from another process."""
+    training = getattr(policy, "training", None)
+    if training is None or training.episodes is not None:
+        return policy
+    rest = log.batch.subset(log.fold_of_row != fold)
+    return described(policy, policy.schema, replace(training, episodes=LearnedEpisodes.of(rest)))
 
 
 def _refitted(learner: Learner, batch: Transitions) -> Policy:

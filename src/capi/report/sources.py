@@ -12,6 +12,7 @@ import numpy as np
 
 from capi._utils.validation import Bools, Floats, Ints
 from capi.data.schema import Schema
+from capi.data.table_files import is_there
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.files.archive import read_archive
@@ -149,7 +150,7 @@ def read_sources(run: str | Path) -> Sources:
     result = load_run(folder)
     batch = _batch(result)
     policy: Any = result.policy
-    _check_fit(policy, batch, result.settings.table)
+    _check_fit(policy, batch, result.settings.table, sampled=result.settings.sample_rows is not None)
     if getattr(policy, "masked", False) and batch.allowed is None:
         raise InvalidInputError(
             f"the table must hold the masks of allowed actions that the policy of {folder} was learned with; it does not. "
@@ -164,7 +165,7 @@ def read_sources(run: str | Path) -> Sources:
 
 def _batch(result: RunResult) -> Transitions:
     table = Path(result.settings.table)
-    if not table.is_file():
+    if not is_there(table):
         raise InvalidInputError(
             f"the table of the run, {table}, does not exist. Restore it, or correct its path under [data] in "
             f"{result.folder / 'settings.toml'}."
@@ -173,11 +174,11 @@ def _batch(result: RunResult) -> Transitions:
     return result.batch() if is_old else result.settings.batch()
 
 
-def _check_fit(policy: Any, batch: Transitions, table: str) -> None:
+def _check_fit(policy: Any, batch: Transitions, table: str, *, sampled: bool) -> None:
     """Refuse a table other than the one that the policy was learned from."""
     schema, training = getattr(policy, "schema", None), getattr(policy, "training", None)
     found = policy.n_actions, getattr(policy, "n_features", batch.n_features)
-    if training is not None and training.n_rows not in (None, len(batch)):
+    if training is not None and not sampled and training.n_rows not in (None, len(batch)):
         raise InvalidInputError(
             f"{table} must be the table that the run was learned from: it has {len(batch)} decisions, the run had "
             f"{training.n_rows}. Restore the original table, or fit again."

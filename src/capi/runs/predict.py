@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from capi._utils.late import pyarrow as pa
+from capi._utils.threads import available_cores
 from capi._utils.validation import Floats, Ints
-from capi.data.readers.arrow import CsvFile, parquet_table
+from capi.data.readers.arrow import CsvFile, Table, parquet_table
 from capi.data.readers.encode import encode
+from capi.data.readers.pieces import parquet_files
 from capi.data.rows import warn_of_unseen
 from capi.data.schema import Schema
 from capi.data.table_files import format_of
@@ -24,6 +29,7 @@ from capi.runs.fit import POLICY
 from capi.types import Policy
 
 DECISION = "decision"
+ROWS_AT_ONCE = 2**18
 
 
 def policy_of(run: str | Path) -> Policy:
@@ -48,14 +54,58 @@ def predict_table(
     source, target = Path(table), Path(out)
     if target.exists() and source.exists() and target.samefile(source):
         raise InvalidInputError(f"{table} would be overwritten. Choose another --out.")
+    if format_of(source, "the table") == format_of(target, "out") == "parquet":
+        return _streamed(policy, source, target, random_state)
     frame, states = _read(source, policy.schema)
     if DECISION in frame.column_names:
         raise InvalidInputError(f"{table} already has a column {DECISION!r}. Rename it first.")
-    decided = _labels(policy.schema.action_labels).take(pa.array(_decisions(policy, states, random_state)))
+    draws = None if isinstance(policy, Deterministic) else np.random.default_rng(random_state).random((len(states), 1))
+    decided = _labels(policy.schema.action_labels).take(pa.array(_decisions(policy, states, draws)))
     decisions = frame.append_column(DECISION, decided)
     safe = spreadsheet_safe and format_of(target, "out") == "csv"
     write_result(out, without_formulas(decisions) if safe else decisions)
     return int(frame.num_rows)
+
+
+def _streamed(policy: Any, source: Path, target: Path, random_state: int) -> int:
+    """Decide for the rows of Parquet files block by block, so that they need not fit into memory; return their number."""
+    schema, labels = policy.schema, _labels(policy.schema.action_labels)
+    names = [column.name for column in schema.columns]
+    files = parquet_files(source, names)
+    if categories := [column for column in schema.columns if column.values]:
+        warn_of_unseen(categories, parquet_table(source, [column.name for column in categories]))
+    rng = None if isinstance(policy, Deterministic) else np.random.default_rng(random_state)
+
+    def with_decisions(block: Any, path: str, first: int, draws: Floats | None) -> Any:
+        table = pa.Table.from_batches([block])
+        states = encode(schema.columns, Table(path, tuple(table.column_names), len(block), table.column, first))
+        return table.append_column(DECISION, labels.take(pa.array(_decisions(policy, states, draws))))
+
+    n = 0
+    with written_whole(target) as place, ExitStack() as stack:
+        pool, waiting = stack.enter_context(ThreadPoolExecutor(available_cores())), deque[Future[Any]]()
+        writer: Any = None
+
+        def write(until: int) -> None:
+            nonlocal writer
+            while len(waiting) > until:
+                decided = waiting.popleft().result()
+                if writer is None:
+                    writer = stack.enter_context(pa.parquet.ParquetWriter(place, decided.schema))
+                writer.write_table(decided if decided.schema == writer.schema else decided.cast(writer.schema))
+
+        for path, *_ in files:
+            with pa.parquet.ParquetFile(path) as opened:
+                if DECISION in opened.schema_arrow.names:
+                    raise InvalidInputError(f"{path} already has a column {DECISION!r}. Rename it first.")
+                first = 1
+                for block in opened.iter_batches(batch_size=ROWS_AT_ONCE):
+                    draws = None if rng is None else rng.random((len(block), 1))
+                    waiting.append(pool.submit(with_decisions, block, path, first, draws))
+                    first, n = first + len(block), n + len(block)
+                    write(2 * available_cores())
+        write(0)
+    return n
 
 
 def write_result(out: str | Path, content: Any) -> None:
@@ -74,11 +124,12 @@ def write_result(out: str | Path, content: Any) -> None:
             pa.parquet.write_table(content, place)
 
 
-def _decisions(policy: Policy, states: Floats, random_state: int) -> Ints:
-    if isinstance(policy, Deterministic):
+def _decisions(policy: Policy, states: Floats, draws: Floats | None) -> Ints:
+    """Return the actions (n,); a policy that draws them does so with ``draws`` (n, 1) from [0, 1)."""
+    if draws is None:
         return policy.act(states)
     chances = policy.probabilities(states).cumsum(axis=1)
-    drawn = np.random.default_rng(random_state).random((len(states), 1)) * chances[:, -1:]
+    drawn = draws * chances[:, -1:]
     return np.minimum((drawn >= chances).sum(axis=1), policy.n_actions - 1)
 
 

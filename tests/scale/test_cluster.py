@@ -1,0 +1,190 @@
+"""A real scheduler with two worker processes: the same bytes as in threads, whatever happens to the workers."""
+
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import toy_experiment
+from capi import CAPI, PartitionedTransitions, Transitions
+from capi._utils.executors import completed, ordered
+from capi.errors import InvalidInputError
+from capi.evaluators import LSTDQ, FittedQ
+from capi.experiments.records import Records, without_timings
+from capi.experiments.runner import Task, run_tasks
+from capi.features.bases import Polynomial
+from capi.offline import cross_evaluate
+from capi.policies import Constant
+from capi.policy_spaces import Trees
+from capi.selection import choose
+from scale.conftest import log
+from scale.test_partitions import ROLES, table, written
+
+SETTINGS = {
+    "evaluator": FittedQ(n_trees=4, n_sweeps=2, min_samples_split=10), "space": Trees(max_depth=2), "n_iterations": 2,
+    "discount": 0.9, "random_state": 0, "state_weights": "batch", "keep": "last",
+}  # fmt: skip
+
+
+def parts_of(batch, executor=None):
+    """Return partitions of very different sizes."""
+    ends = [0, 10, 1500, 1510, 2900, len(batch)]
+    parts = [batch.subset(np.arange(a, b)) for a, b in pairwise(ends)]
+    return PartitionedTransitions(parts, executor=executor, sample_rows=600)
+
+
+def bytes_of(learner, batch):
+    return learner.q_.values(batch.states).tobytes(), learner.policy_.act(batch.states).tobytes()
+
+
+def kill_a_worker(client):
+    pid = next(iter(client.run(os.getpid).values()))
+    os.kill(pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def expected(batch):
+    return bytes_of(CAPI(**SETTINGS).fit(parts_of(batch)), batch)
+
+
+def test_a_cluster_gives_the_same_bytes_as_threads(batch, client, expected):
+    assert bytes_of(CAPI(**SETTINGS).fit(parts_of(batch, client)), batch) == expected
+
+
+def test_a_worker_that_dies_in_the_middle_of_a_sweep_changes_nothing(batch, client, expected, monkeypatch):
+    part = parts_of(batch, client)
+    each, calls = part.crew.each, []
+
+    def counted(*arguments):
+        calls.append(1)
+        handles = each(*arguments)
+        if len(calls) == 7:
+            kill_a_worker(client)
+        return handles
+
+    monkeypatch.setattr(part.crew, "each", counted)
+    assert bytes_of(CAPI(**SETTINGS).fit(part), batch) == expected
+    assert len(calls) > 7
+
+
+def test_files_and_frames_are_read_by_the_workers(tmp_path, client):
+    frame = table(60)
+    folder = written(frame, tmp_path, [77, 200])
+    whole = Transitions.from_frame(frame, **ROLES)
+    import dask.dataframe as dd
+
+    of_files = PartitionedTransitions.from_parquet(folder, rows_per_partition=50, executor=client, **ROLES)
+    of_frame = PartitionedTransitions.from_dask(dd.from_pandas(frame, npartitions=3), executor=client, **ROLES)
+    expected = PartitionedTransitions.of(whole, 100).sample(100, random_state=0)
+    assert of_files.sample(100, random_state=0) == of_frame.sample(100, random_state=0) == expected
+    assert sum(of_files.each(len)) == len(whole)
+
+
+def test_moments_and_errors_come_back_from_workers(batch, client, tmp_path):
+    evaluator, policy = LSTDQ(Polynomial(2)), Constant(1, 3)
+    found = evaluator.evaluate(policy, parts_of(batch, client), discount=0.9).values(batch.states)
+    here = evaluator.evaluate(policy, parts_of(batch), discount=0.9).values(batch.states)
+    np.testing.assert_allclose(found, here, rtol=1e-9, atol=1e-9)
+    frame = table()
+    frame.loc[120, "gain"] = np.inf
+    part = PartitionedTransitions.from_parquet(written(frame, tmp_path, [100]), executor=client, **ROLES)
+    with pytest.raises(InvalidInputError, match="column 'gain', row"):
+        part.sample()
+
+
+def slow(i, seconds):
+    time.sleep(seconds if i == 0 else 0)
+    return i
+
+
+def test_a_slow_task_does_not_hold_up_the_others(client):
+    order = [i for i, _ in completed(slow, [(i, 1.0) for i in range(6)], client)]
+    assert sorted(order) == list(range(6))
+    assert order[0] != 0
+    assert list(ordered(slow, [(i, 0.2) for i in range(4)], client)) == [0, 1, 2, 3]
+
+
+@pytest.fixture(autouse=True)
+def obeyed(tmp_path, monkeypatch):
+    """The folder whose files the runs of the toy experiment obey."""
+    (tmp_path / "obeyed").mkdir()
+    monkeypatch.setattr(toy_experiment, "folder", tmp_path / "obeyed")
+
+
+def tasks(folder, n_seeds=4):
+    records = Records(folder)
+    return [
+        Task(toy_experiment, setting, seed, records)
+        for seed in range(n_seeds)
+        for setting in toy_experiment.settings("quick")
+    ]
+
+
+def test_an_experiment_survives_a_worker(tmp_path, client):
+    here, there = tmp_path / "here", tmp_path / "there"
+    run_tasks(tasks(here), jobs=1)
+    seen = []
+
+    def report(progress):
+        if "finished" in progress.event:
+            seen.append(1)
+            if len(seen) == 2:
+                kill_a_worker(client)
+
+    outcome = run_tasks(tasks(there), executor=client, report=report)
+    assert not outcome.failed
+
+    def comparable(folder):
+        return sorted((r["setting"], r["seed"], str(without_timings(r))) for r in Records(folder))
+
+    assert comparable(there) == comparable(here)
+
+
+def test_an_interrupted_experiment_keeps_its_records(tmp_path):
+    def report(progress):
+        if "finished" in progress.event:
+            raise KeyboardInterrupt
+
+    folder = tmp_path / "records"
+    with ThreadPoolExecutor(1) as pool:
+        with pytest.raises(KeyboardInterrupt):
+            run_tasks(tasks(folder), executor=pool, report=report)
+        assert len(list(Records(folder))) == 1
+        assert not run_tasks(tasks(folder), executor=pool).failed
+    assert len(list(Records(folder))) == len(tasks(folder)) == len(set(toy_experiment.calls()))
+
+
+@pytest.mark.filterwarnings("ignore::capi.errors.EvidenceWarning")  # so few episodes prove nothing
+@pytest.mark.parametrize("executor", ["threading", "pool", "dask"])
+def test_selection_and_cross_evaluation_do_not_depend_on_where_they_run(client, executor):
+    batch = log(40, 3, seed=2)
+    learner = CAPI(FittedQ(n_trees=3, n_sweeps=2), Trees(max_depth=1), 0.9, 2, random_state=0)
+    candidates = {"one": learner, "two": CAPI(FittedQ(n_trees=3), Trees(max_depth=2), 0.9, 2, random_state=0)}
+    with ThreadPoolExecutor(2) as pool:
+        there = {"threading": "threading", "pool": pool, "dask": client}[executor]
+        chosen = choose(batch, 0.9, candidates=candidates, executor=there)
+        found = cross_evaluate(learner, batch, n_folds=2, n_resamples=20, executor=there)
+    here = choose(batch, 0.9, candidates=candidates)
+    assert [(t.name, t.value) for t in chosen.selection_.tried] == [(t.name, t.value) for t in here.selection_.tried]
+    assert chosen.policy_.act(batch.states).tobytes() == here.policy_.act(batch.states).tobytes()
+    assert str(found) == str(cross_evaluate(learner, batch, n_folds=2, n_resamples=20))
+
+
+def test_an_executor_that_is_none_is_refused():
+    with pytest.raises(InvalidInputError, match="executor must be"):
+        list(completed(slow, [(0, 0)], executor=3))
+    with pytest.raises(InvalidInputError, match="executor must be"):
+        list(completed(slow, [(0, 0)], executor="no such backend"))
+
+
+def test_a_client_that_goes_away_leaves_the_cluster_usable(batch, client, expected):
+    import distributed
+
+    with distributed.Client(client.scheduler.address) as other:
+        part = parts_of(batch, other)
+        next(CAPI(**SETTINGS).iterate(part))
+    assert bytes_of(CAPI(**SETTINGS).fit(parts_of(batch, client)), batch) == expected

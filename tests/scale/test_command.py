@@ -1,0 +1,113 @@
+"""`capi fit` on tables in parts: folders, patterns, hold-outs, interruptions, and a cluster."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from capi import load_policy
+from capi.cli import app
+from capi.errors import InvalidInputError
+from capi.runs import RunSettings, fit, fit_run
+from capi.runs import table as tables
+from scale.test_partitions import table, written
+
+COLUMNS = ["--episode", "unit", "--time", "day", "--state", "x,kind", "--action", "drug", "--reward", "gain"]
+SIZES = ["--space", "trees", "--max-depth", "2", "--n-iterations", "3", "--n-sweeps", "2", "--discount", "0.9"]
+ROLES = {"episode": "unit", "time": "day", "state": ["x", "kind"], "action": "drug", "reward": "gain"}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    place = tmp_path / "log"
+    place.mkdir()
+    frame = table(80)
+    frame["gain"] += (frame["x"] > 0) == (frame["drug"] == "full")
+    return written(frame, place, [113, 250])
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments])
+    assert result.exit_code == code, result.output
+    return result.output
+
+
+def test_a_folder_a_pattern_and_the_files_of_a_pattern_give_the_same_policy(folder, tmp_path):
+    files = sorted(map(str, folder.iterdir()))
+    for name, given in (("a", [folder]), ("b", [str(folder / "*.parquet")]), ("c", files)):
+        said = run("fit", *given, "--out", tmp_path / name, "--sample-rows", 150, *COLUMNS, *SIZES)
+        assert "grown on a sample of about 150 of the 400 rows" in said
+    policies = {(tmp_path / name / "policy.capi").read_bytes() for name in "abc"}
+    assert len(policies) == 1
+    assert load_policy(tmp_path / "a" / "policy.capi").training.n_rows == 400
+    decided = tmp_path / "decided.parquet"
+    assert "400 decisions" in run("predict", tmp_path / "a", folder, "--out", decided)
+    assert pq.read_table(decided).column_names[-1] == "decision"
+
+
+def test_held_out_episodes_evaluate_and_the_report_is_written(folder, tmp_path):
+    place = tmp_path / "run"
+    run("fit", folder, "--out", place, "--sample-rows", 150, "--hold-out", 0.4, *COLUMNS, *SIZES)
+    found = json.loads(run("evaluate", place, "--n-resamples", 20, "--json"))
+    assert found["kind"] == "held-out"
+    assert run("report", place).startswith("report")
+    learned = RunSettings.from_toml(place / "settings.toml")
+    rows = [set(map(bytes, part.states)) for part in (learned.batch(), learned.held_out())]
+    assert rows[0]
+    assert rows[1]
+    assert not rows[0] & rows[1]
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"state_weights": "batch", "space": "optimal-trees", "space_options": {"max_depth": 2}}]
+)
+def test_an_interrupted_run_resumes_to_the_same_bytes(folder, tmp_path, monkeypatch, options):
+    monkeypatch.setattr(fit, "SHARE", np.inf)  # a checkpoint each iteration
+    settings = RunSettings(str(folder), ROLES, 0.9, 4, evaluator_options={"n_trees": 4, "n_sweeps": 2}, sample_rows=150, **{"space": "trees", **options})  # fmt: skip
+
+    def interrupted(rounds, done, total):
+        for k, one in enumerate(rounds):
+            yield one
+            if k == 1:
+                raise KeyboardInterrupt
+
+    fit_run(settings, tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        fit_run(settings, tmp_path / "cut", shown=interrupted)
+    fit_run(None, tmp_path / "cut", resume=True)
+    for name in ("policy.capi", "history.csv", "settings.toml"):
+        assert (tmp_path / "cut" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_large_tables_are_learned_from_in_parts_by_rule(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(tables, "MANY_ROWS", 300)
+    run("fit", folder, "--out", tmp_path / "many", *COLUMNS, *SIZES)
+    assert "sample_rows = 100000" in (tmp_path / "many" / "settings.toml").read_text()
+    frame = pd.concat(pd.read_parquet(file) for file in sorted(folder.iterdir()))
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    run("fit", tmp_path / "table.csv", "--out", tmp_path / "csv", *COLUMNS, *SIZES)
+    assert "sample_rows = 100000" in (tmp_path / "csv" / "settings.toml").read_text()
+    monkeypatch.setattr(tables, "MANY_ROWS", 400)
+    run("fit", folder, "--out", tmp_path / "few", *COLUMNS, *SIZES)
+    assert "sample_rows" not in (tmp_path / "few" / "settings.toml").read_text()
+
+
+def test_a_cluster_gives_the_same_policy(folder, tmp_path, client):
+    for name, more in (("here", []), ("there", ["--dask", client.scheduler.address])):
+        run("fit", folder, "--out", tmp_path / name, "--sample-rows", 150, *more, *COLUMNS, *SIZES)
+    assert (tmp_path / "here" / "policy.capi").read_bytes() == (tmp_path / "there" / "policy.capi").read_bytes()
+
+
+def test_bad_input_is_named(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("capi._utils.executors.CONNECT_SECONDS", 0.5)
+    for given, said in (
+        ([folder, "--dask", "tcp://127.0.0.1:9"], "nothing answers"),
+        (sorted(folder.iterdir())[:2], "put the pattern in quotes"),
+        ([tmp_path / "none" / "*.parquet"], "there is no such file"),
+    ):
+        result = CliRunner().invoke(app, ["fit", *map(str, given), *COLUMNS])
+        assert isinstance(result.exception, InvalidInputError)
+        assert said in str(result.exception)

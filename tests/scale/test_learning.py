@@ -1,0 +1,176 @@
+"""Learning from partitions: the same bytes for every partitioning, all rows in every average, and errors for what is no sum."""
+
+import numpy as np
+import pytest
+
+from capi import CAPI, PartitionedTransitions, Support, Transitions
+from capi.errors import InvalidInputError
+from capi.evaluators import LSTDQ, BellmanResidual, FittedQ, KernelFittedQ, over_partitions
+from capi.evaluators.averager import Averager
+from capi.features.bases import OneHot, Polynomial
+from capi.policies import Constant, Greedy
+from capi.policy_spaces import Forests, Linear, Neighbors, OptimalTrees, Thresholds, Trees
+from scale.conftest import log
+
+LEARNERS = {
+    "defaults": {"space": Trees(max_depth=2), "n_iterations": 2},
+    "sweeps": {"evaluator": FittedQ(n_trees=5, n_sweeps=5, min_samples_split=20), "space": OptimalTrees(max_depth=2), "n_iterations": 4},
+    "batch": {"evaluator": FittedQ(n_trees=5, n_sweeps=3, actions="input"), "space": Trees(max_depth=2), "state_weights": "batch", "n_iterations": 3},
+    "forests": {"evaluator": FittedQ(n_trees=5, n_sweeps=3), "space": Forests(n_trees=3), "state_weights": "batch", "n_iterations": 2},
+    "thresholds": {"evaluator": FittedQ(n_trees=5), "space": Thresholds(), "n_iterations": 2},
+}  # fmt: skip
+
+
+def fitted(part, settings, seed=0):
+    return CAPI(discount=0.9, random_state=seed, **settings).fit(part)
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_the_same_bytes_for_1_2_and_8_partitions_and_any_threads(batch, name):
+    found = []
+    for size, threads in ((10**6, 1), (len(batch) // 2, 2), (len(batch) // 8, 3)):
+        part = PartitionedTransitions.of(batch, size, sample_rows=600, n_jobs=threads)
+        learner = fitted(part, LEARNERS[name])
+        found.append((learner.q_.values(batch.states).tobytes(), learner.policy_.act(batch.states).tobytes()))
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("actions", ["separate", "input"])
+def test_values_are_those_of_the_averager_of_all_rows(weighted, actions):
+    """The slow twin: the model of all rows in memory, with the same trees."""
+    batch = log(60, weights=np.random.default_rng(1).integers(1, 4, size=600).astype(float) if weighted else None)
+    part = PartitionedTransitions.of(batch, 100, sample_rows=200)
+    survey = part.survey(random_state=0)
+    evaluator = over_partitions.OverPartitions(
+        FittedQ(n_trees=4, n_sweeps=None, min_samples_split=30, actions=actions), part, survey
+    )
+    policy = Greedy(FittedQ(n_trees=3).evaluate(Constant(0, 3), batch, discount=0.9))
+    q = evaluator.evaluate(policy, survey.sample, discount=0.9)
+    means = np.concatenate([model.forest.means[:, 0] for model in q.models])
+    weights = np.ones(len(batch)) if batch.weights is None else batch.weights
+    steps = 0.9 * ~batch.terminated
+    targets = batch.rewards + steps * q.expected(batch.next_states, policy.act(batch.next_states))
+    at = 0
+    for a, model in enumerate(q.models):
+        inputs = batch.states if actions == "separate" else np.column_stack([batch.states, batch.actions])
+        rows = batch.actions == a if actions == "separate" else np.ones(len(batch), dtype=bool)
+        for leaves in model.forest.leaves(inputs[rows]):
+            sums = np.bincount(leaves, weights=(weights * targets)[rows])
+            total = np.bincount(leaves, weights=weights[rows])
+            mine = np.unique(leaves)
+            np.testing.assert_allclose(means[at + mine], sums[mine] / total[mine], rtol=1e-5, atol=1e-5)
+        at += model.forest.leaf_starts[-1]
+
+
+def test_sweeps_through_new_trees_start_from_the_values_on_the_old_ones(batch):
+    part = PartitionedTransitions.of(batch, 500, sample_rows=600)
+    survey = part.survey(random_state=0)
+    settings = {"n_trees": 4, "min_samples_split": 10, "refresh_every": 1}
+    one = over_partitions.OverPartitions(FittedQ(**settings), part, survey)
+    first = one.evaluate(Constant(1, 3), survey.sample, discount=0.9)
+    second = one.evaluate(Constant(1, 3), survey.sample, discount=0.9, previous=first)
+    targets = batch.rewards + 0.9 * ~batch.terminated * first.of_action(batch.next_states, 1)
+    leaves = second.models[2].forest.leaves(batch.states[batch.actions == 2])[0]
+    means = np.bincount(leaves, weights=targets[batch.actions == 2]) / np.maximum(np.bincount(leaves), 1)
+    np.testing.assert_allclose(second.models[2].forest.means[np.unique(leaves), 0], means[np.unique(leaves)], rtol=1e-6)
+
+
+@pytest.mark.parametrize("evaluator", [LSTDQ(Polynomial(2)), BellmanResidual(Polynomial(2)), BellmanResidual(Polynomial(2), auxiliary=None), BellmanResidual(Polynomial(1), auxiliary=Polynomial(2))])  # fmt: skip
+def test_moments_of_partitions_add_up_to_those_of_all_rows(batch, evaluator):
+    policy = Constant(1, 3)
+    whole = evaluator.evaluate(policy, batch, discount=0.9).values(batch.states)
+    for size in (10**6, 700, 100):
+        found = evaluator.evaluate(policy, PartitionedTransitions.of(batch, size), discount=0.9)
+        np.testing.assert_allclose(found.values(batch.states), whole, rtol=1e-9, atol=1e-9)
+
+
+def test_sparse_features_stay_sparse():
+    rng = np.random.default_rng(0)
+    x = rng.integers(20, size=(400, 1)).astype(float)
+    batch = Transitions(x, rng.integers(2, size=400), rng.normal(size=400), x[::-1], np.zeros(400, dtype=bool))
+    whole = LSTDQ(OneHot(20)).evaluate(Constant(1, 2), batch, discount=0.9).values(x)
+    found = LSTDQ(OneHot(20)).evaluate(Constant(1, 2), PartitionedTransitions.of(batch, 60), discount=0.9).values(x)
+    np.testing.assert_allclose(found, whole, rtol=1e-9, atol=1e-9)
+
+
+def test_the_last_tree_takes_the_actions_that_lose_least_on_all_rows(batch, monkeypatch):
+    monkeypatch.setattr("capi.data.partitions.MOST_DISTINCT", 100)
+    part = PartitionedTransitions.of(batch, 400, sample_rows=150)
+    learner = fitted(part, LEARNERS["batch"])
+    values = learner.q_.values(batch.states)
+    regrets = values.max(axis=1)[:, None] - values
+    tree = learner.policy_.tree
+    leaves = learner.policy_._forest.leaves(batch.states)[0]
+    for leaf in range(len(tree.sums)):
+        np.testing.assert_allclose(tree.sums[leaf], regrets[leaves == leaf].sum(axis=0), rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(tree.counts, np.bincount(leaves))
+    loss = regrets[np.arange(len(batch)), learner.policy_.act(batch.states)].mean()
+    assert learner.history_[-1]["loss_on_all_rows"] == pytest.approx(loss)
+    assert learner.policy_.training.n_rows == len(batch)
+
+
+def test_with_few_distinct_states_improvement_uses_all_rows():
+    whole = log(200)
+    coarse = Transitions(
+        whole.states.round(0).clip(-1, 1), whole.actions, whole.rewards, whole.next_states.round(0).clip(-1, 1), whole.terminated
+    )  # fmt: skip
+    settings = LEARNERS["batch"]
+    learner = fitted(PartitionedTransitions.of(coarse, 300, sample_rows=200), settings)
+    values = learner.q_.values(coarse.states)
+    best = settings["space"].improve(coarse.states, values)
+    assert (learner.policy_.act(coarse.states) == best.act(coarse.states)).all()
+
+
+def test_a_small_batch_is_learned_from_as_a_whole(batch):
+    part = PartitionedTransitions.of(batch, 1000)
+    learner = fitted(part, LEARNERS["defaults"])
+    sample = part.survey(random_state=np.random.SeedSequence(0)).sample
+    assert len(sample) == len(batch)
+    whole = fitted(sample, LEARNERS["defaults"])
+    assert learner.q_.values(batch.states).tobytes() == whole.q_.values(batch.states).tobytes()
+
+
+def test_the_loop_goes_on_after_a_round(batch):
+    part = PartitionedTransitions.of(batch, 900, sample_rows=500)
+    learner = CAPI(discount=0.9, random_state=0, **LEARNERS["sweeps"])
+    rounds = list(learner.iterate(part))
+    again = list(learner.iterate(part, after=rounds[1]))
+    assert again[-1].q.values(batch.states).tobytes() == rounds[-1].q.values(batch.states).tobytes()
+
+
+def test_what_is_no_sum_over_rows_says_so(batch):
+    part = PartitionedTransitions.of(batch, 1000, sample_rows=500)
+    for settings, said in (
+        ({"evaluator": KernelFittedQ()}, "LSTDQ"),
+        ({"space": Neighbors()}, "compares with every row"),
+        ({"support": Support(0.1)}, "support cannot"),
+        ({"evaluator": lambda k, policy, rng: FittedQ()}, "not a function of the round"),
+    ):
+        with pytest.raises(InvalidInputError, match=said):
+            CAPI(discount=0.9, **{"n_iterations": 1, **settings}).fit(part)
+    with pytest.raises(InvalidInputError, match=r"partitioned\. FittedQ"):
+        FittedQ().evaluate(Constant(0, 3), part, discount=0.9)
+
+
+def test_learned_policies_are_good(batch):
+    for settings in (
+        LEARNERS["sweeps"],
+        {"evaluator": LSTDQ(Polynomial(1)), "space": Linear(), "n_iterations": 2},
+    ):
+        learner = fitted(PartitionedTransitions.of(batch, 700, sample_rows=800), settings)
+        chosen = learner.policy_.act(batch.states)
+        right = np.where(batch.states[:, 0] > 0, 1, 2)
+        clear = np.abs(batch.states[:, 0]) > 0.3
+        assert (chosen == right)[clear].mean() > 0.9
+
+
+def test_the_model_of_a_sample_is_an_averager(batch):
+    part = PartitionedTransitions.of(batch, 700, sample_rows=800)
+    learner = fitted(
+        part, {"evaluator": FittedQ(n_trees=4, n_sweeps=2), "space": Trees(max_depth=1), "n_iterations": 1}
+    )
+    sample = part.survey(random_state=np.random.SeedSequence(0)).sample
+    model = Averager.of(learner.q_, sample, discount=0.9)
+    assert np.isfinite(model.value(learner.policy_))
+    assert model.occupancy(learner.policy_).min() >= 0

@@ -1,0 +1,180 @@
+"""`PartitionedTransitions`: whole episodes, one schema, and samples that do not depend on the partitioning."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from capi import PartitionedTransitions, Transitions
+from capi.errors import InvalidInputError
+from scale.conftest import log
+
+ROLES = {"episode": "unit", "time": "day", "state": ["x", "kind"], "action": "drug", "reward": "gain"}
+
+
+def table(n_units=40, length=5, seed=0):
+    rng = np.random.default_rng(seed)
+    n = n_units * length
+    return pd.DataFrame(
+        {
+            "unit": np.repeat(np.arange(n_units), length),
+            "day": np.tile(np.arange(length), n_units),
+            "x": rng.normal(size=n),
+            "kind": rng.choice(["a", "b", "c"], size=n),
+            "drug": rng.choice(["none", "full"], size=n),
+            "gain": rng.normal(size=n),
+        }
+    )
+
+
+def written(frame, folder, borders, **options):
+    for i, (a, b) in enumerate(zip([0, *borders], [*borders, len(frame)], strict=True)):
+        frame.iloc[a:b].to_parquet(folder / f"{i:03d}.parquet", index=False, **options)
+    return folder
+
+
+def rows_of(partitions):
+    return Transitions.concat([partitions.load(i) for i in range(partitions.n_partitions)], renumber_episodes=True)
+
+
+@pytest.mark.parametrize(("borders", "size"), [([], 10**6), ([7, 8, 111], 30), ([60, 140], 13), ([55], 200)])
+def test_files_in_any_pieces_hold_the_decisions_of_the_whole_table(tmp_path, borders, size):
+    frame = table()
+    whole = Transitions.from_frame(frame, **ROLES)
+    found = PartitionedTransitions.from_parquet(
+        written(frame, tmp_path, borders, row_group_size=17), rows_per_partition=size, **ROLES
+    )
+    assert found.schema == whole.schema
+    assert rows_of(found) == Transitions.concat([whole], renumber_episodes=True)
+    assert found.sample(60, random_state=3) == PartitionedTransitions.of(whole, 11).sample(60, random_state=3)
+
+
+def test_a_shuffled_table_is_put_together_and_says_what_that_costs(tmp_path):
+    frame = table(10)
+    mixed = pd.concat([frame.iloc[::2], frame.iloc[1::2]])
+    found = PartitionedTransitions.from_parquet(written(mixed, tmp_path, [25]), rows_per_partition=25, **ROLES)
+    assert found.n_partitions == 1
+    assert "put together from up to 2" in repr(found)
+    assert rows_of(found) == Transitions.concat([Transitions.from_frame(frame, **ROLES)], renumber_episodes=True)
+
+
+def test_a_table_whose_episodes_are_everywhere_is_refused(tmp_path):
+    mixed = table(20).sample(frac=1, random_state=0)
+    with pytest.raises(InvalidInputError, match="Sort the table by episode"):
+        PartitionedTransitions.from_parquet(written(mixed, tmp_path, []), rows_per_partition=5, **ROLES)
+
+
+def test_patterns_folders_and_lists_are_the_same(tmp_path):
+    folder = written(table(), tmp_path, [50, 100])
+    files = sorted(folder.iterdir())
+    reprs = {repr(PartitionedTransitions.from_parquet(p, **ROLES)) for p in (folder, str(folder / "*.parquet"), files)}
+    assert len(reprs) == 1
+
+
+def test_categories_of_a_later_file_are_known(tmp_path):
+    frame = table()
+    frame.loc[150:, "kind"] = "late"
+    frame.loc[180:, "drug"] = "extra"
+    found = PartitionedTransitions.from_parquet(written(frame, tmp_path, [100]), rows_per_partition=40, **ROLES)
+    assert found.schema == Transitions.from_frame(frame, **ROLES).schema
+    assert "extra" in found.schema.action_labels
+
+
+@pytest.mark.parametrize("kind", ["dates", "ordered", "booleans", "text ids", "missing"])
+def test_encodings_are_those_of_the_whole_table(tmp_path, kind):
+    frame = table()
+    if kind == "dates":
+        frame["x"] = pd.Timestamp("2020-03-01") + pd.to_timedelta(np.arange(len(frame)), unit="h")
+    elif kind == "ordered":
+        frame["kind"] = pd.Categorical(frame["kind"], categories=["c", "a", "b"], ordered=True)
+    elif kind == "booleans":
+        frame["x"] = frame["x"] > 0
+    elif kind == "text ids":
+        frame["unit"] = "unit " + frame["unit"].astype(str).str.zfill(3)
+    else:
+        frame.loc[::7, ["x", "kind"]] = None
+    found = PartitionedTransitions.from_parquet(written(frame, tmp_path, [55]), rows_per_partition=33, **ROLES)
+    whole = Transitions.from_frame(frame, **ROLES)
+    assert found.schema == whole.schema
+    assert rows_of(found) == Transitions.concat([whole], renumber_episodes=True)
+
+
+def test_a_column_of_another_kind_is_named_with_its_file(tmp_path):
+    frame = table()
+    frame.iloc[:100].to_parquet(tmp_path / "a.parquet")
+    frame.iloc[100:].assign(x="many").to_parquet(tmp_path / "b.parquet")
+    with pytest.raises(InvalidInputError, match=r"b\.parquet, column 'x': must be of the same kind in all files"):
+        PartitionedTransitions.from_parquet(tmp_path, **ROLES)
+    frame.iloc[100:].drop(columns="gain").to_parquet(tmp_path / "b.parquet")
+    with pytest.raises(InvalidInputError, match=r"b\.parquet: column 'gain' does not exist"):
+        PartitionedTransitions.from_parquet(tmp_path, **ROLES)
+
+
+def test_bad_values_are_named_with_file_and_row(tmp_path):
+    frame = table()
+    frame.loc[120, "gain"] = np.inf
+    with pytest.raises(InvalidInputError, match=r"001\.parquet, column 'gain', row 21 .*finite"):
+        PartitionedTransitions.from_parquet(written(frame, tmp_path, [100]), rows_per_partition=100, **ROLES).survey()
+    frame["unit"] = frame["unit"].where(frame["unit"] != 30)
+    with pytest.raises(InvalidInputError, match=r"column 'unit', row \d+: must not be missing"):
+        PartitionedTransitions.from_parquet(written(frame, tmp_path, [100]), **ROLES)
+
+
+def test_other_bad_input_has_clear_errors(tmp_path):
+    for path, said in (
+        (tmp_path / "no", "no such file"),
+        (tmp_path / "*.parquet", "matches"),
+        (tmp_path, "no .parquet"),
+    ):
+        with pytest.raises(InvalidInputError, match=said):
+            PartitionedTransitions.from_parquet(path, **ROLES)
+    (tmp_path / "x.parquet").write_bytes(b"not parquet")
+    with pytest.raises(InvalidInputError, match="cannot be read as Parquet"):
+        PartitionedTransitions.from_parquet(tmp_path, **ROLES)
+    one = log(4)
+    for parts, said in (
+        ([], "at least one"),
+        (one, "sequence"),
+        ([one, 3], r"parts\[1\]"),
+        ([one, one], "episode 0 is in"),
+    ):
+        with pytest.raises(InvalidInputError, match=said):
+            PartitionedTransitions(parts)
+    with pytest.raises(InvalidInputError, match="executor"):
+        PartitionedTransitions([one], executor="loky")
+    with pytest.raises(InvalidInputError, match="Dask DataFrame"):
+        PartitionedTransitions.from_dask([1, 2], **ROLES)
+
+
+@settings(max_examples=15)
+@given(sizes=st.lists(st.integers(1, 9), min_size=1, max_size=6), seed=st.integers(0, 5))
+def test_samples_do_not_depend_on_the_partitioning(sizes, seed):
+    whole = log(30, 4)
+    cuts = np.unique(np.minimum(np.cumsum(sizes) * 4, len(whole)))
+    parts = [whole.subset(np.arange(a, b)) for a, b in zip([0, *cuts], [*cuts, len(whole)], strict=True) if b > a]
+    one, many = PartitionedTransitions([whole]), PartitionedTransitions(parts[::-1])
+    assert one.sample(40, random_state=seed) == many.sample(40, random_state=seed)
+    for a, b in zip(one.split(0.5, random_state=seed), many.split(0.5, random_state=seed), strict=True):
+        assert a.sample(10**6, random_state=0) == b.sample(10**6, random_state=0)
+
+
+def test_a_split_shares_no_episode_and_loses_none():
+    whole = PartitionedTransitions.of(log(), 700)
+    first, second = whole.split(0.6, random_state=1)
+    assert len(first) + len(second) == len(whole)
+    assert abs(len(first) / len(whole) - 0.6) < 0.1
+    rows = [set(map(bytes, part.survey(10**6).sample.states)) for part in (first, second)]
+    assert not rows[0] & rows[1]
+
+
+def test_few_distinct_states_are_merged_with_their_numbers_of_rows():
+    whole = log(50)
+    coarse = Transitions(
+        whole.states.round(0), whole.actions, whole.rewards, whole.next_states.round(0), whole.terminated
+    )
+    states, counts = PartitionedTransitions.of(coarse, 37).survey().merged
+    expected, n = np.unique(coarse.states + 0.0, axis=0, return_counts=True)
+    order = np.lexsort(states.T[::-1])
+    np.testing.assert_array_equal(states[order], expected)
+    np.testing.assert_array_equal(counts[order], n)
