@@ -43,6 +43,12 @@ def is_there(path: str | Path) -> bool:
     return Path(path).exists() or (has_magic(str(path)) and bool(glob(str(path), recursive=True)))
 
 
+def file_name(path: str | Path) -> str:
+    """Return the name of a table without the folders that lead to it; that of a folder as a pattern."""
+    name = Path(path).name
+    return f"{name}/*.parquet" if Path(path).is_dir() else name
+
+
 def one_table(paths: Sequence[str]) -> str:
     """Return one name for several paths, which a shell makes of a pattern: their folder, if they are all of its Parquet files."""
     if len(paths) == 1:

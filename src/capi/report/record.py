@@ -13,6 +13,7 @@ from capi._utils.validation import check_choice
 from capi.data.columns import Column
 from capi.data.elapsed import discount_unit
 from capi.data.summary.description import Coverage
+from capi.data.table_files import file_name
 from capi.files.exports.flat_tree import FlatTree
 from capi.policies import Constant
 from capi.policy_spaces.constrained import ConstrainedPolicy
@@ -108,7 +109,7 @@ def _head(sources: Sources) -> dict[str, Any]:
     return {
         "action_column": str(settings.roles["action"]),
         "reward_column": str(settings.roles["reward"]),
-        "table": Path(settings.table).name,
+        "table": file_name(settings.table),
         "n_rows": len(batch),
         "n_episodes": None if batch.episodes is None else batch.n_episodes,
         "n_columns": len(sources.schema.columns),
@@ -291,7 +292,7 @@ def _kept(sources: Sources) -> int | None:
 
 def _making(sources: Sources) -> dict[str, Any]:
     settings = sources.result.settings
-    table = Path(settings.table).name
+    table = file_name(settings.table)
     training = getattr(sources.policy, "training", None)
     return {
         "settings": replace(settings, table=table).to_toml(),
