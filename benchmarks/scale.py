@@ -1,0 +1,383 @@
+"""Batches larger than memory, and clusters. Each line runs in a process of its own, to measure its memory separately.
+
+    python benchmarks/scale.py table [ROWS]        capi fit on one large table, default 5,000,000 rows x 8 columns, and capi predict
+    python benchmarks/scale.py lstd [ROWS]         LSTDQ with 52 weights on Parquet files, default 100,000,000 rows x 10 float32 columns (4 GB)
+    python benchmarks/scale.py fitted [ROWS...]    FittedQ + OptimalTrees on two Dask workers of 4 GiB, default 2,000,000 and 20,000,000 rows
+    python benchmarks/scale.py overhead            Dask against threads of one process, 1,000,000 rows
+    python benchmarks/scale.py peer                a fitted-Q loop with LightGBM on the same two workers, 2,000,000 rows
+    python benchmarks/scale.py parts               seconds and bytes per row of reading, routing and one sweep, in one thread
+    python benchmarks/scale.py hiv [ROWS] [SEEDS]  returns of policies from partitions and from memory, default 100,000 rows, 10 seeds
+
+The data are a linear system that four actions push in different directions; rewards fall with the distance from zero.
+"""
+
+import json
+import logging
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import dask.array as da
+import dask.dataframe as dd
+import lightgbm
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from dask import delayed
+from distributed import Client, LocalCluster, wait
+
+from capi import CAPI, PartitionedTransitions, Transitions, runs
+from capi.cli import app
+from capi.datasets import COUNTS, hiv_table
+from capi.domains import HIV
+from capi.evaluators import LSTDQ, FittedQ
+from capi.evaluators.over_partitions import OverPartitions, Structure, next_leaves, own_leaves, swept
+from capi.policies import Constant, EpsilonGreedy
+from capi.policy_spaces import OptimalTrees, Trees
+from capi.simulation import performance, sample_episodes
+
+STEPS, ACTIONS, AT_ONCE = 20, 4, 1_000_000
+STATE = [f"x{j}" for j in range(8)]
+ROLES = {"episode": "episode", "time": "time", "state": STATE, "action": "action", "reward": "reward"}
+GIB = 2**30
+
+
+def block(n, seed, first, dtype=np.float64, width=8):
+    """Return ``n`` rows of whole episodes as a table."""
+    rng = np.random.default_rng([seed, first])
+    episodes = n // STEPS
+    x = np.empty((episodes, STEPS, width), dtype=dtype)
+    x[:, 0] = rng.normal(size=(episodes, width))
+    actions = rng.integers(ACTIONS, size=(episodes, STEPS))
+    push = 0.5 * np.eye(width)[:ACTIONS]
+    for t in range(1, STEPS):
+        x[:, t] = 0.9 * x[:, t - 1] + push[actions[:, t - 1]] + 0.2 * rng.normal(size=(episodes, width))
+    rewards = -np.abs(x[:, :, :ACTIONS]).sum(axis=2) + x[:, :, ACTIONS] * (actions == 1)
+    columns = {
+        "episode": np.repeat(np.arange(episodes) + first // STEPS, STEPS),
+        "time": np.tile(np.arange(STEPS), episodes),
+        **{f"x{j}": x[:, :, j].ravel() for j in range(width)},
+        "action": actions.ravel(),
+        "reward": rewards.ravel(),
+    }
+    return pa.table(columns)
+
+
+def write(folder, n, **options):
+    """Write ``n`` rows to a folder, one file per million."""
+    folder.mkdir(exist_ok=True)
+    for first in range(0, n, AT_ONCE):
+        pq.write_table(block(min(AT_ONCE, n - first), 0, first, **options), folder / f"{first:012d}.parquet")
+    return folder
+
+
+def alone(name, *arguments):
+    """Run one measurement in a process of its own, and return what it found."""
+    command = [sys.executable, __file__, "--alone", name, *map(str, arguments)]
+    found = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(found.stdout.splitlines()[-1])
+
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GIB
+
+
+# -- measurements ------------------------------------------------------------------------------------
+
+
+def fit_table(path, out):
+
+    roles = [
+        "--episode",
+        "episode",
+        "--time",
+        "time",
+        "--state",
+        ",".join(STATE),
+        "--action",
+        "action",
+        "--reward",
+        "reward",
+    ]
+    sizes = ["--space", "trees", "--max-depth", "4", "--n-iterations", "5", "--discount", "0.95"]
+    started = time.perf_counter()
+    app(["fit", path, "--out", out, *roles, *sizes], standalone_mode=False)
+    return {"seconds": time.perf_counter() - started, "gib": peak()}
+
+
+def predict_table(run, path, out):
+
+    runs.predict_table(run, path, out)  # compiles
+    started = time.perf_counter()
+    n = runs.predict_table(run, path, out)
+    return {"rows_per_second": n / (time.perf_counter() - started), "gib": peak()}
+
+
+def lstd(folder):
+
+    state = [f"x{j}" for j in range(10)]
+    started = time.perf_counter()
+    n = 0
+    for file in sorted(Path(folder).iterdir()):
+        n += pq.read_table(file, columns=[*state, "action", "reward", "episode"]).num_rows
+    reading = time.perf_counter() - started
+    started = time.perf_counter()
+    batch = PartitionedTransitions.from_parquet(folder, **{**ROLES, "state": state})
+    q = LSTDQ(Affine(12)).evaluate(Constant(1, ACTIONS), batch, discount=0.95)
+    return {
+        "rows": n,
+        "weights": int(q.weights.size),
+        "seconds": time.perf_counter() - started,
+        "reading": reading,
+        "gib": peak(),
+    }
+
+
+class Affine:
+    """A constant, the columns, and the square of the first one: 12 features."""
+
+    def __init__(self, width):
+        self.width = width
+
+    def __call__(self, states):
+        return np.column_stack([np.ones(len(states)), states, states[:, 0] ** 2])
+
+
+def learner(n_rounds=20):
+
+    return CAPI(
+        FittedQ(n_trees=30, n_sweeps=5, min_samples_split=50, n_jobs=-1),
+        OptimalTrees(max_depth=3, n_thresholds=64, work_limit=500_000_000, n_jobs=-1),
+        discount=0.95,
+        n_iterations=n_rounds,
+        random_state=0,
+        keep="last",
+        state_weights="batch",
+    )
+
+
+def cluster(memory="4GiB"):
+    return LocalCluster(
+        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, memory_limit=memory, silence_logs=logging.ERROR
+    )  # fmt: skip
+
+
+def resident():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GIB
+
+
+def fitted(folder, n_rounds, sample_rows):
+
+    with cluster() as workers, Client(workers) as client:
+        started = time.perf_counter()
+        batch = PartitionedTransitions.from_parquet(folder, executor=client, sample_rows=int(sample_rows), **ROLES)
+        found = learner(int(n_rounds)).fit(batch)
+        seconds = time.perf_counter() - started
+        memory = max(client.run(resident).values())
+    rounds = [round(row["seconds"], 2) for row in found.history_]
+    return {
+        "rows": len(batch),
+        "seconds": seconds,
+        "rounds": rounds,
+        "worker_gib": memory,
+        "gib": peak(),
+        "return": simulated(found),
+    }
+
+
+def threads(folder, n_rounds, sample_rows):
+
+    started = time.perf_counter()
+    batch = PartitionedTransitions.from_parquet(folder, sample_rows=int(sample_rows), **ROLES)
+    found = learner(int(n_rounds)).fit(batch)
+    rounds = [round(row["seconds"], 2) for row in found.history_]
+    return {"seconds": time.perf_counter() - started, "rounds": rounds, "gib": peak(), "return": simulated(found)}
+
+
+def simulated(found, n=4000, steps=60):
+    """Return the discounted return of a policy in the system that made the data."""
+    rng = np.random.default_rng(7)
+    x, total, push = rng.normal(size=(n, 8)), np.zeros(n), 0.5 * np.eye(8)[:ACTIONS]
+    for t in range(steps):
+        a = found.policy_.act(x) if hasattr(found, "policy_") else found(x)
+        total += 0.95**t * (-np.abs(x[:, :ACTIONS]).sum(axis=1) + x[:, ACTIONS] * (a == 1))
+        x = 0.9 * x + push[a] + 0.2 * rng.normal(size=x.shape)
+    return float(total.mean())
+
+
+def peer(folder, n_sweeps):
+    """Time sweeps of a fitted-Q iteration with LightGBM's Dask interface, 100 trees of 31 leaves a sweep (its defaults)."""
+
+    with cluster() as workers, Client(workers) as client:
+        frame = dd.read_parquet(str(folder)).repartition(npartitions=4).persist()
+        wait(frame)
+        parts = frame.to_delayed()
+        pairs = [client.submit(_pairs, client.compute(part)) for part in parts]
+        sizes = client.gather([client.submit(len, pair) for pair in pairs])
+        arrays = [
+            da.from_delayed(delayed(_itself)(pair), shape=(n, 2 * len(STATE) + 3), dtype=np.float64)
+            for pair, n in zip(pairs, sizes, strict=True)
+        ]
+        table = da.concatenate(arrays).persist()
+        wait(table)
+        x, following = table[:, : len(STATE) + 1], table[:, len(STATE) + 1 : -2]
+        rewards, ends = table[:, -2], table[:, -1]
+        targets, times, model = rewards, [], None
+        for _ in range(int(n_sweeps)):
+            started = time.perf_counter()
+            model = lightgbm.DaskLGBMRegressor(client=client, random_state=0, verbose=-1)
+            model.fit(x, targets)
+            booster = model.booster_
+            best = da.map_blocks(_best, following, booster, dtype=np.float64, drop_axis=1)
+            targets = (rewards + 0.95 * (1 - ends) * best).persist()
+            wait(targets)
+            times.append(round(time.perf_counter() - started, 2))
+        value = simulated(lambda states: _greedy(states, booster))
+        memory = max(client.run(resident).values())
+    return {"sweeps": times, "worker_gib": memory, "return": value}
+
+
+def _itself(part):
+    return part
+
+
+def _pairs(frame):
+    """Return (x, a, x', r, end) of a part."""
+    x, a = frame[STATE].to_numpy(), frame[["action"]].to_numpy().astype(float)
+    ends = (frame["time"] == STEPS - 1).to_numpy().astype(float)
+    return np.column_stack([x, a, np.roll(x, -1, axis=0), frame["reward"], ends])
+
+
+def _best(states, booster):
+    values = [booster.predict(np.column_stack([states, np.full(len(states), float(a))])) for a in range(ACTIONS)]
+    return np.max(values, axis=0)
+
+
+def _greedy(states, booster):
+    values = [booster.predict(np.column_stack([states, np.full(len(states), float(a))])) for a in range(ACTIONS)]
+    return np.argmax(values, axis=0)
+
+
+def parts(folder):
+    """Time the three things that are done with a part, and count the bytes that stay with it."""
+
+    batch = PartitionedTransitions.from_parquet(folder, n_jobs=1, sample_rows=100_000, **ROLES)
+    survey = batch.survey(random_state=0)
+    evaluator = OverPartitions(FittedQ(n_trees=30, min_samples_split=50), batch, survey)
+    q = evaluator.on_sample.evaluate(Constant(1, ACTIONS), survey.sample, discount=0.95)
+    structure, source = Structure.of(q, survey.sample), batch.sources[0]
+    found, n = {}, survey.n_rows
+    values = np.zeros(int(structure.starts[-1]))
+
+    def timed(name, call):
+        call()
+        started = time.perf_counter()
+        result = call()
+        found[name] = 1e9 * (time.perf_counter() - started) / n
+        return result
+
+    timed("read", lambda: batch.load(0))
+    own = timed("own", lambda: own_leaves(source, structure))
+    ahead = timed("next", lambda: next_leaves(source, structure, Constant(1, ACTIONS), 0.95))
+    timed("sweep", lambda: swept(own, ahead, values, True, 20))
+    kept = [own.rewards, ahead.steps, *(a for part in (*own.asked, *ahead.look_ups.asked) for a in part[:2])]
+    kept += [part.shares for part in ahead.look_ups.asked]
+    found["bytes"] = sum(array.nbytes for array in kept) / n
+    found["leaves"] = int(structure.starts[-1])
+    return found
+
+
+def hiv(rows, seed):
+    """Return the true returns of two policies, one learned from partitions and one in memory."""
+
+    rows, seed = int(rows), int(seed)
+    domain, log = (
+        HIV(),
+        Transitions.from_parquet(
+            hiv_table(), state=list(COUNTS), action="drugs", reward="reward", episode="patient", time="day"
+        ),
+    )
+    known = CAPI(
+        FittedQ(n_sweeps=10, min_samples_split=50, n_jobs=-1), Trees(max_depth=5), 0.98, 10, random_state=0
+    ).fit(log)
+    behaviour = EpsilonGreedy(known.policy_, 0.3)
+    batch = sample_episodes(behaviour, domain, n_episodes=rows // 200, max_steps=200, random_state=seed)
+    made = {}
+    for name, data in (
+        ("memory", batch),
+        ("partitions", PartitionedTransitions.of(batch, rows // 8, sample_rows=rows // 5)),
+    ):
+        started = time.perf_counter()
+        evaluator = FittedQ(n_trees=30, n_sweeps=10, min_samples_split=50, n_jobs=-1)
+        found = CAPI(evaluator, Trees(max_depth=5), 0.98, 20, random_state=seed).fit(data)
+        made[f"{name}_seconds"] = time.perf_counter() - started
+        made[name] = float(
+            performance(found.policy_, domain, n_episodes=1, max_steps=1000, discount=0.98).returns.mean()
+        )
+    return made
+
+
+MEASURED = {f.__name__: f for f in (fit_table, predict_table, lstd, fitted, threads, peer, parts, hiv)}
+
+
+def main(name, *arguments):
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        if name == "table":
+            n = int(arguments[0]) if arguments else 5_000_000
+            path = folder / "table.parquet"
+            with pq.ParquetWriter(path, block(STEPS, 0, 0).schema) as file:
+                for first in range(0, n, AT_ONCE):
+                    file.write_table(block(min(AT_ONCE, n - first), 0, first))
+            found = alone("fit_table", path, folder / "run")
+            print(f"capi fit, {n:,} rows: {found['seconds']:.0f} s, {found['gib']:.1f} GiB")
+            found = alone("predict_table", folder / "run", path, folder / "out.parquet")
+            print(f"capi predict: {found['rows_per_second'] / 1e6:.2f} million rows a second, {found['gib']:.1f} GiB")
+        elif name == "lstd":
+            n = int(arguments[0]) if arguments else 100_000_000
+            write(folder / "log", n, dtype=np.float32, width=10)
+            found = alone("lstd", folder / "log")
+            print(
+                f"LSTDQ, {found['rows']:,} rows, {found['weights']} weights: {found['seconds']:.0f} s, {found['gib']:.2f} GiB; reading alone {found['reading']:.0f} s"
+            )
+        elif name == "fitted":
+            for n in map(int, arguments or (2_000_000, 20_000_000)):
+                found = alone("fitted", write(folder / str(n), n), 20, 1_000_000)
+                print(
+                    f"fitted, {n:,} rows: {found['seconds']:.0f} s, {1e6 * found['seconds'] / n:.2f} us a row, workers {found['worker_gib']:.2f} GiB, return {found['return']:.3f}"
+                )
+        elif name == "overhead":
+            log = write(folder / "log", 1_000_000)
+            here, there = alone("threads", log, 5, 100_000), alone("fitted", log, 5, 100_000)
+            print(
+                f"threads {here['seconds']:.1f} s, Dask {there['seconds']:.1f} s, ratio {there['seconds'] / here['seconds']:.2f}, same return {here['return'] == there['return']}"
+            )
+        elif name == "peer":
+            log = write(folder / "log", 2_000_000)
+            ours, theirs = alone("fitted", log, 5, 200_000), alone("peer", log, 5)
+            sweep = np.mean(ours["rounds"][1:]) / 5
+            print(
+                f"ours {sweep:.2f} s a sweep (return {ours['return']:.3f}), LightGBM {np.mean(theirs['sweeps']):.2f} s (return {theirs['return']:.3f}), ratio {np.mean(theirs['sweeps']) / sweep:.1f}"
+            )
+        elif name == "parts":
+            found = alone("parts", write(folder / "log", 1_000_000))
+            print(", ".join(f"{key} {value:.0f}" for key, value in found.items()), "(ns per row; 30 trees)")
+        elif name == "hiv":
+            rows, n = (int(a) for a in (*arguments, *(100_000, 10)[len(arguments) :]))
+            for seed in range(n):
+                found = alone("hiv", rows, seed)
+                print(seed, json.dumps({key: round(value, 1) for key, value in found.items()}), flush=True)
+        else:
+            raise SystemExit(__doc__)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if sys.argv[1:2] == ["--alone"]:
+        print(json.dumps(MEASURED[sys.argv[2]](*sys.argv[3:])))
+    else:
+        main(*(sys.argv[1:] or [""]))
