@@ -95,7 +95,7 @@ def test_sparse_features_stay_sparse():
 
 
 def test_the_last_tree_takes_the_actions_that_lose_least_on_all_rows(batch, monkeypatch):
-    monkeypatch.setattr("capi.data.partitions.MOST_DISTINCT", 100)
+    monkeypatch.setattr("capi.data.survey.MOST_DISTINCT", 100)
     part = PartitionedTransitions.of(batch, 400, sample_rows=150)
     learner = fitted(part, LEARNERS["batch"])
     values = learner.q_.values(batch.states)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from capi._utils.executors import Crew, ExecutorLike, crew_of
 from capi._utils.randomness import RandomState, numbered_rng, seed_sequence
-from capi._utils.validation import Floats, Ints, as_int, is_real
+from capi._utils.validation import Floats, as_int, is_real
 from capi.data.readers.pieces import (
     DaskFrame,
     Decisions,
@@ -25,6 +23,7 @@ from capi.data.readers.pieces import (
 )
 from capi.data.readers.roles import RoleNames, Roles
 from capi.data.schema import Schema
+from capi.data.survey import Chosen, InMemory, Survey, loaded, n_chosen, surveyed, together
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 
@@ -33,67 +32,7 @@ if TYPE_CHECKING:
 
 ROWS_PER_PARTITION = 1_000_000
 SAMPLE_ROWS = 100_000
-MOST_DISTINCT = 20_000  # distinct states for which all rows are merged
-FEW_EPISODES = 2_000_000  # up to so many are recognised one by one
 SAMPLE_STREAM, SPLIT_STREAM = 11, 12
-MIXING = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dtype=np.uint64)
-
-
-@dataclass(frozen=True, eq=False)
-class InMemory:
-    """A part that is already in memory."""
-
-    batch: Transitions
-
-    def read(self) -> Transitions:
-        """Return the batch."""
-        return self.batch
-
-
-@dataclass(frozen=True, eq=False)
-class Chosen:
-    """The episodes of a part whose keys lie in a range."""
-
-    source: Any
-    seed: np.uint64
-    low: int
-    high: int  # included
-
-    def read(self) -> Transitions:
-        """Return these episodes."""
-        batch = loaded(self.source)
-        chosen = self._chosen(batch)
-        return batch if chosen.all() else batch.subset(np.repeat(chosen, batch.episode_lengths))
-
-    def _chosen(self, batch: Transitions) -> NDArray[np.bool_]:
-        keys = episode_keys(batch, self.seed)
-        return (keys >= np.uint64(self.low)) & (keys <= np.uint64(self.high))
-
-
-def _n_chosen(part: Chosen) -> int:
-    """Return the number of rows of the chosen episodes."""
-    batch = loaded(part.source)
-    return int(batch.episode_lengths[part._chosen(batch)].sum())
-
-
-@dataclass(frozen=True, eq=False)
-class Survey:
-    """What one pass over all rows finds."""
-
-    sample: Transitions  # whole episodes, drawn by their content: the same for every partitioning
-    n_rows: int
-    n_episodes: int
-    action_counts: Ints  # (A,)
-    largest_reward: float  # absolute
-    largest_weight: float
-    merged: (
-        tuple[Floats, Floats] | None
-    )  # distinct states (m, d), and the rows of each (m,); None if there are too many
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the sample has all rows."""
-        return len(self.sample) == self.n_rows
 
 
 class PartitionedTransitions:
@@ -118,10 +57,10 @@ class PartitionedTransitions:
     Examples
     --------
     >>> from capi.testing import random_batch
-    >>> parts = PartitionedTransitions([random_batch(seed=1), random_batch(seed=2)])
-    >>> parts
-    PartitionedTransitions: 400 rows in 2 partitions, 3 features, 3 actions
-    >>> len(parts.sample(100, random_state=0)) < 400
+    >>> batch = PartitionedTransitions.of(random_batch(n_episodes=100), rows=200)
+    >>> batch
+    PartitionedTransitions: 362 rows in 2 partitions, 2 features, 3 actions
+    >>> len(batch.sample(100, random_state=0)) < 200
     True
     """
 
@@ -323,9 +262,9 @@ class PartitionedTransitions:
 
     def _surveyed(self, seed: np.uint64, share: float) -> Survey:
         while True:
-            seen = self.crew.results(self.crew.each(_surveyed, self.parts, seed, share))
+            seen = self.crew.results(self.crew.each(surveyed, self.parts, seed, share))
             if any(one.sample is not None for one in seen):
-                return _together(seen)
+                return together(seen)
             share = min(1.0, 8 * share)
 
     def split(
@@ -344,7 +283,7 @@ class PartitionedTransitions:
 
     def _with_keys(self, seed: np.uint64, low: int, high: int) -> PartitionedTransitions:
         chosen = [Chosen(source, seed, low, high) for source in self.sources]
-        rows = self.crew.results(self.crew.each(_n_chosen, chosen))
+        rows = self.crew.results(self.crew.each(n_chosen, chosen))
         kept = [(part, n) for part, n in zip(chosen, rows, strict=True) if n]
         if not kept:
             raise InvalidInputError("both sides of a split must have episodes; one has none. Use another share.")
@@ -386,127 +325,12 @@ class PartitionedTransitions:
 # -- tasks on one part -------------------------------------------------------------------------------
 
 
-def loaded(source: Any) -> Transitions:
-    """Return the batch of a part."""
-    found = source.read()
-    return found if isinstance(found, Transitions) else Transitions._of(found)
-
-
 def _itself(source: Any) -> Any:
     return source
 
 
 def _of_batch(source: Any, function: Callable[..., Any], *others: Any) -> Any:
     return function(loaded(source), *others)
-
-
-@dataclass(frozen=True, eq=False)
-class _Seen:
-    """What one part adds to a survey."""
-
-    sample: Transitions | None
-    keys: NDArray[np.uint64]  # of the sampled episodes
-    n_rows: int
-    n_episodes: int
-    action_counts: Ints
-    largest_reward: float
-    largest_weight: float
-    merged: dict[bytes, int] | None
-
-
-def _surveyed(source: Any, seed: np.uint64, share: float) -> _Seen:
-    batch = loaded(source)
-    keys = episode_keys(batch, seed)
-    chosen = keys <= np.uint64(min(share * 2.0**64, 2.0**64 - 2048))
-    if share >= 1:
-        chosen[:] = True
-    rows = np.repeat(chosen, batch.episode_lengths)
-    return _Seen(
-        None if not chosen.any() else batch if chosen.all() else batch.subset(rows),
-        keys[chosen],
-        len(batch),
-        len(keys),
-        np.bincount(batch.actions, minlength=batch.n_actions),
-        float(np.abs(batch.rewards).max()),
-        1.0 if batch.weights is None else float(batch.weights.max()),
-        _distinct(batch),
-    )
-
-
-def _distinct(batch: Transitions) -> dict[bytes, int] | None:
-    """Return the rows of each distinct state, None if there are too many or rows differ in more than their state."""
-    if batch.allowed is not None or batch.weights is not None:
-        return None
-    few = batch.states[: 2 * MOST_DISTINCT]
-    if len(few) > MOST_DISTINCT and len(np.unique(_as_bytes(few))) > MOST_DISTINCT:
-        return None
-    states, counts = np.unique(_as_bytes(batch.states), return_counts=True)
-    return (
-        None if len(states) > MOST_DISTINCT else dict(zip([s.tobytes() for s in states], counts.tolist(), strict=True))
-    )
-
-
-def _as_bytes(states: Floats) -> NDArray[Any]:
-    plain = np.ascontiguousarray(np.where(np.isnan(states), np.nan, states + 0.0))  # one NaN, and no -0
-    return plain.view(np.dtype((np.void, 8 * states.shape[1])))[:, 0]
-
-
-def _together(seen: Sequence[_Seen]) -> Survey:
-    """Return the survey of all parts; its sample is in the order of the keys, whatever the parts are."""
-    some = [one for one in seen if one.sample is not None]
-    batch = Transitions.concat([one.sample for one in some if one.sample is not None], renumber_episodes=True)
-    order = np.argsort(np.concatenate([one.keys for one in some]), kind="stable")
-    lengths, starts = batch.episode_lengths, batch.episode_starts
-    rows = np.concatenate([np.arange(starts[e], starts[e] + lengths[e]) for e in order.tolist()])
-    columns: dict[str, Any] = {name: getattr(batch, name)[rows] for name in batch._columns()}
-    if batch.episodes is not None:
-        columns["episodes"] = np.repeat(np.arange(len(order)), lengths[order])
-    first = some[0].sample
-    assert first is not None  # noqa: S101  of the parts that have some
-    origin = first.origin if batch.elapsed is None or first.origin is None else replace(first.origin, episode_ids=None)
-    sample = batch._with({**columns, "origin": None if batch.elapsed is None else origin})
-    return Survey(
-        sample,
-        sum(one.n_rows for one in seen),
-        sum(one.n_episodes for one in seen),
-        np.sum([one.action_counts for one in seen], axis=0),
-        max(one.largest_reward for one in seen),
-        max(one.largest_weight for one in seen),
-        _merged([one.merged for one in seen], batch.n_features),
-    )
-
-
-def _merged(tables: Sequence[Mapping[bytes, int] | None], n_features: int) -> tuple[Floats, Floats] | None:
-    counts: dict[bytes, int] = {}
-    for table in tables:
-        if table is None:
-            return None
-        for state, n in table.items():
-            counts[state] = counts.get(state, 0) + n
-        if len(counts) > MOST_DISTINCT:
-            return None
-    ordered = sorted(counts)
-    states = np.frombuffer(b"".join(ordered), dtype=np.float64).reshape(len(ordered), n_features)
-    return states, np.array([float(counts[state]) for state in ordered])
-
-
-def episode_keys(batch: Transitions, seed: np.uint64) -> NDArray[np.uint64]:
-    """Return a random number for each episode (E,) that depends on its content and the ``seed`` alone."""
-    columns = [*batch.states.T, batch.rewards, batch.actions.astype(np.float64)]
-    of_rows = np.zeros(len(batch), dtype=np.uint64)
-    for j, column in enumerate(columns):
-        bits = np.where(np.isnan(column), np.nan, column + 0.0).view(np.uint64)
-        of_rows += _mixed(bits + np.uint64(int(MIXING[0]) * (2 * j + 1) % 2**64))
-    lengths, starts = batch.episode_lengths, batch.episode_starts
-    place = (np.arange(len(batch)) - np.repeat(starts, lengths)).astype(np.uint64)
-    return _mixed(np.add.reduceat(_mixed(of_rows + MIXING[2] * (place + np.uint64(1))), starts) ^ seed)
-
-
-def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return the numbers with all bits mixed (the finaliser of SplitMix64; Steele, Lea and Flood 2014)."""
-    x = (x ^ (x >> np.uint64(30))) * MIXING[1]
-    x = (x ^ (x >> np.uint64(27))) * MIXING[2]
-    return x ^ (x >> np.uint64(31))
 
 
 def _check_apart(parts: Sequence[Transitions]) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from capi._utils.validation import Floats, Ints
-from capi.data.partitions import loaded
+from capi.data.survey import loaded
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.evaluators._batches import AnyBatch, next_shares, portable

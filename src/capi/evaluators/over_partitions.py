@@ -19,7 +19,8 @@ import numpy as np
 from capi._utils.randomness import as_generator
 from capi._utils.validation import Floats, Ints, as_discount
 from capi.data.elapsed import step_factors, times_factors
-from capi.data.partitions import PartitionedTransitions, Survey, loaded
+from capi.data.partitions import PartitionedTransitions
+from capi.data.survey import Survey, loaded
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.evaluators._batches import portable

@@ -15,7 +15,8 @@ import numpy as np
 
 from capi._utils.randomness import seed_sequence
 from capi._utils.validation import Ints
-from capi.data.partitions import PartitionedTransitions, Survey, loaded
+from capi.data.partitions import PartitionedTransitions
+from capi.data.survey import Survey, loaded
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError, RareActionWarning
 from capi.evaluators._batches import portable
