@@ -21,6 +21,7 @@ PACKAGES = [
     "capi.offline",
     "capi.report",
     "capi.selection",
+    "capi.theory",
 ]
 MODULES = [
     "capi.loss",

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from capi import selection as selection
     from capi import simulation as simulation
     from capi import testing as testing
+    from capi import theory as theory
     from capi import trees as trees
     from capi import types as types
     from capi.data.partitions import PartitionedTransitions as PartitionedTransitions
@@ -80,6 +81,7 @@ else:
             "selection",
             "simulation",
             "testing",
+            "theory",
             "trees",
             "types",
         ),

@@ -19,6 +19,7 @@ from capi.learning.iteration import Iteration
 from capi.loss import action_gap, zero_one_values
 from capi.policies import Constant
 from capi.policy_spaces import Thresholds
+from capi.theory import half_spaces
 from capi.types import Policy
 
 EVALUATION_TOLERANCE = 1e-8  # of policy iteration's evaluations when they are counted in sweeps
@@ -83,13 +84,6 @@ def _zero_one(mdp: FiniteMDP, start: Policy, n_iterations: int) -> dict[str, Any
 
 
 _METHODS = {"capi": _capi, "vi": _value_iteration, "pi": _policy_iteration, "zero-one": _zero_one}
-
-
-def half_spaces(n_states: int) -> Iterable[Ints]:
-    """Yield the paper's policy space: one action on states 0 .. p-1, the other on the rest, 1 <= p <= S."""
-    for low in (LEFT, RIGHT):
-        for p in range(1, n_states + 1):
-            yield np.where(np.arange(n_states) < p, low, 1 - low)
 
 
 def _least_loss(mdp: FiniteMDP) -> float:
