@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-from capi.errors import InvalidInputError
 from capi.report.evaluation import number_or_none
+from capi.report.run_records import read_run_record
 from capi.report.wording import percent_text, short, shown_share
 from capi.runs.diagnose import DIAGNOSIS, FORMAT
-from capi.runs.fit import POLICY, digest
 
 PARTS = {
     "evaluator": ("Estimated action values", "between two halves of the episodes"),
@@ -28,16 +26,8 @@ LONGEST_ADVICE = 600  # characters
 
 def diagnosis_record(folder: Path) -> dict[str, Any] | None:
     """Return the diagnosis in a run's folder as rows and sentences, or None if there is none, or one of another policy."""
-    path = folder / DIAGNOSIS
-    if not path.exists():
-        return None
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise InvalidInputError(f"{path} cannot be read: {error}. Run capi diagnose again, or delete it.") from error
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
-        raise InvalidInputError(f"{path} must be a file written by capi diagnose. Run it again, or delete the file.")
-    if found.get("policy") != digest(folder / POLICY):
+    found = read_run_record(folder, DIAGNOSIS, FORMAT, "capi diagnose")
+    if found is None:
         return None
     rows = [
         {"name": name, "value": number_or_none(found.get(key)), "words": words, "main": found.get("dominant") == key}

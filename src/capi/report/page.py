@@ -18,6 +18,7 @@ from capi.report.record import report_record
 from capi.report.svg import colour_of
 from capi.report.wording import count_text, hidden_text, number_text, percent_text, short
 from capi.runs import RunSettings
+from capi.runs.certify import CERTIFICATE
 from capi.runs.diagnose import DIAGNOSIS
 from capi.runs.fit import CHECKPOINT, EVALUATION, HISTORY, LOCK, POLICY, SETTINGS, VALUES
 from capi.runs.secret import SECRET
@@ -38,7 +39,7 @@ def write_report(run: str | Path, out: str | Path | None = None, *, include_case
     ----------
     run : str or Path
         The folder of a finished run; its table must still be where the run read it. The report includes ``values.zip`` and
-        ``evaluation.json`` if the folder has them, and says so if it does not; and ``diagnosis.json`` and ``selection.json``.
+        ``evaluation.json`` if the folder has them, and says so if it does not; and ``diagnosis.json``, ``certificate.json`` and ``selection.json``.
     out : str or Path, optional
         The file to write; ``report.html`` in the run's folder by default. It is written completely or not at all.
     include_cases : bool
@@ -94,7 +95,19 @@ def _apart(target: Path, run: Path) -> Path:
         raise InvalidInputError(f"out must be a file; {target} is a folder. Choose another name.")
     kept = [
         run / name
-        for name in (SETTINGS, POLICY, HISTORY, VALUES, EVALUATION, DIAGNOSIS, SELECTION, CHECKPOINT, SECRET, LOCK)
+        for name in (
+            SETTINGS,
+            POLICY,
+            HISTORY,
+            VALUES,
+            EVALUATION,
+            DIAGNOSIS,
+            CERTIFICATE,
+            SELECTION,
+            CHECKPOINT,
+            SECRET,
+            LOCK,
+        )
     ]
     if (run / SETTINGS).is_file():
         kept.append(Path(RunSettings.from_toml(run / SETTINGS).table))

@@ -21,6 +21,7 @@ from capi.policy_spaces.imitation import ReadByImitation
 from capi.policy_spaces.linear.linear import LinearPolicy
 from capi.policy_spaces.supported import SupportedPolicy
 from capi.policy_spaces.trees.greedy import TreePolicy
+from capi.report.certificate import certificate_record
 from capi.report.columns import histogram, range_of_most
 from capi.report.diagnosis import diagnosis_record
 from capi.report.evaluation import evaluation_record, headline_record, number_or_none
@@ -83,6 +84,7 @@ def report_record(run: str | Path, include_cases: bool = False) -> dict[str, Any
         "differences": differences_record(sources),
         "evaluation": None if sources.evaluation is None else evaluation_record(sources.evaluation),
         "diagnosis": None if sources.tiny else diagnosis_record(sources.result.folder),
+        "certificate": None if sources.tiny else certificate_record(sources.result.folder),
         "selection": selection_record(sources.result.folder),
         "making": _making(sources),
         "includes_cases": include_cases,

@@ -7,6 +7,7 @@ values.zip         the action values behind the policy, at each decision of the 
 secret.json        the learning episodes under a random key, by which `capi evaluate` recognises them; not for others
 evaluation.json    the estimated value of the policy, from the last `capi evaluate`
 diagnosis.json     where the loss comes from and how stable the rules are, from the last `capi diagnose`
+certificate.json   bounds on the loss of the last improvement, from the last `capi certify`
 table.sha256       until the run is finished: the digest of the table when the run began
 checkpoint.zip     until the run is finished: the last saved iteration, from which the run resumes to the same bytes
 """
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING
 from capi._utils.late import lazy_exports
 
 if TYPE_CHECKING:
+    from capi.runs.certify import certify_run as certify_run
     from capi.runs.diagnose import diagnose_run as diagnose_run
     from capi.runs.evaluate import evaluate_run as evaluate_run
     from capi.runs.fit import RunResult as RunResult
@@ -41,6 +43,7 @@ else:
             "ROLES": "table",
             "RunResult": "fit",
             "RunSettings": "settings",
+            "certify_run": "certify",
             "diagnose_run": "diagnose",
             "evaluate_run": "evaluate",
             "fit_run": "fit",

@@ -40,15 +40,15 @@ def diagnose_run(
         As in `capi.selection.diagnose`.
     """
     result = load_run(run)
-    batch = _batch(result)
-    found = diagnose(_learner(result, batch), batch, shown=shown, **settings)
+    batch = batch_of_run(result)
+    found = diagnose(learner_of_run(result, batch), batch, shown=shown, **settings)
     record = {"format": FORMAT, "version": VERSION, **found.to_dict(), "policy": digest(result.folder / POLICY)}
     text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
     write_text(result.folder / DIAGNOSIS, text + "\n")
     return found
 
 
-def _batch(result: RunResult) -> Transitions:
+def batch_of_run(result: RunResult) -> Transitions:
     """Return the decisions that the run learned from; refuse a table that is gone or has changed."""
     table, secret = result.settings.table, read_secret(result.folder)
     if not is_there(table):
@@ -58,7 +58,7 @@ def _batch(result: RunResult) -> Transitions:
     return result.batch()
 
 
-def _learner(result: RunResult, batch: Transitions) -> CAPI:
+def learner_of_run(result: RunResult, batch: Transitions) -> CAPI:
     """Return the learner of a run, fitted again, because the run's folder does not hold its trees."""
     learner = result.settings.learner().fit(batch)
     same = np.mean(learner.policy_.act(batch.states, batch.allowed) == result.policy.act(batch.states, batch.allowed))

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from capi.theory.calibration import excess_over_half_spaces as excess_over_half_spaces
     from capi.theory.calibration import measured_calibration as measured_calibration
     from capi.theory.calibration import psi_transform as psi_transform
+    from capi.theory.certifying import Certificate as Certificate
+    from capi.theory.certifying import certificate as certificate
     from capi.theory.complexity import FixedPoint as FixedPoint
     from capi.theory.complexity import Rademacher as Rademacher
     from capi.theory.complexity import fixed_point as fixed_point
@@ -41,6 +43,7 @@ else:
         __name__,
         {
             "Calibration": "calibration",
+            "Certificate": "certifying",
             "Concentrability": "futures",
             "Constants": "bounds",
             "FixedPoint": "complexity",
@@ -51,6 +54,7 @@ else:
             "Propagation": "propagating",
             "Rademacher": "complexity",
             "best_half_space_loss": "calibration",
+            "certificate": "certifying",
             "concentrability": "futures",
             "discounted_concentrability": "futures",
             "distortion_by_disagreement": "distortion",

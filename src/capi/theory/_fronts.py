@@ -81,6 +81,7 @@ class Cuts:
     regrets: Floats  # (N, A)
     nu: Floats  # (N,)
     feature: int | None = None
+    by_means: bool = False  # whether squared means stand for second moments, as if all losses of a member were equal
     is_exact = True
     is_hull = False
 
@@ -109,7 +110,9 @@ class Cuts:
     @cached_property
     def by_square(self) -> tuple[Ints, Floats]:
         """The members in order of their second moments, and these (m,)."""
-        squares = np.maximum(self.of(self.nu[:, None] * np.square(self.regrets)), 0.0)
+        powers = self.regrets if self.by_means else np.square(self.regrets)
+        moments = np.maximum(self.of(self.nu[:, None] * powers), 0.0)
+        squares = np.square(moments) if self.by_means else moments
         order = np.argsort(squares, kind="stable")
         return order, squares[order]
 
@@ -223,10 +226,17 @@ class StarHulls:
         return np.maximum(found, edges)
 
 
-def drawn_signs(n: int | None, nu: Floats, rng: np.random.Generator) -> Callable[[], Floats]:
-    """Return a function that draws coefficients (N,): the summed signs of n states drawn from ``nu``, or of the states themselves."""
+def drawn_signs(
+    n: int | None, nu: Floats, rng: np.random.Generator, groups: Ints | None = None
+) -> Callable[[], Floats]:
+    """Return a function that draws coefficients (N,): the summed signs of n states drawn from ``nu``, or of the states themselves.
+
+    States of the same group, numbered from 0, have the same sign.
+    """
     if n is None:
-        return lambda: nu * (2.0 * rng.integers(2, size=len(nu)) - 1.0)
+        group = np.arange(len(nu)) if groups is None else groups
+        n_groups = int(group.max()) + 1
+        return lambda: nu * (2.0 * rng.integers(2, size=n_groups) - 1.0)[group]
 
     def draw() -> Floats:
         counts = rng.multinomial(n, nu)

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 
 from capi._utils.validation import Floats, Ints, as_int, as_positive, as_share
 from capi.errors import InvalidInputError
+from capi.evaluators.averager import Averager
 from capi.finite.mdp import FiniteMDP
 from capi.theory.policy_sets import as_policies, as_state_weights, check_mdp
 from capi.types import Policy
@@ -60,7 +61,7 @@ class Concentrability:
 
 
 def concentrability(
-    mdp: FiniteMDP,
+    mdp: FiniteMDP | Averager,
     policy: Policy | ArrayLike,
     m1: int,
     m2: int,
@@ -72,7 +73,9 @@ def concentrability(
 
     Parameters
     ----------
-    mdp : FiniteMDP
+    mdp : FiniteMDP or Averager
+        In an `Averager`, the model that a batch and its trees are, the states are the logged rows, with their decisions and weights; ``rho`` and
+        ``nu`` are those of the batch. After m1 + m2 steps, the decision itself is that of the policy of the last step.
     policy : Policy, or array of shape (S,) or (S, A)
     m1, m2 : int
         Steps of the optimal policy, then of ``policy``.
@@ -93,6 +96,8 @@ def concentrability(
     >>> round(concentrability(mdp, mdp.optimal_policy, 0, 300), 2)
     88.89
     """
+    if isinstance(mdp, Averager):
+        return _in_averager(mdp, policy, m1, m2)
     check_mdp(mdp)
     x, to = as_state_weights(rho, "rho", mdp), as_state_weights(nu, "nu", mdp)
     for matrix, steps in ((mdp.transition_matrix(mdp.optimal_policy), m1), (mdp.transition_matrix(policy), m2)):
@@ -215,6 +220,20 @@ def _over_all(mdp: FiniteMDP, starts: Floats, nu: Floats, relative: float) -> Co
         ways = [matrix @ reached for matrix in forward]
         reached = np.maximum.reduce(ways)
         factor *= discount
+
+
+def _in_averager(model: Averager, policy: Any, m1: int, m2: int) -> float:
+    """Return the largest ratio of a row's visits after m1 + m2 steps to its share of the batch."""
+    first, second = as_int(m1, "m1", minimum=0), as_int(m2, "m2", minimum=0)
+    under = model.under(policy)
+    best = model.under(model.best_policy()) if first else under
+    n_leaves = len(model.inverse)
+    x = model.shared_back(best.initial.back(model.start_shares, n_leaves))
+    for step in range(1, first + second + 1):
+        deciding = best if step < first else under
+        x = model.shared_back(deciding.following.back(x, n_leaves))
+    counted = model.weights > 0
+    return float((x[counted] / model.weights[counted]).max() * model.weights.sum())
 
 
 def _light(matrix: Any) -> Any:

@@ -1,0 +1,190 @@
+"""Certificates hold as often as they say, name what limits them, and refuse what they cannot certify."""
+
+import numpy as np
+import pytest
+
+from capi import CAPI, Transitions
+from capi.errors import InvalidInputError
+from capi.evaluators import FittedQ
+from capi.evaluators.averager import Averager
+from capi.loss import regrets
+from capi.policies import Constant
+from capi.policy_spaces import Forests, OptimalTrees, Thresholds
+from capi.testing import random_batch
+from capi.theory import certificate, concentrability
+from capi.theory._fronts import Cuts, StarHulls, drawn_signs
+from capi.theory.deviations import Complexity, bernstein_bound, least_mean
+
+
+def arms(n, seed=0, noise=0.0, n_rows=1):
+    """Return a batch of one-step decisions, in which the better arm depends on one column; ``n_rows`` equal rows form an episode."""
+    rng = np.random.default_rng(seed)
+    x = np.repeat(rng.random((n, 1)), n_rows, axis=0)
+    chosen = rng.integers(2, size=n * n_rows)
+    rewards = 1.0 * (chosen == (x[:, 0] > 0.4)) + noise * rng.normal(size=len(x))
+    numbers = np.repeat(np.arange(n), n_rows) if n_rows > 1 else None
+    ends = np.ones(len(x), dtype=bool) if n_rows == 1 else np.arange(len(x)) % n_rows == n_rows - 1
+    return Transitions(x, chosen, rewards, x, ends, episodes=numbers)
+
+
+def crossed(n, seed=0):
+    """Return a batch in which the better arm depends on two columns together."""
+    rng = np.random.default_rng(seed)
+    x, chosen = rng.choice([-1.0, 1.0], (n, 2)), rng.integers(2, size=n)
+    rewards = np.where(chosen == (x[:, 0] * x[:, 1] > 0), 1.0, 0.0)
+    return Transitions(x, chosen, rewards, x, np.ones(n, dtype=bool))
+
+
+def learner(space, **settings):
+    return CAPI(FittedQ(min_samples_split=100), space, discount=0.0, random_state=0, **settings)
+
+
+def test_more_data_give_a_smaller_bound():
+    bounds = [certificate(learner(Thresholds()), arms(n)).loss_bound for n in (400, 2000, 8000)]
+    assert bounds == sorted(bounds, reverse=True)
+
+
+def test_a_small_sample_is_vacuous_and_says_why():
+    found = certificate(learner(Thresholds()), arms(12, noise=1.0))
+    assert found.is_vacuous
+    assert found.verdict.startswith("This bound is vacuous here because of the sample (6 independent rows leave")
+    assert found.verdict in str(found)
+
+
+def test_a_space_that_is_too_small_is_named_and_its_least_loss_is_bounded_from_below():
+    found = certificate(learner(Thresholds()), crossed(8000))
+    assert found.limited_by == "space"
+    assert 0.2 < found.least_bound <= found.least_loss <= found.loss_bound
+    assert found.excess_bound < 0.3
+    large = certificate(learner(OptimalTrees(max_depth=2)), crossed(8000))
+    assert large.least_loss == 0
+    assert large.loss_bound < 0.1 * found.loss_bound
+    assert large.n_draws == 0
+    assert found.n_draws == 100
+
+
+def test_values_that_differ_between_halves_are_named():
+    rough = CAPI(FittedQ(min_samples_split=5), OptimalTrees(max_depth=3), discount=0.0, random_state=0)
+    found = certificate(rough, arms(300, noise=3.0), units="rows")
+    assert found.values_loss > 0.2
+    assert found.uncertain_decisions > 0.3
+
+
+def test_rows_of_an_episode_count_once():
+    batch = arms(400, n_rows=10)
+    by_episodes, by_rows = (certificate(learner(Thresholds()), batch, units=units) for units in ("episodes", "rows"))
+    assert (by_episodes.n_units, by_rows.n_units, by_rows.n_rows) == (200, 2000, 2000)
+    assert by_episodes.loss_bound > 3 * by_rows.loss_bound
+
+
+def test_equal_rows_in_an_episode_change_nothing():
+    """With equal weights inside an episode, its mean loss is that of one row."""
+    losses = np.random.default_rng(0).random(50)
+    assert bernstein_bound(losses, 1.0, 0.1) == bernstein_bound(
+        np.repeat(losses, 3).reshape(50, 3).mean(axis=1), 1.0, 0.1
+    )
+
+
+def test_the_empirical_bernstein_bound_holds_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    held = [bernstein_bound(rng.random(40) * (rng.random(40) < 0.3), 1.0, 0.1) >= 0.15 for _ in range(500)]
+    assert np.mean(held) >= 0.9
+
+
+@pytest.mark.parametrize("by_means", [False, True])
+def test_the_lower_bound_on_the_least_loss_holds(by_means):
+    """The least loss on samples is below the least expected loss; the bound must be below both."""
+    rng = np.random.default_rng(1)
+    states = np.arange(30.0)[:, None]
+    lost = regrets(rng.normal(size=(30, 2)))
+    everything = Cuts(states, lost, np.full(30, 1 / 30))
+    truth, largest = float(everything.of(lost / 30).min()), float(lost.max())
+    n, bounds = 20_000, []
+    for _ in range(5):
+        sample = rng.integers(30, size=n)
+        shares = np.full(n, 1 / n)
+        cuts = Cuts(states[sample], lost[sample], shares, by_means=by_means)
+        signs = drawn_signs(None, shares, rng)
+        hulls = StarHulls.of((cuts.front(signs()) for _ in range(20)), is_hull=False)
+        least = float(cuts.of(lost[sample] / n).min())
+        bounds.append(least_mean(least, Complexity(n, largest, hulls, 0.0, 1.0, 0.001), 0.05))
+    assert 0 < max(bounds) <= truth
+
+
+def test_growth_functions_replace_draws_at_a_price():
+    drawn = Complexity(1000, 1.0, StarHulls(np.full((10, 1), 0.1), np.full((10, 1), 0.02), False), 0.0, 1.0, 0.01)
+    counted = Complexity(1000, 1.0, None, np.log(2000), 1.0, 0.0)
+    assert counted.overall > drawn.overall
+    assert counted.local(1e-6) < counted.local(1e-2) <= counted.overall
+    assert least_mean(0.5, drawn, 0.05) > 0
+    assert least_mean(0.0, drawn, 0.05) == 0
+    assert least_mean(0.5, Complexity(10, 0.0, None, 1.0, 0.0, 0.0), 0.05) == 0
+
+
+def test_several_steps_masks_and_other_spaces_are_certified():
+    batch = random_batch(0, n_episodes=60)
+    found = certificate(
+        CAPI(FittedQ(min_samples_split=20), OptimalTrees(max_depth=1), discount=0.9, n_iterations=3), batch
+    )
+    assert found.units == "episodes"
+    assert found.n_units == 30
+    assert found.decisions_per_episode > 1
+    assert found.concentration >= 1
+    assert found.worst_per_episode >= found.per_episode > 0
+    record = found.to_dict()
+    assert record["verdict"] == found.verdict
+    assert all(not isinstance(value, float) or np.isfinite(value) for value in record.values())
+    forest = certificate(CAPI(FittedQ(min_samples_split=20), Forests(n_trees=3), discount=0.9, n_iterations=2), batch)
+    assert forest.least_bound == 0
+    assert "is not known" in forest.notes[-1]
+    rng = np.random.default_rng(0)
+    allowed = rng.random((len(batch), batch.n_actions)) < 0.8
+    allowed[np.arange(len(batch)), batch.actions] = True
+    masked = batch._with({"allowed": allowed, "next_allowed": np.roll(allowed, -1, axis=0)})
+    found = certificate(CAPI(FittedQ(min_samples_split=20), Thresholds(), discount=0.9, n_iterations=2), masked)
+    assert np.isfinite(found.loss_bound)
+    assert found.least_bound == 0
+
+
+def test_the_same_seed_gives_the_same_certificate():
+    batch = random_batch(1, n_episodes=30)
+    again = [
+        certificate(
+            CAPI(FittedQ(min_samples_split=20), Thresholds(), discount=0.9, n_iterations=2), batch, random_state=3
+        )
+        for _ in range(2)
+    ]
+    assert again[0] == again[1]
+
+
+def test_what_cannot_be_certified_is_refused():
+    batch = random_batch(0)
+    with pytest.raises(InvalidInputError, match="learner must be a learner"):
+        certificate("capi", batch)
+    with pytest.raises(InvalidInputError, match="batch must be the Transitions"):
+        certificate(learner(Thresholds()), batch.states)
+    with pytest.raises(InvalidInputError, match="needs at least four"):
+        certificate(learner(Thresholds()), random_batch(0, n_episodes=3))
+    with pytest.raises(InvalidInputError, match="delta must lie strictly between 0 and 1"):
+        certificate(learner(Thresholds()), batch, 0.0)
+    with pytest.raises(InvalidInputError, match="units must be one of"):
+        certificate(learner(Thresholds()), batch, units="days")
+    with pytest.raises(InvalidInputError, match="the same in every round"):
+        certificate(learner(lambda k, policy, rng: Thresholds(), n_iterations=1), batch)
+
+
+def test_concentrability_in_the_model_of_a_batch():
+    """In one-step problems every row is visited in the first step alone, those of the chosen action more often."""
+    batch = arms(400)
+    q = FittedQ(min_samples_split=100, n_sweeps=1).evaluate(Constant(0, 2), batch, discount=0.0)
+    model = Averager.of(q, batch, discount=0.0)
+    now = concentrability(model, Constant(0, 2), 0, 0)
+    assert now > 400 / np.sum(batch.actions == 0) * 0.99
+    assert concentrability(model, Constant(0, 2), 0, 1) == 0
+    steps = random_batch(0, n_episodes=20)
+    q = FittedQ(min_samples_split=30, n_sweeps=3).evaluate(Constant(0, 3), steps, discount=0.5)
+    model = Averager.of(q, steps, discount=0.5)
+    visits = model.occupancy(Constant(0, 3))
+    total = sum(0.5**m * concentrability(model, Constant(0, 3), 0, m) for m in range(30))
+    assert total >= float(visits.max()) * len(steps) - 1e-6
+    assert concentrability(model, Constant(0, 3), 2, 1) > 0
