@@ -1,7 +1,8 @@
 """`choose`: which evaluator, space and sizes to use, and whether the result is better than what was done.
 
 The episodes are divided first: most are for learning and selection, the others test the result once. In two stages the candidates learn from one half of
-the first part and are valued on the other half, both ways: roughly, after which most are dropped, and then in full.
+the first part and are valued on the other half, both ways: roughly, after which most are dropped, and then in full. Values are those of simulated episodes
+that are put together from the other half's steps; if every episode is a single decision, those of fitted Q evaluation.
 """
 
 from __future__ import annotations
@@ -23,16 +24,22 @@ from capi._utils.threads import n_threads
 from capi._utils.validation import Bools, as_discount, as_int, is_real
 from capi.data.transitions import Transitions
 from capi.errors import CapiError, InvalidInputError, RareActionWarning
+from capi.learning.rules import horizon
 from capi.offline.fitted_q import Regression
 from capi.offline.score import fitted_value_with_influence
 from capi.policies import cloned
 from capi.selection._memory import Memory
+from capi.selection._simulation import Surroundings
 from capi.selection.candidates import Candidate, baselines, checked_candidates, default_candidates
 from capi.selection.gate import FEWEST_EPISODES, gated
 from capi.selection.result import Selection, Tried
 
 N_FINALISTS = 4
-SCORING_TREES, MORE = 30, 5  # trees of a rough value; a final one has five times as many
+SCORING_TREES, N_SIMULATED, MORE = (
+    30,
+    200,
+    5,
+)  # trees or simulated episodes of a rough value; a final one has five times as many
 ROUGH_SHARE = 0.5  # of the budget
 FEWEST_TESTED = 3  # episodes
 ADVICE = "always_learn=True (--always-learn) returns the learned policy."
@@ -207,6 +214,18 @@ class _Work:
         fold = np.repeat(shuffled_folds(batch.n_episodes, 2, seed), batch.episode_lengths)
         self.halves = [(batch.subset(fold != k), batch.subset(fold == k)) for k in range(2)]
         self._rare: list[Bools] | None = None
+        self._worlds: list[Surroundings | None] | None = None
+
+    @property
+    def worlds(self) -> list[Surroundings | None]:
+        """For each half, the process of its steps; None if every episode is a single decision."""
+        if self._worlds is None:
+            simple = horizon(self.batch, self.discount) == 1
+            self._worlds = [
+                None if simple else Surroundings.of(fold, rest, self.discount, self.seed, n_threads(-1))
+                for rest, fold in self.halves
+            ]
+        return self._worlds
 
     @property
     def rare(self) -> list[Bools]:
@@ -265,7 +284,10 @@ class _Work:
         tasks = [(c, k) for c in candidates for k in range(2)]
         missing = [task for task in tasks if self.memory.get(*_key(*task, quick)) is None]
         apart = self.n_jobs > 1 or self.executor is not None  # then each has one thread
-        calls = ((c, *self.halves[k], self.rare[k], self.discount, self.seed, quick, apart) for c, k in missing)
+        calls = (
+            (c, *self.halves[k], self.rare[k], self.worlds[k], self.batch, self.discount, self.seed, quick, apart)
+            for c, k in missing
+        )
         results = ordered(_valued, calls, self.executor, self.n_jobs)
         for (c, k), result in zip(self.shown(missing), results, strict=True):
             self.memory.put(*_key(c, k, quick), result)
@@ -282,6 +304,8 @@ def _valued(
     rest: Transitions,
     fold: Transitions,
     rare: Bools,
+    world: Surroundings | None,
+    starts: Transitions,
     discount: float,
     seed: int,
     quick: bool,
@@ -293,10 +317,12 @@ def _valued(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RareActionWarning)
             policy = candidate.fitted(rest, quick=quick).policy_
-        regression = Regression(
-            n_trees=SCORING_TREES * (1 if quick else MORE), n_jobs=1 if one_thread else n_threads(-1)
-        )
-        value, of_episodes = fitted_value_with_influence(policy, fold, discount, regression, seed)
+        more = 1 if quick else MORE
+        if world is None:
+            regression = Regression(n_trees=SCORING_TREES * more, n_jobs=1 if one_thread else n_threads(-1))
+            value, of_episodes = fitted_value_with_influence(policy, fold, discount, regression, seed)
+        else:
+            value, of_episodes = world.value(policy, starts, N_SIMULATED * more, seed)
         left = float((policy.probabilities(fold.states, fold.allowed) * rare).sum(axis=1).mean())
     except (CapiError, ValueError) as error:
         return {"failed": f"{type(error).__name__}: {error}", "seconds": perf_counter() - started}

@@ -1,0 +1,228 @@
+"""Values of policies in episodes that are put together from the steps of a log.
+
+An average over similar rows sends a state to where those rows went, and so a policy may move along by averaging alone: the coarser the averages,
+the more. Here a state moves by as much as a similar row did. The linear part of that movement depends on the state itself, the rest, the reward
+and the end are those of a row, drawn from the leaf of a tree.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.spatial import cKDTree
+
+from capi._utils.row_ops import draw_columns
+from capi._utils.validation import Bools, Floats, Ints
+from capi.data.elapsed import step_factors, times_factors
+from capi.data.transitions import Transitions
+from capi.learning.rules import horizon
+from capi.trees.forest import Forest, Growth, grow
+from capi.trees.projections import Projections
+from capi.trees.ranks import encode
+from capi.types import Policy
+
+N_TREES, LEAF, PROJECTIONS = 30, 3, 20
+RIDGE = 1e-3  # of the linear part, relative to the variance of a column
+FEW_VALUES = 10  # columns with so many values at most are not moved, but taken from the row
+USUAL = 0.95  # share of the log's rows that are known from the other episodes
+LOST = 0.1  # probability that a step from an unknown state and action ends in the worst way
+MOST_COMPARED = 5_000  # rows of an action among which the nearest one is looked for
+
+
+@dataclass(frozen=True, eq=False)
+class StepsOfAction:
+    """The rows of one action, and the trees that say which of them are similar."""
+
+    rows: Ints  # (m,)
+    forest: Forest
+    slopes: Floats  # (d + 1, d) the linear part of the movement
+    members: Ints  # (T m,) rows in the order of the leaves
+    reached: Floats  # (T m + 1,) sums of the weights in that order
+    leaf_ends: Ints  # (l + 1,) where leaves begin and end in that order
+    rewards: Floats  # (l,) mean rewards of the leaves
+    near: cKDTree  # tree of the scaled states, for distances
+
+    def drawn(self, states: Floats, rng: np.random.Generator) -> tuple[Ints, Floats]:
+        """Return a row of the leaf of each state in a random tree (k,), and the mean reward over all trees (k,)."""
+        leaves = self.forest.leaves(states)  # (T, k)
+        mine = leaves[rng.integers(len(leaves), size=len(states)), np.arange(len(states))]
+        first, last = self.reached[self.leaf_ends[mine]], self.reached[self.leaf_ends[mine + 1]]
+        places = np.searchsorted(self.reached, first + rng.random(len(states)) * (last - first), side="right") - 1
+        inside = np.clip(places, self.leaf_ends[mine], self.leaf_ends[mine + 1] - 1)
+        return self.rows[self.members[inside]], self.rewards[leaves].mean(axis=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Surroundings:
+    """A log as a process in which any policy can be simulated, and how far from the log its states and actions are."""
+
+    batch: Transitions
+    discount: float
+    actions: list[StepsOfAction | None]
+    centre: Floats  # (d,)
+    scale: Floats  # (d,)
+    moves: Bools  # (d,) columns that are moved; the others are taken from rows
+    usual: float  # distance to the nearest row that is usual for other episodes of the log
+
+    @classmethod
+    def of(cls, batch: Transitions, others: Transitions, discount: float, seed: int, n_jobs: int = 1) -> Surroundings:
+        """Return the process of the episodes of ``batch``; ``others`` are other episodes of the same log."""
+        rng = np.random.default_rng(seed)
+        counted = np.ones(len(batch)) if batch.weights is None else batch.weights
+        both = np.concatenate([batch.states, batch.next_states])
+        centre, scale = _moments(batch.states)
+        n_different = len(np.unique(batch.states, axis=0))
+        moves = np.array([len(np.unique(column)) > FEW_VALUES for column in both.T]) & (2 * n_different > len(batch))
+        projections = Projections.drawn(batch.states, PROJECTIONS, rng)
+        plain = cls(batch, discount, [], centre, scale, moves, np.inf)
+        parts = [
+            plain._of_action(np.flatnonzero((batch.actions == a) & (counted > 0)), counted, projections, rng, n_jobs)
+            for a in range(batch.n_actions)
+        ]
+        found = cls(batch, discount, parts, centre, scale, moves, np.inf)
+        chosen = rng.permutation(len(others))[:MOST_COMPARED]
+        distances = found.distances(others.states[chosen], others.actions[chosen])
+        distances = distances[np.isfinite(distances)]
+        usual = float(np.quantile(distances, USUAL)) if len(distances) else np.inf
+        return cls(batch, discount, parts, centre, scale, moves, usual)
+
+    def _of_action(
+        self, rows: Ints, counted: Floats, projections: Projections | None, rng: np.random.Generator, n_jobs: int
+    ) -> StepsOfAction | None:
+        if not len(rows):
+            return None
+        b, weights = self.batch, counted[rows]
+        inputs = self._linear(b.states[rows])
+        moved = np.nan_to_num((b.next_states[rows] - b.states[rows]) / self.scale)
+        penalty = RIDGE * weights.sum() * np.diag([0.0] + [1.0] * (inputs.shape[1] - 1))
+        slopes = np.linalg.lstsq(
+            (inputs * weights[:, None]).T @ inputs + penalty, (inputs * weights[:, None]).T @ moved, rcond=None
+        )[0]
+        outputs = np.column_stack([moved - inputs @ slopes, b.rewards[rows], b.terminated[rows]])
+        growth = Growth(n_trees=N_TREES, min_samples_split=2 * LEAF, min_samples_leaf=LEAF)
+        forest = grow(
+            encode(b.states[rows], n_jobs, projections=projections),
+            _standardised(outputs),
+            growth,
+            rng,
+            weights=weights,
+            n_jobs=n_jobs,
+        )
+        leaves = np.concatenate(
+            [tree.leaf_of_row + first for tree, first in zip(forest.trees, forest.leaf_starts[:-1], strict=True)]
+        )
+        order = np.argsort(leaves, kind="stable")
+        members = order % len(rows)
+        sums = np.bincount(leaves, np.tile(weights, N_TREES))
+        rewards = np.bincount(leaves, np.tile(weights * b.rewards[rows], N_TREES)) / sums
+        compared = rows if len(rows) <= MOST_COMPARED else np.sort(rng.permutation(rows)[:MOST_COMPARED])
+        return StepsOfAction(
+            rows,
+            forest,
+            slopes,
+            members,
+            np.append(0.0, np.cumsum(weights[members])),
+            np.append(0, np.cumsum(np.bincount(leaves))),
+            rewards,
+            cKDTree(self._scaled(b.states[compared])),
+        )
+
+    def _scaled(self, states: Floats) -> Floats:
+        return np.nan_to_num((states - self.centre) / self.scale)
+
+    def _linear(self, states: Floats) -> Floats:
+        return np.column_stack([np.ones(len(states)), self._scaled(states)])
+
+    def distances(self, states: Floats, actions: Ints) -> Floats:
+        """Return the distance of each state to the nearest row with the same action, in standard deviations (k,)."""
+        found = np.full(len(states), np.inf)
+        for a in np.unique(actions):
+            part = self.actions[a]
+            if part is not None:
+                found[actions == a] = part.near.query(self._scaled(states[actions == a]))[0]
+        return found
+
+    def step(self, states: Floats, actions: Ints, rng: np.random.Generator) -> tuple[Ints, Floats, Floats]:
+        """Return, for each state, a similar row (k,), the reward (k,) and the next state (k, d); row -1 if the action has none."""
+        b = self.batch
+        rows, rewards, following = np.full(len(states), -1), np.zeros(len(states)), states.copy()
+        for a in np.unique(actions):
+            part, mine = self.actions[a], np.flatnonzero(actions == a)
+            if part is None:
+                continue
+            x = states[mine]
+            rows[mine], rewards[mine] = part.drawn(x, rng)
+            origins, ends = b.states[rows[mine]], b.next_states[rows[mine]]
+            turned = (self._linear(x) - self._linear(origins)) @ part.slopes * self.scale
+            moved = np.clip(x + (ends - origins) + turned, *self._range)
+            following[mine] = np.where(self.moves & ~np.isnan(moved), moved, ends)
+        return rows, rewards, following
+
+    @cached_property
+    def _range(self) -> tuple[Floats, Floats]:
+        """The least and the largest value of each column, (d,) each."""
+        both = np.concatenate([self.batch.states, self.batch.next_states])
+        known = np.isfinite(both)
+        return np.where(known, both, np.inf).min(axis=0), np.where(known, both, -np.inf).max(axis=0)
+
+    @cached_property
+    def factors(self) -> Floats:
+        """The discount of each row's step, 0 where the process ends (n,)."""
+        discounts = times_factors(np.full(len(self.batch), self.discount), step_factors(self.batch, self.discount))
+        return np.where(self.batch.terminated, 0.0, discounts)
+
+    @cached_property
+    def worst(self) -> float:
+        """The least discounted sum of rewards that follows any row."""
+        later, least = 0.0, np.inf
+        last = np.zeros(len(self.batch), dtype=bool)
+        last[self.batch.episode_starts + self.batch.episode_lengths - 1] = True
+        for reward, factor, ends in zip(self.batch.rewards[::-1], self.factors[::-1], last[::-1], strict=True):
+            later = reward + (0.0 if ends else factor * later)
+            least = min(least, later)
+        return float(least)
+
+    def value(self, policy: Policy, starts: Transitions, n_episodes: int, seed: int) -> tuple[float, Floats]:
+        """Return the mean discounted return from the first states of the episodes of ``starts``, and each one's difference from it (E,).
+
+        A decision whose nearest row is farther away than usual ends the episode in the worst way of the log with probability `LOST`, and counts
+        like that.
+        """
+        rng = np.random.default_rng(seed)
+        first = np.tile(starts.episode_starts, -(-n_episodes // starts.n_episodes))
+        x, masks = starts.states[first], None if starts.allowed is None else starts.allowed[first]
+        later = self.batch.next_masks()
+        totals, worth, running = np.zeros(len(first)), np.ones(len(first)), np.arange(len(first))
+        for _ in range(horizon(self.batch, self.discount)):
+            actions = draw_columns(policy.probabilities(x, masks), rng)
+            rows, rewards, following = self.step(x, actions, rng)
+            far = self.distances(x, actions) > self.usual
+            lost = np.where(rows < 0, 1.0, np.where(far, LOST, 0.0))
+            totals[running] += worth[running] * (lost * self.worst + (1 - lost) * rewards)
+            worth[running] *= (1 - lost) * self.factors[rows]
+            on = worth[running] > 0
+            running, x = running[on], following[on]
+            masks = None if later is None else later[rows[on]]
+            if not len(running):
+                break
+        of_starts = totals.reshape(-1, starts.n_episodes).mean(axis=0)
+        weights = None if starts.weights is None else starts.weights[starts.episode_starts]
+        value = float(np.average(of_starts, weights=weights if weights is not None and weights.any() else None))
+        return value, of_starts - value
+
+
+def _moments(states: Floats) -> tuple[Floats, Floats]:
+    """Return the mean and the standard deviation of each column, 0 and 1 without two values (d,)."""
+    known = np.isfinite(states)
+    counts = np.maximum(known.sum(axis=0), 1)
+    centre = np.where(known, states, 0.0).sum(axis=0) / counts
+    scale = np.sqrt(np.where(known, np.square(states - centre), 0.0).sum(axis=0) / counts)
+    return centre, np.where(scale > 0, scale, 1.0)
+
+
+def _standardised(outputs: Floats) -> Floats:
+    spread = outputs.std(axis=0)
+    flat = spread <= 1e-9 * np.abs(outputs).max(axis=0)
+    return np.where(flat, 0.0, (outputs - outputs.mean(axis=0)) / np.where(flat, 1.0, spread))
