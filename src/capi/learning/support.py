@@ -96,6 +96,7 @@ class Support:
             classifier=self.classifier,
             max_depth=self.max_depth,
             projections=self.projections,
+            calibrated=False,  # as those that make the masks of the batch
             random_state=seed,
             n_jobs=self.n_jobs,
         )

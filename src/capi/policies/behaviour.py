@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from capi._utils.late import late, sklearn
-from capi._utils.randomness import RandomState, as_generator
+from capi._utils.randomness import RandomState, as_generator, shuffled_folds
+from capi._utils.row_ops import chosen_entries
 from capi._utils.threads import n_threads
 from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_states
 from capi.data.transitions import Transitions
@@ -32,6 +33,11 @@ else:  # they need the compiler
 N_TREES = 60
 LEAF_SIZES = (5, 15, 50, 150, 500)  # rows; the size with the best likelihood on held-out episodes is used
 FEW_TREES, MANY_ROWS = 15, 200_000  # fewer trees are enough for more rows
+SHARPNESSES = (1.0, 1.25, 1.6, 2.0, 3.0, 4.0)  # powers of the frequencies; chosen with the leaf size
+N_FOLDS, FEW_ROWS = (
+    5,
+    20_000,
+)  # folds of the episodes that are held out one by one; with more rows one of them is enough
 ENOUGH_ROWS = 50_000  # rows that are enough to choose the leaf size
 MIXED_IN = 0.01  # share of the uniform distribution, which keeps all probabilities positive
 PROJECTIONS = 30  # combinations of columns that the trees may cut
@@ -65,9 +71,11 @@ class ClonedBehaviour(_Drawn):
     """What was done, as a policy that draws its actions with the frequencies that they have in the leaves of trees."""
 
     forest: Forest = field(repr=False)
+    sharpness: float = 1.0  # power of the frequencies: averages of many leaves are too even
 
     def _frequencies(self, states: Floats) -> Floats:
-        return self.forest.mean_values(states)
+        found = self.forest.mean_values(states)
+        return found if self.sharpness == 1 else np.power(found, self.sharpness)
 
     def rules(self) -> str:
         """Return a sentence on what the policy does."""
@@ -92,6 +100,7 @@ def cloned(
     classifier: Any = None,
     max_depth: int | None = None,
     projections: int = PROJECTIONS,
+    calibrated: bool = True,
     random_state: RandomState = 0,
     n_jobs: int | None = None,
 ) -> ClonedBehaviour | ClassifiedBehaviour:
@@ -106,6 +115,9 @@ def cloned(
         A single tree of this depth instead of many deep ones, so that rules can show it.
     projections : int
         Number of random combinations of columns that the trees may cut beside the columns; a single tree cuts columns only.
+    calibrated : bool
+        Take the frequencies of many trees to the power that has the best likelihood on held-out episodes. Averages over similar states make
+        a policy look more random than it is, and a clone that draws from them is worse.
     random_state : int, Generator or None
     n_jobs : int, optional
         Number of threads; the result does not depend on it.
@@ -121,14 +133,14 @@ def cloned(
     if classifier is not None:
         model = fitted_classifier(classifier, batch, everything, rng)
         return ClassifiedBehaviour(batch.n_actions, batch.n_features, model, schema=batch.schema)
+    sharpness = 1.0
     if max_depth is not None:
         forest = _small_tree(batch, max_depth, rng)
     else:
         combined = Projections.drawn(batch.states, projections, rng)
-        rest, fold = _halves(batch, rng)
-        size = LEAF_SIZES[0] if not len(fold) else leaf_size(batch, rest, fold, rng, threads, combined, blurred=True)
+        size, sharpness = _best_settings(batch, rng, threads, combined, SHARPNESSES if calibrated else (1.0,))
         forest = grown(batch, everything, size, rng, threads, combined, blurred=True)
-    return ClonedBehaviour(batch.n_actions, batch.n_features, forest, schema=batch.schema)
+    return ClonedBehaviour(batch.n_actions, batch.n_features, forest, sharpness, schema=batch.schema)
 
 
 def cross_fitted(
@@ -172,20 +184,56 @@ def leaf_size(
     rng: np.random.Generator,
     n_jobs: int,
     projections: Projections | None = None,
-    *,
-    blurred: bool = False,
 ) -> int:
     """Return the leaf size whose trees, grown on ``rest``, give the actions of ``fold`` the highest likelihood; large logs are subsampled."""
+    found = _likelihoods(batch, rest, fold, rng, n_jobs, projections)
+    return max(found, key=lambda setting: found[setting])[0]
+
+
+def _best_settings(
+    batch: Transitions,
+    rng: np.random.Generator,
+    n_jobs: int,
+    projections: Projections | None,
+    sharpnesses: Sequence[float],
+) -> tuple[int, float]:
+    """Return the leaf size and the power of the frequencies with the highest likelihood on held-out episodes, for trees that are given away."""
+    n_folds = min(N_FOLDS, batch.n_episodes)
+    if n_folds < 2:
+        return LEAF_SIZES[0], 1.0
+    fold_of_row = np.repeat(shuffled_folds(batch.n_episodes, n_folds, rng), batch.episode_lengths)
+    found = []
+    for k in range(n_folds if len(batch) <= FEW_ROWS else 1):
+        rest, fold = np.flatnonzero(fold_of_row != k), np.flatnonzero(fold_of_row == k)
+        found.append(_likelihoods(batch, rest, fold, rng, n_jobs, projections, sharpnesses, blurred=True))
+    of_all = [setting for setting in found[0] if all(setting in other for other in found)]
+    return max(of_all, key=lambda setting: sum(one[setting] for one in found))
+
+
+def _likelihoods(
+    batch: Transitions,
+    rest: Ints,
+    fold: Ints,
+    rng: np.random.Generator,
+    n_jobs: int,
+    projections: Projections | None,
+    sharpnesses: Sequence[float] = (1.0,),
+    *,
+    blurred: bool = False,
+) -> dict[tuple[int, float], float]:
+    """Return the summed log-likelihood of the actions of ``fold`` for each leaf size and power, by trees grown on ``rest``."""
     rest, fold = (rows[:: 1 + len(rows) // ENOUGH_ROWS] for rows in (rest, fold))
-    sizes = [size for size in LEAF_SIZES if size == LEAF_SIZES[0] or 4 * size <= len(rest)]
-    likelihoods = []
-    for size in sizes:
-        mask = None if batch.allowed is None else batch.allowed[fold]
+    mask = None if batch.allowed is None else batch.allowed[fold]
+    found = {}
+    for size in LEAF_SIZES:
+        if size > LEAF_SIZES[0] and 4 * size > len(rest):
+            continue
         forest = grown(batch, rest, size, rng, n_jobs, projections, blurred=blurred)
-        found = mixed(forest.mean_values(batch.states[fold], n_jobs), mask)
-        taken = np.take_along_axis(found, batch.actions[fold][:, None], axis=1)
-        likelihoods.append(float(np.log(taken).mean()))
-    return sizes[int(np.argmax(likelihoods))]
+        frequencies = forest.mean_values(batch.states[fold], n_jobs)
+        for power in sharpnesses:
+            taken = chosen_entries(mixed(np.power(frequencies, power), mask), batch.actions[fold])
+            found[size, power] = float(np.log(taken).sum())
+    return found
 
 
 def grown(
@@ -255,15 +303,6 @@ def _that_count(batch: Transitions, rows: Ints) -> Ints:
 
 def _weights(batch: Transitions, rows: Ints) -> Floats | None:
     return None if batch.weights is None or not batch.weights[rows].any() else batch.weights[rows]
-
-
-def _halves(batch: Transitions, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Return the rows of four fifths of the episodes, and the others; the second part is empty if there is one episode."""
-    lengths = batch.episode_lengths
-    held_out = np.zeros(len(lengths), dtype=bool)
-    held_out[rng.permutation(len(lengths))[: len(lengths) // 5 or len(lengths) // 2]] = True
-    of_rows = np.repeat(held_out, lengths)
-    return np.flatnonzero(~of_rows), np.flatnonzero(of_rows)
 
 
 def fitted_classifier(classifier: Any, batch: Transitions, rows: Ints, rng: np.random.Generator) -> Any:

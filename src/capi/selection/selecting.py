@@ -233,7 +233,10 @@ class _Work:
         if self._rare is None:
             least = min(RARELY, 0.5 / self.batch.n_actions)
             self._rare = [
-                cloned(rest, random_state=self.seed, n_jobs=-1).probabilities(fold.states, fold.allowed) < least
+                cloned(rest, calibrated=False, random_state=self.seed, n_jobs=-1).probabilities(
+                    fold.states, fold.allowed
+                )
+                < least
                 for rest, fold in self.halves
             ]
         return self._rare

@@ -21,7 +21,11 @@ from capi.trees.forest import Forest
 def _pack_cloned(policy: ClonedBehaviour) -> Packed:
     packed = pack_forest(policy.forest.trees)
     packed.kind = "cloned behaviour"
-    packed.settings = {"n_actions": int(policy.n_actions), "n_features": int(policy.n_features)}
+    packed.settings = {
+        "n_actions": int(policy.n_actions),
+        "n_features": int(policy.n_features),
+        "sharpness": float(policy.sharpness),
+    }
     packed.arrays |= packed_projections(policy.forest)
     return packed
 
@@ -35,7 +39,8 @@ def _unpack_cloned(contents: Contents) -> ClonedBehaviour:
             shares = tree.means
         if not (np.isfinite(shares).all() and (shares >= 0).all() and (shares.sum(axis=1) > 0).all()):
             raise contents.refuse("the actions in a leaf must have frequencies")
-    return ClonedBehaviour(n_actions, n_features, Forest(trees, combined))
+    sharpness = contents.number("sharpness", 1.0)
+    return ClonedBehaviour(n_actions, n_features, Forest(trees, combined), sharpness)
 
 
 def _pack_supported(policy: SupportedPolicy) -> Packed:
