@@ -1,6 +1,7 @@
 """Staying where the data are: masks from what was done, policies that make their own, and policies near the log."""
 
 import sqlite3
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -269,11 +270,28 @@ def test_a_clone_has_the_frequencies_of_the_log():
 
 def test_a_saved_clone_is_the_same(tmp_path):
     batch = steps()
-    policy = cloned(batch)
-    policy.save(tmp_path / "clone.capi")
-    loaded = load_policy(tmp_path / "clone.capi")
-    assert isinstance(loaded, ClonedBehaviour)
-    np.testing.assert_array_equal(loaded.probabilities(batch.states), policy.probabilities(batch.states))
+    for policy in (cloned(batch), replace(cloned(batch), sharpness=2.0)):
+        policy.save(tmp_path / "clone.capi")
+        loaded = load_policy(tmp_path / "clone.capi")
+        assert isinstance(loaded, ClonedBehaviour)
+        np.testing.assert_array_equal(loaded.probabilities(batch.states), policy.probabilities(batch.states))
+
+
+def test_the_clone_of_an_expert_is_sharpened_and_that_of_a_coin_is_not():
+    rng = np.random.default_rng(0)
+    x = rng.random((400, 2))
+    expert = (5 * x[:, 0]).astype(int)
+    taken = np.where(rng.random(400) < 0.05, rng.integers(5, size=400), expert)
+    batch = Transitions(x, taken, np.zeros(400), x, np.ones(400, dtype=bool), n_actions=5)
+    new = rng.random((1000, 2))
+    sharp, plain = (
+        cloned(batch, calibrated=c).probabilities(new)[np.arange(1000), (5 * new[:, 0]).astype(int)]
+        for c in (True, False)
+    )
+    assert cloned(batch).sharpness > 1
+    assert sharp.mean() > plain.mean() + 0.02  # the truth is 0.96
+    coin = Transitions(x, rng.integers(2, size=400), np.zeros(400), x, np.ones(400, dtype=bool))
+    assert cloned(coin).sharpness == 1
 
 
 def test_rows_without_weight_do_not_count():
