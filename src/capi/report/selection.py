@@ -24,6 +24,7 @@ def selection_record(folder: Path) -> dict[str, Any] | None:
             "rough": number_or_none(one.get("rough")),
             "value": number_or_none(one.get("value")),
             "error": number_or_none(one.get("standard_error")),
+            "left": number_or_none(one.get("left")),
             "fate": short(str(one.get("fate", "")), LONGEST_NAME),
             "main": one.get("name") == found.get("returned"),
         }
