@@ -47,6 +47,16 @@ def test_every_command_can_be_quiet_verbose_and_read_by_programs(command):
     assert options >= {"--quiet", "--verbose", "--json"}
 
 
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_help_has_an_example(command):
+    assert f"capi {command}" in typer.main.get_command(app).commands[command].epilog.partition("Example")[2]
+
+
+def test_the_version_says_what_a_bug_report_needs():
+    lines = run("--version").stdout.splitlines()
+    assert {line.split()[0] for line in lines} >= {"capi", "python", "platform", "numpy", "numba", "pyarrow"}
+
+
 def test_predict_prints_one_object_and_names_the_unseen_categories(policy):
     out = policy.parent / "out.csv"
     done = run("predict", policy, policy.parent / "new.csv", "--out", out, "--json")

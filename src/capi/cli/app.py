@@ -11,13 +11,14 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from capi._utils.compiling import announced
-from capi._utils.versions import __version__
+from capi._utils.versions import environment
 from capi.cli.interrupts import answer_signals, end_interrupted, exit_code
 from capi.cli.output import with_output_options
 from capi.errors import CapiError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+WIDTH = 12  # of names in a list of versions
 RENAMED_OPTIONS = {
     "--iterations": "--n-iterations",
     "--seed": "--random-state",
@@ -77,14 +78,19 @@ app = App(
 
 def _version(requested: bool) -> None:
     if requested:
-        typer.echo(f"capi {__version__}")
+        found = environment()
+        typer.echo(f"capi {found.pop('capi')}")
+        typer.echo("\n".join(f"{name:<{WIDTH}}  {version}" for name, version in found.items()))
         raise typer.Exit
 
 
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the versions that a bug report needs, and exit."
+        ),
     ] = False,
 ) -> None:
     """Learn decision policies from a fixed batch of logged decisions."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -15,6 +16,8 @@ def _column(help_text: str) -> Any:
     """Return an option that names a column of the table."""
     return typer.Option(metavar="COL", help=help_text, rich_help_panel="Columns of the table")
 
+
+SETTINGS_FILE = "capi.toml"  # written by capi init
 
 # Columns that `roles_of` collects from the command's context.
 ACTION = _column("Action taken.")
@@ -73,6 +76,11 @@ def _order(text: str) -> tuple[str, list[str]]:
             f'--ordered must be a column and its values, such as "age=<18,18-64,65+"; got {text!r}.'
         )
     return name.strip(), listed
+
+
+def settings_here() -> str | None:
+    """Return the settings file that commands read if they are given neither a table nor settings: capi.toml in this folder."""
+    return SETTINGS_FILE if Path(SETTINGS_FILE).is_file() else None
 
 
 def check_table(table: str) -> None:

@@ -24,7 +24,9 @@ from capi.cli.columns import (
     Weight,
     check_table,
     roles_of,
+    settings_here,
 )
+from capi.errors import InvalidInputError
 
 
 @app.command(
@@ -32,10 +34,12 @@ from capi.cli.columns import (
 )
 def describe(
     context: typer.Context,
-    table: Annotated[str, typer.Argument(help="CSV or Parquet file of logged decisions.")],
-    action: Annotated[str, ACTION],
-    reward: Annotated[str, REWARD],
-    state: Annotated[list[str], STATE],
+    table: Annotated[
+        str | None, typer.Argument(help="CSV or Parquet file of logged decisions.", show_default="that of capi.toml")
+    ] = None,
+    action: Annotated[str | None, ACTION] = None,
+    reward: Annotated[str | None, REWARD] = None,
+    state: Annotated[list[str] | None, STATE] = None,
     episode: Episode = None,
     time: Time = None,
     terminated: Terminated = None,
@@ -51,6 +55,16 @@ def describe(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show how a table is read: episodes, actions, missing values, coverage and warnings."""
-    check_table(table)
-    found = runs.read_decisions(table, roles_of(context), discount, discount_per=discount_per).describe()
+    if table is not None:
+        check_table(table)
+        batch = runs.read_decisions(table, roles_of(context), discount, discount_per=discount_per)
+    elif (settings := settings_here()) is not None:
+        chosen = runs.RunSettings.from_toml(settings)
+        check_table(chosen.table)
+        batch = chosen.read(chosen.table)
+    else:
+        raise InvalidInputError(
+            "TABLE must be given, because this folder has no capi.toml. capi init TABLE writes one."
+        )
+    found = batch.describe()
     typer.echo(json.dumps(found.to_dict(), default=str) if as_json else str(found))

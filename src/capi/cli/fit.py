@@ -26,6 +26,7 @@ from capi.cli.columns import (
     Weight,
     check_table,
     roles_of,
+    settings_here,
 )
 from capi.cli.interrupts import exit_code
 from capi.cli.progress import shown_work
@@ -38,7 +39,8 @@ OSCILLATING = 0.05  # share of decisions changed in the last iteration above whi
 
 @app.command(
     cls=CommandWithRenamedOptions,
-    epilog="Example: capi fit patients.csv --out run --episode patient --time day --state age --state cd4 --action drug --reward gain",
+    epilog="Example: capi fit patients.csv --out run --episode patient --time day --state age --state cd4 --action drug --reward gain\n\n"
+    "Example with the settings of capi init: capi fit",
 )
 def fit(
     context: typer.Context,
@@ -47,6 +49,7 @@ def fit(
         typer.Argument(
             metavar="TABLE",
             help='CSV or Parquet file of logged decisions, a folder of Parquet files, or a pattern such as "log/*.parquet".',
+            show_default="that of capi.toml",
         ),
     ] = None,
     out: Annotated[str, typer.Option(metavar="RUN", help="Run folder.")] = "run",
@@ -209,6 +212,8 @@ def fit(
     After Ctrl-C or a crash, `capi fit --resume --out RUN` resumes and ends with the same policy.
     """
     table = one_table(tables) if tables else None
+    if table is None and settings is None and not resume:
+        settings = settings_here()
     if settings is not None or resume:
         free = {"out", "settings" if not resume else "", "resume", "as_json", "quiet", "verbose", "dask"}
         sources = {name: context.get_parameter_source(name) for name in context.params}
@@ -221,7 +226,9 @@ def fit(
         existing(settings)
     elif not resume:
         if table is None:
-            raise InvalidInputError("TABLE, --settings or --resume must be given.")
+            raise InvalidInputError(
+                "TABLE, --settings or --resume must be given, because this folder has no capi.toml. capi init TABLE writes one."
+            )
         check_table(table)
 
     def chosen() -> runs.RunSettings | None:
@@ -300,6 +307,8 @@ def fit(
             "--keep best keeps the best policy of the last ten"
         )
     typer.echo(f"policy  {result.folder / 'policy.capi'}")
+    if result.settings.hold_out:
+        typer.echo(f"next    capi evaluate {result.folder}, then capi report {result.folder}")
 
 
 def _cut_short(result: runs.RunResult) -> str | None:

@@ -20,12 +20,17 @@ from capi._utils.late import lazy_exports
 
 if TYPE_CHECKING:
     from capi.runs.certify import certify_run as certify_run
+    from capi.runs.compare import compare_runs as compare_runs
     from capi.runs.diagnose import diagnose_run as diagnose_run
     from capi.runs.evaluate import evaluate_run as evaluate_run
     from capi.runs.fit import RunResult as RunResult
     from capi.runs.fit import fit_run as fit_run
     from capi.runs.fit import load_run as load_run
     from capi.runs.fit import state_of_interrupted as state_of_interrupted
+    from capi.runs.guess import GuessedRoles as GuessedRoles
+    from capi.runs.guess import guess_roles as guess_roles
+    from capi.runs.new_settings import settings_text as settings_text
+    from capi.runs.new_settings import write_settings as write_settings
     from capi.runs.predict import policy_of as policy_of
     from capi.runs.predict import predict_table as predict_table
     from capi.runs.predict import write_result as write_result
@@ -39,21 +44,26 @@ else:
     __all__, __getattr__, __dir__ = lazy_exports(
         __name__,
         {
+            "GuessedRoles": "guess",
             "NO_LIMIT": "settings",
             "ROLES": "table",
             "RunResult": "fit",
             "RunSettings": "settings",
             "certify_run": "certify",
+            "compare_runs": "compare",
             "diagnose_run": "diagnose",
             "evaluate_run": "evaluate",
             "fit_run": "fit",
+            "guess_roles": "guess",
             "load_run": "fit",
             "parts_to_compile": "warm_up",
             "policy_of": "predict",
             "predict_table": "predict",
             "read_decisions": "table",
+            "settings_text": "new_settings",
             "state_of_interrupted": "fit",
             "stored_machine_code": "warm_up",
             "write_result": "predict",
+            "write_settings": "new_settings",
         },
     )

@@ -67,11 +67,11 @@ def evaluate_run(
             found = cross_evaluate(mine.learner(), batch, n_folds=folds, executor=executor, shown=shown, **settings)
         elif table is not None:
             batch = mine.read(table, schema)
-            policy = _informed(result, _learned(result, table, batch))
+            policy = informed(result, learned_episodes(result, table, batch))
             found = evaluate(policy, batch, **{"discount": mine.discount, **settings})
             found = replace(found, warnings=(*_unknown(Path(table), schema, result.policy), *found.warnings))
         elif mine.hold_out:
-            policy = _informed(result, _learned(result, None, None))
+            policy = informed(result, learned_episodes(result, None, None))
             found = evaluate(policy, mine.held_out(schema), **{"discount": mine.discount, **settings})
             found = replace(found, kind="held-out")
         else:
@@ -86,7 +86,7 @@ def evaluate_run(
     return found
 
 
-def _informed(result: RunResult, episodes: Learned | None) -> Policy:
+def informed(result: RunResult, episodes: Learned | None) -> Policy:
     """Return the run's policy with what is known about its learning episodes."""
     policy: Any = result.policy
     if episodes is None or getattr(policy, "training", None) is None:
@@ -94,7 +94,7 @@ def _informed(result: RunResult, episodes: Learned | None) -> Policy:
     return described(policy, policy.schema, replace(policy.training, episodes=episodes))
 
 
-def _learned(result: RunResult, table: str | Path | None, batch: Transitions | None) -> Learned | None:
+def learned_episodes(result: RunResult, table: str | Path | None, batch: Transitions | None) -> Learned | None:
     """Return the learning episodes of a run, to be recognised in ``batch``, which was read from ``table``; None for the held-out episodes.
 
     They are read again if their table is unchanged; otherwise the run's secret has those of two or more rows.

@@ -66,8 +66,8 @@ def _columns_of_state(
     table: str | Path, state: Sequence[str], left_out: Sequence[str], others: Mapping[str, str]
 ) -> list[str]:
     header = header_of(table)
-    named = _split_at_commas(state, header.names)
-    without = _split_at_commas(left_out, header.names)
+    named = split_at_commas(state, header.names)
+    without = split_at_commas(left_out, header.names)
     if ALL_OTHERS not in named or ALL_OTHERS in header.names:
         if without:
             raise InvalidInputError('except must be given with --state "*": other states are listed one by one.')
@@ -82,7 +82,7 @@ def _columns_of_state(
     return found
 
 
-def _split_at_commas(names: Sequence[str], known: Sequence[str]) -> list[str]:
+def split_at_commas(names: Sequence[str], known: Sequence[str]) -> list[str]:
     """Return the names with "a,b" as two, unless it is the name of a column."""
     split: list[str] = []
     for name in names:
