@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -79,6 +80,13 @@ def written(tmp_path_factory):
     return write
 
 
+def skip_or_fail(lacking):
+    """Skip the test, unless CAPI_BROWSER=required."""
+    if os.environ.get("CAPI_BROWSER") == "required":
+        pytest.fail(f"CAPI_BROWSER=required, but there is {lacking}.")
+    pytest.skip(f"there is {lacking}")
+
+
 @pytest.fixture(scope="session")
 def browser():
     """One browser; without one the tests are skipped, unless CAPI_BROWSER=required."""
@@ -88,10 +96,7 @@ def browser():
         sync_playwright = None
     found = next((path for name in BROWSERS if (path := shutil.which(name))), None)
     if sync_playwright is None or found is None:
-        lacking = "no playwright" if sync_playwright is None else "no browser"
-        if os.environ.get("CAPI_BROWSER") == "required":
-            pytest.fail(f"CAPI_BROWSER=required, but there is {lacking}.")
-        pytest.skip(f"there is {lacking}")
+        skip_or_fail("no playwright" if sync_playwright is None else "no browser")
     with sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"], timeout=PATIENCE)
         yield opened
@@ -118,3 +123,24 @@ def open_page(browser):
     for page in opened:
         page.close()
     assert not troubles
+
+
+@pytest.fixture(scope="session")
+def accessibility():
+    """A function that returns what axe-core finds serious or critical in a page."""
+    package = find_spec("axe_playwright_python")
+    if package is None:
+        skip_or_fail("no axe-playwright-python")
+    script = (Path(package.origin).parent / "axe.min.js").read_text(encoding="utf-8")
+
+    def findings(page):
+        page.evaluate(script)
+        found = page.evaluate("axe.run(document, {resultTypes: ['violations']}).then(r => r.violations)")
+        return [
+            (rule["id"], node["html"][:200], node["failureSummary"])
+            for rule in found
+            if rule["impact"] in ("serious", "critical")
+            for node in rule["nodes"]
+        ]
+
+    return findings

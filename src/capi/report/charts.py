@@ -9,13 +9,13 @@ from typing import Any
 
 from markupsafe import Markup
 
-from capi.report.svg import LETTER, SMALL, SMALLEST, dot, line, mark_below, mark_left, rect, svg, text_at, ticks
-from capi.report.wording import MINUS, number_text, percent_text, short
+from capi.report.svg import SMALL, SMALLEST, dot, line, mark_below, mark_left, rect, svg, text_at, ticks
+from capi.report.wording import MINUS, number_text, percent_text, without_middle
 
 MOST_DOTS = 60
 LARGEST = 1e150  # larger numbers are left out of pictures
 CONSTANT = 1e-9  # relative to the size: a smaller range counts as constant
-LONGEST_LABEL = 40  # characters
+LONGEST_LABEL = 64  # characters
 
 
 def histogram_picture(record: dict[str, Any], width: float = 260, height: float = 84) -> Markup:
@@ -40,7 +40,7 @@ def histogram_picture(record: dict[str, Any], width: float = 260, height: float 
     return svg(width, height, title, [*bars, line(0, floor_y, width, floor_y), *labels], "histogram")
 
 
-def gap_picture(stakes: dict[str, Any], width: float = 620, height: float = 210) -> Markup:
+def gap_picture(stakes: dict[str, Any], width: float = 480, height: float = 210) -> Markup:
     """Return the histogram of the action gap, with the limit up to which the choice matters little."""
     edges, shares = stakes["edges"], stakes["shares"]
     left, right, top, bottom = 52.0, width - 10, 26.0, height - 38
@@ -126,7 +126,7 @@ def _whole_percent(share: float) -> str:
 
 
 def interval_picture(rows: Sequence[dict[str, Any]], *, zero: bool = False) -> Markup:
-    """Return estimates as dots with intervals as whiskers, one row per estimate.
+    """Return estimates as dots with intervals as whiskers, one row per estimate, each below its label.
 
     ``rows`` have ``label``, ``estimate``, ``low``, ``high`` and ``kind``, a class; with ``zero`` there is a line at zero.
     """
@@ -138,9 +138,8 @@ def interval_picture(rows: Sequence[dict[str, Any]], *, zero: bool = False) -> M
     margin = max(0.05 * (high - low), CONSTANT * max(abs(low), abs(high))) if high > low else 0.5 * abs(high)
     margin = margin if margin >= SMALLEST else 1.0
     low, high = low - margin, high + margin
-    longest = min(max(len(row["label"]) for row in rows), LONGEST_LABEL)
-    left, step = 14 + LETTER * longest, 28.0
-    width, bottom = left + 430.0, 8 + step * len(rows)
+    left, step = 14.0, 42.0
+    width, bottom = 460.0, 8 + step * len(rows)
 
     def x(value: float) -> float:
         return left + (value - low) / (high - low) * (width - left - 16)
@@ -150,10 +149,10 @@ def interval_picture(rows: Sequence[dict[str, Any]], *, zero: bool = False) -> M
     if zero:
         parts.append(line(x(0), 4, x(0), bottom, "limit"))
     for i, row in enumerate(rows):
-        y = 8 + step * (i + 0.5)
+        y = 8 + step * i + 29
         parts.append(
-            Markup('<text x="{:g}" y="{:g}" text-anchor="end" class="name">{}<title>{}</title></text>').format(
-                left - 10, y + 4, short(row["label"], LONGEST_LABEL), row["label"]
+            Markup('<text x="{:g}" y="{:g}" class="name">{}<title>{}</title></text>').format(
+                left - 10, y - 13, without_middle(row["label"], LONGEST_LABEL), row["label"]
             )
         )
         if row["low"] is not None and row["high"] is not None:

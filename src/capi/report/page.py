@@ -15,7 +15,7 @@ from capi.errors import InvalidInputError
 from capi.files.atomic import write_text
 from capi.report import charts, drawings
 from capi.report.record import report_record
-from capi.report.svg import colour_of
+from capi.report.svg import TOLD_APART, colour_of
 from capi.report.wording import count_text, hidden_text, number_text, percent_text, short
 from capi.runs import RunSettings
 from capi.runs.certify import CERTIFICATE
@@ -132,7 +132,7 @@ def page_of(record: dict[str, Any]) -> str:
         "percent": percent_text,
         "number": number_text,
     }
-    environment.globals |= {"charts": charts, "drawings": drawings, "colour_of": colour_of}
+    environment.globals |= {"charts": charts, "drawings": drawings, "colour_of": colour_of, "told_apart": TOLD_APART}
     script = _template("report.js")
     return environment.get_template("report.html").render(
         record,

@@ -31,6 +31,7 @@ from capi.report.panel import panel_record
 from capi.report.selection import selection_record
 from capi.report.sources import Sources, read_sources
 from capi.report.wording import (
+    column_of,
     conditions,
     few_hidden,
     label_texts,
@@ -225,7 +226,8 @@ def tree_record(sources: Sources) -> dict[str, Any]:
         else:
             cut = tree.feature[node], tree.at_most[node], tree.missing_left[node]
             yes, no = conditions(sources.display_schema, *cut, sources.with_missing)
-            nodes.append({"left": left, "text": yes, "otherwise": no})
+            name = column_of(sources.display_schema, tree.feature[node])[1].name
+            nodes.append({"left": left, "text": yes, "otherwise": no, "name": name if yes.startswith(name) else ""})
     return {"nodes": nodes, "levels": tree.levels, "leaves": tree.leaves}
 
 

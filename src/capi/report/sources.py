@@ -27,7 +27,7 @@ from capi.runs.fit import EVALUATION, POLICY, VALUES, RunResult, digest, load_ru
 from capi.runs.secret import read_secret
 
 MOST_BYTES = 2**36  # files of capi fit, as large as their tables
-DRAWN_DEPTH = 4  # of a tree that is drawn; deeper ones are replaced by an imitating tree
+DRAWN_DEPTH = 6  # of a tree that is shown as it is; deeper ones are replaced by an imitating tree
 MOST_NODES = 400_000  # of a forest that a page can hold
 
 

@@ -10,7 +10,8 @@ from math import ceil, floor, log10
 
 from markupsafe import Markup
 
-N_COLOURS = 8
+N_COLOURS = 16
+TOLD_APART = 8  # actions that colours alone tell apart; more get numbers as well
 SMALLEST = 1e-290  # smaller differences have too few digits to divide by
 LETTER = 6.6  # width in pixels of a 12 px character
 SMALL = 6.2  # of an 11 px character

@@ -127,6 +127,36 @@ def short(text: str, most: int = LONGEST) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
+def without_middle(text: str, most: int, tail: float = 0.5) -> str:
+    """Return a text of at most ``most`` characters that keeps both ends, because long names often differ only at the end.
+
+    Examples
+    --------
+    >>> without_middle("concentration on admission, marker 12", 20)
+    'concentrat…marker 12'
+    """
+    if len(text) <= most:
+        return text
+    end = max(int(tail * (most - 1)), 1)
+    return f"{text[: most - 1 - end].rstrip()}…{text[-end:].lstrip()}"
+
+
+def abbreviated(texts: Sequence[str], most: int) -> dict[str, str]:
+    """Return distinct texts of about ``most`` characters for distinct texts.
+
+    Examples
+    --------
+    >>> list(abbreviated(["concentration of marker 1", "concentration of marker 2"], 14).values())
+    ['concent…rker 1', 'concent…rker 2']
+    """
+    names = list(dict.fromkeys(texts))
+    for tail in (0.5, 0.7, 0.3, 0.9):
+        found = [without_middle(name, most, tail) for name in names]
+        if len(set(found)) == len(names):
+            return dict(zip(names, found, strict=True))
+    return dict(zip(names, numbered([without_middle(name, most) for name in names]), strict=True))
+
+
 def sentence(text: str) -> str:
     """Return a text with a capital letter at the start and a full stop at the end."""
     if not text:

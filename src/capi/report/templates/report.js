@@ -250,7 +250,7 @@
   /* Answers. */
 
   const many = panel.actions.length > 8;
-  const chip = (a) => made("span", { class: "chip a" + (a % 8) + (many ? " numbered" : ""), "aria-hidden": "true", text: many ? String(a + 1) : "" });
+  const chip = (a) => made("span", { class: "chip a" + (a % 16) + (many ? " numbered" : ""), "aria-hidden": "true", text: many ? String(a + 1) : "" });
   const valueText = (x, feature) => {
     const column = panel.columns.find((c) => c.start <= feature && feature < c.start + c.width);
     return column ? caseText(column, (j) => x[j]) : "";
@@ -319,7 +319,7 @@
   };
 
   const light = (answer) => {
-    for (const part of document.querySelectorAll(".tree .on")) part.classList.remove("on");
+    for (const part of document.querySelectorAll("[data-node].on, [data-edge].on")) part.classList.remove("on");
     if (!panel.drawn || !answer || !answer.path) return;
     const tree = policy.trees[0];
     const nodes = [0, ...answer.path.map(([node, left]) => tree.c[node] + (left ? 0 : 1))];
