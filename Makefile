@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 LOWEST := .venv-lowest
+DOCS := .venv-docs
 KERNEL_TESTS := tests/trees tests/domains/test_cart_pole.py tests/domains/test_hiv.py tests/evaluators/test_td.py \
 	tests/policy_spaces/test_linear.py tests/policy_spaces/test_optimal_trees.py
 
@@ -12,7 +13,7 @@ test test-all test-nojit test-lowest: export OPENBLAS_NUM_THREADS := 1
 test test-all test-nojit test-lowest: export MKL_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-nojit test-lowest lint fmt bench clean
+.PHONY: help setup demo test test-all test-nojit test-lowest lint fmt bench docs clean
 
 help:  ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -49,8 +50,12 @@ bench: $(VENV)/.ready  ## run the benchmarks against other libraries
 	$(BIN)/python -m pip install --quiet -e ".[bench]"
 	@trap 'rm -f docs/reproduction/PAUSE' EXIT; touch docs/reproduction/PAUSE; $(BIN)/capi bench  # long runs wait meanwhile
 
+docs: $(DOCS)/.ready  ## build the documentation in docs/_build/html; warnings are errors
+	$(DOCS)/bin/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+	$(DOCS)/bin/python scripts/check_site.py docs/_build/html
+
 clean:  ## remove all generated files
-	rm -rf $(VENV) $(LOWEST) .coverage results dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(LOWEST) $(DOCS) docs/_build docs/reference .coverage results dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 define make_venv
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is missing: install Python 3.11 or later, or run make PYTHON=/path/to/python"; exit 1; }
@@ -65,6 +70,11 @@ $(VENV)/.ready: pyproject.toml
 	$(make_venv)
 	@$(BIN)/python -m pip install --quiet -e . --group dev
 	@$(BIN)/python -m pip install --quiet --no-deps lifelines  # only for its trial data; its dependencies would hold pandas back
+	@touch $@
+
+$(DOCS)/.ready: pyproject.toml
+	$(make_venv)
+	@$(DOCS)/bin/python -m pip install --quiet -e . --group docs
 	@touch $@
 
 $(LOWEST)/.ready: pyproject.toml scripts/lowest.py

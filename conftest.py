@@ -25,3 +25,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def _names_in_doctests(doctest_namespace: dict[str, object]) -> None:
     doctest_namespace["np"] = np
+
+
+@pytest.fixture(autouse=True)
+def _own_folder_for_pages(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Examples in pages may write files, such as policy.capi: not into the project."""
+    if request.node.path.suffix == ".md":
+        monkeypatch.chdir(tmp_path_factory.mktemp("page"))

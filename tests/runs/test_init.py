@@ -38,7 +38,7 @@ def trial():
 TABLES = {
     "plain": (
         pd.DataFrame({"episode": ID, "t": STEP, "x": X, "z": Z, "action": ACT, "reward": X + ACT}),
-        {"episode": "episode", "time": "t", "action": "action", "reward": "reward", "state": ["x", "z"]},
+        {"episode": "episode", "time": "t", "action": "action", "reward": "reward", "state": ["t", "x", "z"]},
         {},
     ),
     "clinic": (
@@ -75,13 +75,13 @@ TABLES = {
     ),
     "sepsis": (
         pd.DataFrame({"icustayid": ID, "bloc": STEP + 1, "HR": X, "MeanBP": Z, "action": ACT, "action_name": np.array(["a", "b", "c"])[ACT],
-                      "reward": np.where(LAST, X, 0.0), "outcome": ID % 2}),
+                      "reward": np.where(LAST, X, 0.0), "outcome": ID % 2}).iloc[:-2],
         {"episode": "icustayid", "time": "bloc", "action": "action", "reward": "reward", "state": ["HR", "MeanBP"]},
         {"action_name", "outcome"},
     ),
     "marketing": (
         pd.DataFrame({"customer": ID, "week": STEP, "spent": Z, "visits": RNG.integers(9, size=N * LENGTH), "offer": np.array(["none", "mail"])[ACT % 2],
-                      "profit": X, "survey_weight": 1 + Z}),
+                      "profit": X, "survey_weight": 1 + Z}).iloc[:-1],
         {"episode": "customer", "time": "week", "weight": "survey_weight", "action": "offer", "reward": "profit", "state": ["spent", "visits"]},
         {},
     ),
@@ -92,7 +92,7 @@ TABLES = {
     ),
     "odd names": (
         pd.DataFrame({'unit "id"\n': ID, "tag, Uhrzeit": Z, "day": STEP, "treatment given": ACT, "gain (EUR)": X, "größe": Z, "leer": np.nan}),
-        {"episode": 'unit "id"\n', "time": "day", "action": "treatment given", "reward": "gain (EUR)", "state": ["tag, Uhrzeit", "größe"]},
+        {"episode": 'unit "id"\n', "time": "day", "action": "treatment given", "reward": "gain (EUR)", "state": ["day", "tag, Uhrzeit", "größe"]},
         {"leer"},
     ),
 }  # fmt: skip
@@ -173,7 +173,7 @@ def test_what_is_unclear_is_refused_without_a_terminal_and_accepted_on_request(f
         "time": "t",
         "action": "drug",
         "reward": "v",
-        "state": ["therapy", "z"],
+        "state": ["t", "therapy", "z"],
     }
 
 

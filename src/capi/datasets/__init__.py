@@ -16,6 +16,22 @@ from capi.domains.hiv import HIV
 COUNTS = ("T1", "T2", "T1*", "T2*", "V", "E")
 
 
+def clinic_table() -> Path:
+    """Return the path of a small CSV table of simulated clinic visits.
+
+    600 patients come four times, four weeks apart; a coin decides whether they are treated. Each row is a visit: ``patient``, ``week``,
+    ``age``, ``sex``, ``severity`` and ``liver`` before the decision, ``treatment`` (treat or wait), ``wellbeing`` four weeks later, and
+    the ``propensity`` of the treatment. Treatment helps, but harms the liver. ``scripts/make_clinic_table.py`` generates the table.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> pd.read_csv(clinic_table()).shape
+    (2400, 9)
+    """
+    return Path(str(files("capi.datasets").joinpath("clinic.csv")))
+
+
 def hiv_table() -> Path:
     """Return the path of a Parquet table of simulated HIV patients.
 

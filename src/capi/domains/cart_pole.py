@@ -54,14 +54,14 @@ STARTS = {"near": (0.05, 0.05, 0.05, 0.05), "wide": (1.2, 1.2 / 5, float(np.radi
 class CartPole:
     """The cart-pole problem, as a `Domain`.
 
-    =============  ============================================================================
+    =============  =====================================================================================
     state          position (m), velocity (m/s), angle from upright (rad), its velocity (rad/s)
     actions        0 left, 1 right: a push for 0.02 s
     dynamics       cart 1 kg, pole 0.1 kg and 1 m long, gravity 9.8 m/s^2; no noise
     reward         -1 on the step that fails, otherwise 0; or 1 on each step that does not fail
     start          uniform, each coordinate independently
-    end            |angle| > ``angle_limit``, or |position| > ``track_limit`` if there is one
-    =============  ============================================================================
+    end            angle beyond ``angle_limit`` or, if there is one, position beyond ``track_limit``
+    =============  =====================================================================================
 
     Parameters
     ----------

@@ -45,8 +45,8 @@ class CAPI(Learner):
     loss : "gap" or "zero-one"
         The loss that the space minimises: weighted by the action gap, or, for comparison, the fraction of states whose
         action is not greedy.
-    update : function (old, new, *, q, states, k) -> Policy or None, optional
-        Combines the old and the new policy. By default the new policy replaces the old one. If the function returns
+    update : function, optional
+        Combines the old and the new policy: ``update(old, new, *, q, states, k)`` returns a policy or None. By default the new policy replaces the old one. If the function returns
         None, the loop ends with the old policy.
     patience : int, optional
         Stop after this many consecutive rounds without a changed decision on the sample. One is enough if each

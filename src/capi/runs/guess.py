@@ -22,6 +22,7 @@ from capi.runs.table import split_at_commas
 
 MOST_ACTIONS = 50  # a column with more values is not a choice among a few actions
 FEW_ACTIONS = 12  # values of a column that may be the action although its name says nothing
+MOST_STAGES = 20  # rows of episodes that end on schedule
 FREE_TEXT = 0.5  # share of distinct values in the rows above which text is not a category
 FEW_ROWS = 20  # in which text may differ from row to row and still be a category
 OPTIONAL = ("episode", "time", "terminated", "truncated", "propensity", "weight")
@@ -349,7 +350,16 @@ class _Guesser:
         for column in self._free():
             if reason := self._reason_against(column):
                 self.left_out[column.name] = reason
-        return [column.name for column in self._free() if column.name not in self.left_out]
+        states = [column.name for column in self._free() if column.name not in self.left_out]
+        return [self.found["time"].name, *states] if self._ends_on_schedule() else states
+
+    def _ends_on_schedule(self) -> bool:
+        """Whether all episodes have the same few rows, so that the time says how many decisions are still to come."""
+        episode, time = self.found.get("episode"), self.found.get("time")
+        if episode is None or time is None or time.kind == "date" or "terminated" in self.found:
+            return False
+        lengths = np.bincount(episode.codes)
+        return bool(2 <= lengths.min() == lengths.max() <= MOST_STAGES and time.n_distinct == lengths.max())
 
     def _reason_against(self, column: _Profile) -> str | None:
         """Return why a column should not be a state, if so."""

@@ -52,6 +52,10 @@ def settings_text(table: str | Path, guess: GuessedRoles) -> str:
     lines += [f'# {role} = "..."  # {meaning}' for role, meaning in OTHERS.items() if role not in roles]
     lines += ["", "# What was known when the decision was taken. Remove columns that were recorded later."]
     lines += ["state = [", *(f"    {json.dumps(name, ensure_ascii=True)}," for name in roles["state"]), "]"]
+    if roles.get("time") in roles["state"]:
+        lines += [
+            "# The time is a state, too, because all episodes have the same length: it says how many decisions remain."
+        ]
     if guess.left_out:
         lines += ["# Left out:", *(f"#   {json.dumps(name)}: {reason}" for name, reason in guess.left_out.items())]
     lines += ["", "[learning]", *_learning(guess)]

@@ -1,0 +1,34 @@
+"""How the documentation site is built: make docs."""
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(Path(__file__).parent))  # for the extensions that begin with an underscore
+
+project = "capi"
+author = "The capi authors"
+copyright = author
+release = re.search(r'^version = "(.+)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.M)[1]
+
+extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "_accessible", "_mathml", "_reference"]
+exclude_patterns = ["_build", "reproduction/*/records"]
+suppress_warnings = ["myst.header"]  # pages that begin with a second-level heading
+
+myst_enable_extensions = ["dollarmath"]
+myst_heading_anchors = 4
+default_role = "py:obj"  # `Name` in a docstring is a link if the name is documented
+autodoc_typehints = "none"  # the docstrings say it in words
+autodoc_member_order = "groupwise"
+autodoc_class_signature = "mixed"
+numpydoc_show_class_members = False
+html_math_renderer = "mathml"
+
+html_theme = "furo"  # system fonts, nothing from the network
+html_title = f"capi {release}"
+html_static_path = ["_static"]
+html_css_files = ["capi.css"]
+html_copy_source = False
+html_show_sphinx = False
+html_last_updated_fmt = None
