@@ -170,11 +170,14 @@ def resident():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GIB
 
 
-def fitted(folder, n_rounds, sample_rows):
+def fitted(folder, n_rounds, sample_rows, rows=AT_ONCE, warm=0):
 
     with cluster() as workers, Client(workers) as client:
+        settings = {"rows_per_partition": int(rows), "sample_rows": int(sample_rows), "executor": client}
+        if int(warm):  # workers import and load machine code once
+            learner(1).fit(PartitionedTransitions.from_parquet(folder, **settings, **ROLES))
         started = time.perf_counter()
-        batch = PartitionedTransitions.from_parquet(folder, executor=client, sample_rows=int(sample_rows), **ROLES)
+        batch = PartitionedTransitions.from_parquet(folder, **settings, **ROLES)
         found = learner(int(n_rounds)).fit(batch)
         seconds = time.perf_counter() - started
         memory = max(client.run(resident).values())
@@ -189,10 +192,13 @@ def fitted(folder, n_rounds, sample_rows):
     }
 
 
-def threads(folder, n_rounds, sample_rows):
+def threads(folder, n_rounds, sample_rows, rows=AT_ONCE, warm=0):
 
+    settings = {"rows_per_partition": int(rows), "sample_rows": int(sample_rows)}
+    if int(warm):
+        learner(1).fit(PartitionedTransitions.from_parquet(folder, **settings, **ROLES))
     started = time.perf_counter()
-    batch = PartitionedTransitions.from_parquet(folder, sample_rows=int(sample_rows), **ROLES)
+    batch = PartitionedTransitions.from_parquet(folder, **settings, **ROLES)
     found = learner(int(n_rounds)).fit(batch)
     rounds = [round(row["seconds"], 2) for row in found.history_]
     return {"seconds": time.perf_counter() - started, "rounds": rounds, "gib": peak(), "return": simulated(found)}
@@ -352,7 +358,7 @@ def main(name, *arguments):
                 )
         elif name == "overhead":
             log = write(folder / "log", 1_000_000)
-            here, there = alone("threads", log, 5, 100_000), alone("fitted", log, 5, 100_000)
+            here, there = (alone(name, log, 5, 100_000, 250_000, 1) for name in ("threads", "fitted"))
             print(
                 f"threads {here['seconds']:.1f} s, Dask {there['seconds']:.1f} s, ratio {there['seconds'] / here['seconds']:.2f}, same return {here['return'] == there['return']}"
             )
