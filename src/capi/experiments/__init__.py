@@ -29,4 +29,5 @@ NAMES = {
     "hiv": "HIV treatment: Tree-CAPI and Tree-FQI",
     "mountain-car": "Mountain-Car: nearest-neighbour policies and regularized fitted Q-iteration",
     "pole": "pole balancing: value-based and rollout-based methods",
+    "theory": "claims of the analysis: later rounds, gaps, rates, methods, regularities, losses",
 }

@@ -1,0 +1,307 @@
+"""Table, figures and the claims of the analysis as predicates, from the records of its experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from capi._utils.statistics import all_hold, is_positive, standard_error
+from capi._utils.validation import Floats
+from capi.experiments.experiment import Claim, Record, Row
+from capi.experiments.theory.settings import SCHEDULES, ZETAS
+from capi.plotting.style import PALETTE, add_legend, marker_of, name_axes, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLUMNS = ("group", "problem", "case", "level", "seed", "loss")
+FEWEST_SEEDS = (
+    5  # with fewer no claim is decided; otherwise 95 % t intervals of paired differences decide, or leave it open
+)
+CLOSE = 0.15  # of a measured exponent to the one that the analysis gives
+PARALLEL = 0.35  # an exponent this far above -1 is slower than 1 / n
+UNITS = {"mountain-car": "steps to the goal", "hiv": "minus log10 of the return"}
+TITLES = {
+    "later": "The same budget, spent early, evenly or late",
+    "damping": "Loss of greedy decisions against the error of the values",
+    "rates": "Loss against the number of samples",
+    "methods": "Methods with equal numbers of transitions",
+    "regularities": "Values and policies with and without regularity",
+    "losses": "The gap-weighted loss and the 0/1 loss",
+}
+LEVELS = {
+    "damping": "largest error of the values",
+    "rates": "samples (rewards of each action in each state, or states)",
+    "methods": "transitions",
+    "regularities": "transitions",
+}
+Key: TypeAlias = tuple[str, str, str]  # group, problem, case
+Found: TypeAlias = dict[Key, dict[int, Record]]  # by seed
+
+
+def table(records: Sequence[Record]) -> list[Row]:
+    """Return one row per setting, level and seed."""
+    return [
+        {
+            "group": r["group"],
+            "problem": r["problem"],
+            "case": r["case"],
+            "level": level,
+            "seed": r["seed"],
+            "loss": loss,
+        }
+        for r in records
+        for level, loss in zip(r["levels"], r["losses"], strict=True)
+    ]
+
+
+def summary(rows: Sequence[Row]) -> tuple[str, list[str], list[list[str]]]:
+    """Return one line per setting, with the mean loss at each level and its standard error."""
+    lines = []
+    for key, levels in _points(rows).items():
+        shown = [f"{level:g}: {_short(losses)}" if level else _short(losses) for level, losses in levels.items()]
+        lines.append([*key, str(max(len(losses) for losses in levels.values())), "   ".join(shown)])
+    return (
+        "The analysis: mean losses by level (s.e. over seeds)",
+        ["group", "problem", "case", "seeds", "losses"],
+        lines,
+    )
+
+
+def figures(rows: Sequence[Row]) -> dict[str, Figure]:
+    """Return one figure per group."""
+    points = _points(rows)
+    found = {}
+    for group, title in TITLES.items():
+        problems = list(dict.fromkeys(problem for g, problem, _ in points if g == group))
+        if problems:
+            shown = [problems] if group == "damping" else [[problem] for problem in problems]
+            figure, panels = new_figure(1.5 + 3.4 * len(shown), 3.6, n_cols=len(shown))
+            for axes, chosen in zip(panels, shown, strict=True):
+                lines = {key: levels for key, levels in points.items() if key[0] == group and key[1] in chosen}
+                (_lines if group in LEVELS else _bars)(axes, lines, group)
+                name_axes(axes, y=UNITS.get(chosen[0], "loss"), title=title if axes is panels[0] else chosen[0])
+            found[f"theory-{group}.png"] = figure
+    return found
+
+
+def _lines(axes: Axes, lines: dict[Key, dict[float, list[float]]], group: str) -> None:
+    for number, ((_, problem, case), levels) in enumerate(lines.items()):
+        label = problem if group == "damping" else case
+        means = [float(np.mean(losses)) for losses in levels.values()]
+        errors = [np.nan_to_num(standard_error(np.array(losses))) for losses in levels.values()]
+        style: dict[str, Any] = {"color": PALETTE[number % len(PALETTE)], "marker": marker_of(number), "capsize": 2}
+        axes.errorbar(list(levels), means, yerr=errors, label=label, **style)
+    axes.set_xscale("log")
+    if group in ("damping", "rates"):
+        axes.set_yscale("log", nonpositive="mask")
+    else:
+        axes.set_yscale("symlog", linthresh=0.1)
+        axes.set_ylim(bottom=0.0)
+    name_axes(axes, x=LEVELS[group])
+    add_legend(axes, "")
+
+
+def _bars(axes: Axes, lines: dict[Key, dict[float, list[float]]], group: str) -> None:  # noqa: ARG001
+    for number, ((_, _, case), levels) in enumerate(lines.items()):
+        [losses] = levels.values()
+        error = np.nan_to_num(standard_error(np.array(losses)))
+        axes.bar(case, float(np.mean(losses)), yerr=error, color=PALETTE[number % len(PALETTE)], capsize=3)
+    axes.tick_params(axis="x", rotation=20)
+
+
+def claims(records: Sequence[Record]) -> dict[str, Claim]:
+    """Return what the paper says about its analysis; with few seeds the claims stay undecided."""
+    found: Found = {}
+    for r in records:
+        found.setdefault((r["group"], r["problem"], r["case"]), {})[r["seed"]] = r
+    made: dict[str, Claim] = {}
+    for part in (_later, _damping, _rates, _methods, _regularities, _losses):
+        made |= part(found)
+    return made
+
+
+def _later(found: Found) -> dict[str, Claim]:
+    made = {}
+    for problem in _problems(found, "later"):
+        cases = _paired(found, [("later", problem, case) for case in SCHEDULES], lambda r: r["losses"][0])
+        if cases is None:
+            continue
+        early, even, late = cases
+        made[f"later/{problem}"] = Claim(
+            "With the same budget, it is better to spend more of it in later rounds.",
+            "Section 4.2, after Theorem 2",
+            all_hold([_positive(early - late), _positive(even - late)]),
+            _numbers(dict(zip(SCHEDULES, cases, strict=True))),
+        )
+    return made
+
+
+def _damping(found: Found) -> dict[str, Claim]:
+    made = {}
+    for zeta in ZETAS:
+        slopes = _paired(found, [("damping", f"zeta-{zeta:g}", "greedy")], slope)
+        if slopes is not None:
+            made[f"damping/zeta-{zeta:g}"] = Claim(
+                f"The loss falls like the error to the power of 1 + zeta = {1 + zeta:g} (to within {CLOSE:g}).",
+                "Section 4.1, after Theorem 1",
+                _close(slopes[0], 1 + zeta),
+                _numbers({"exponent": slopes[0]}),
+            )
+    slopes = _paired(found, [("damping", "chain", "greedy")], slope)
+    if slopes is not None:
+        made["damping/chain"] = Claim(
+            "On the chain, too, the loss falls faster than the error.",
+            "Section 4.1, after Theorem 1",
+            _positive(slopes[0] - 1),
+            _numbers({"exponent": slopes[0]}),
+        )
+    return made
+
+
+def _rates(found: Found) -> dict[str, Claim]:
+    made = {}
+    for name, expected in (("zeta-1", -1.0), ("zeta-0.5", -0.75)):
+        slopes = _paired(found, [("rates", "rewards", name)], lambda r: slope(r, last=3))
+        if slopes is not None:
+            made[f"rates/{name}"] = Claim(
+                f"If values are means of n rewards, the loss falls like n to the power of -(1 + zeta) / 2 = {expected:g} (to within {CLOSE:g}).",
+                "Section 4.1, after Theorem 1",
+                _close(slopes[0], expected),
+                _numbers({"exponent": slopes[0]}),
+            )
+    both = _paired(
+        found, [("rates", "rewards", "large-gaps"), ("rates", "rewards", "zeta-1")], lambda r: r["losses"][2]
+    )
+    if both is not None:
+        made["rates/large-gaps"] = Claim(
+            "With large gaps the loss vanishes sooner than with small ones, although there is more to lose.",
+            "Section 2.2",
+            _positive(both[1] - both[0]),
+            _numbers({"large gaps": both[0], "small gaps": both[1]}),
+        )
+    slopes = _paired(found, [("rates", "states", case) for case in ("fits", "does-not-fit")], slope)
+    if slopes is not None:
+        made["rates/fast-if-the-space-fits"] = Claim(
+            "With exact values and a space that contains a perfect policy, the loss falls at least as fast as 1 / n.",
+            "Section 4.1, on r*",
+            _positive(-1 + CLOSE - slopes[0]),
+            _numbers({"exponent": slopes[0]}),
+        )
+        made["rates/slow-if-it-does-not"] = Claim(
+            "In the hardest problem for n whose best policy is not perfect, the excess falls more slowly.",
+            "Section 6, on the rates of DPI",
+            _positive(slopes[1] - (-1 + PARALLEL)),
+            _numbers({"exponent": slopes[1]}),
+        )
+    return made
+
+
+def _methods(found: Found) -> dict[str, Claim]:
+    made = {}
+    for other in ("cpi", "cpi-0.1", "dpi", "cbmpi"):
+        both = _paired(
+            found, [("methods", "chain", "capi"), ("methods", "chain", other)], lambda r: float(np.mean(r["losses"]))
+        )
+        if both is not None:
+            made[f"methods/capi-and-{other}"] = Claim(
+                f"With as many transitions, CAPI loses less than {other}, on average over their numbers.",
+                "Section 6",
+                _positive(both[1] - both[0]),
+                _numbers({"capi": both[0], other: both[1]}),
+            )
+    return made
+
+
+def _regularities(found: Found) -> dict[str, Claim]:
+    cases = ("smooth/thresholds", "smooth/all-policies", "tabular/thresholds", "tabular/all-policies")
+    fewest = _paired(found, [("regularities", "chain", case) for case in cases], lambda r: r["losses"][0])
+    if fewest is None:
+        return {}
+    both, values, policy, neither = fewest
+    return {
+        "regularities/both-are-better-than-one": Claim(
+            "With few transitions, smooth values and a small policy space together lose less than either alone, and than neither.",
+            "title and Section 1",
+            all_hold(_positive(other - both) for other in (values, policy, neither)),
+            _numbers(dict(zip(cases, fewest, strict=True))),
+        )
+    }
+
+
+def _losses(found: Found) -> dict[str, Claim]:
+    made = {}
+    for problem in _problems(found, "losses"):
+        both = _paired(
+            found, [("losses", problem, case) for case in ("gap-weighted", "zero-one")], lambda r: r["losses"][0]
+        )
+        if both is not None:
+            made[f"losses/{problem}"] = Claim(
+                "The policy that minimises the gap-weighted loss is better than the one that minimises the 0/1 loss.",
+                "Sections 1 and 3",
+                _positive(both[1] - both[0]),
+                _numbers({"gap-weighted": both[0], "zero-one": both[1]}),
+            )
+    return made
+
+
+def slope(record: Record, last: int | None = None) -> float:
+    """Return the slope of the logarithm of the loss against that of the level, over the (last) levels with a loss."""
+    levels, losses = np.array(record["levels"], dtype=float), np.array(record["losses"])
+    if last is not None:
+        levels, losses = levels[-last:], losses[-last:]
+    used = losses > 0
+    if used.sum() < 2:
+        return float("nan")
+    return float(np.polyfit(np.log(levels[used]), np.log(losses[used]), 1)[0])
+
+
+def _problems(found: Found, group: str) -> list[str]:
+    return list(dict.fromkeys(problem for g, problem, _ in found if g == group))
+
+
+def _paired(found: Found, keys: Sequence[Key], number: Callable[[Record], float]) -> list[Floats] | None:
+    """Return a number of each key's records, for the seeds that all of them have; None if a key has no records."""
+    if not all(key in found for key in keys):
+        return None
+    seeds = sorted(set.intersection(*(set(found[key]) for key in keys)))
+    values = [np.array([number(found[key][seed]) for seed in seeds]) for key in keys]
+    known = np.all([np.isfinite(each) for each in values], axis=0)
+    return [each[known] for each in values]
+
+
+def _positive(values: Floats) -> bool | None:
+    return is_positive(values) if len(values) >= FEWEST_SEEDS else None
+
+
+def _close(values: Floats, expected: float) -> bool | None:
+    """Return whether the mean is within `CLOSE` of what is expected."""
+    return all_hold([_positive(values - expected + CLOSE), _positive(expected + CLOSE - values)])
+
+
+def _numbers(found: dict[str, Floats]) -> dict[str, Any]:
+    return {
+        name: {
+            "mean": float(np.mean(values)),
+            "standard_error": standard_error(values) if len(values) > 1 else None,
+            "seeds": len(values),
+        }
+        for name, values in found.items()
+        if len(values)
+    }
+
+
+def _points(rows: Iterable[Row]) -> dict[Key, dict[float, list[float]]]:
+    found: dict[Key, dict[float, list[float]]] = {}
+    for row in rows:
+        key = (row["group"], row["problem"], row["case"])
+        found.setdefault(key, {}).setdefault(row["level"], []).append(row["loss"])
+    return found
+
+
+def _short(losses: Sequence[float]) -> str:
+    error = standard_error(np.array(losses))
+    return f"{np.mean(losses):.3g}" + ("" if np.isnan(error) else f" ({error:.1g})")
