@@ -20,6 +20,7 @@ EXPECTED = {  # a line that a reader can check
     "13_trial.py": "There is no significant difference between the tree and the best arm",
     "15_serve_fastapi.py": "{'decisions': ['high', 'low'], 'warnings': []}",
     "16_batch_job.py": "column 'ward' has 'maternity' (63 of 200 rows, first in row 1 counted from 0)",
+    "18_growing_dictionary.py": "growing dictionary: loses 0 after 10 rounds, 0 after 30",
     "17_near_the_log.py": "returns: free -151, near the log -45",
     "14_grid_search.py": "depth 1, at least   5 rows per leaf: score 0.832, true loss 0.031",
     "09_gymnasium.py": "the tree: 187 steps; 50 of 50 episodes ended before the limit",

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from capi.baselines.fitted_q_iteration import RFQI as RFQI
     from capi.baselines.fitted_q_iteration import FittedQIteration as FittedQIteration
     from capi.baselines.lspi import LSPI as LSPI
+    from capi.baselines.online_rollout import OnlineRollout as OnlineRollout
     from capi.baselines.psdp import PSDP as PSDP
 else:
     __all__, __getattr__, __dir__ = lazy_exports(
@@ -46,6 +47,7 @@ else:
             "DPICritic": "dpi",
             "FittedQIteration": "fitted_q_iteration",
             "ModifiedPolicyIteration": "dynamic_programming",
+            "OnlineRollout": "online_rollout",
             "PolicyIteration": "dynamic_programming",
             "ValueIteration": "dynamic_programming",
         },

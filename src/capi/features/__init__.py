@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from capi.features.bases import RadialGrid as RadialGrid
     from capi.features.bases import Tiles as Tiles
     from capi.features.dictionary import KernelDictionary as KernelDictionary
+    from capi.features.values import ValueFeatures as ValueFeatures
 else:
     __all__, __getattr__, __dir__ = lazy_exports(
         __name__,
@@ -27,5 +28,6 @@ else:
             "RadialCentres": "bases",
             "RadialGrid": "bases",
             "Tiles": "bases",
+            "ValueFeatures": "values",
         },
     )

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from capi.learning.capi import CAPI as CAPI
     from capi.learning.iteration import Iteration as Iteration
     from capi.learning.learner import Learner as Learner
+    from capi.learning.state_choice import ImportantStates as ImportantStates
+    from capi.learning.state_choice import UncertainStates as UncertainStates
     from capi.learning.support import FittedSupport as FittedSupport
     from capi.learning.support import Support as Support
     from capi.learning.updates import NearLog as NearLog
@@ -19,9 +21,11 @@ else:
         {
             "CAPI": "capi",
             "FittedSupport": "support",
+            "ImportantStates": "state_choice",
             "Iteration": "iteration",
             "Learner": "learner",
             "Support": "support",
             "NearLog": "updates",
+            "UncertainStates": "state_choice",
         },
     )
