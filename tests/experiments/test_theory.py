@@ -38,7 +38,7 @@ def as_claimed(values, i, seed):
     if group == "rates":
         exponent = {"zeta-1": -1.0, "zeta-0.5": -0.75, "large-gaps": -3.0, "fits": -1.1, "does-not-fit": -0.5}[case]
         return level**exponent * noise
-    better = case in ("late", "capi", "smooth/thresholds", "gap-weighted")
+    better = case in ("late", "capi", "smooth/thresholds", "gap-weighted", "important", "uncertain")
     return (1.0 if better else 2.0) * noise
 
 
@@ -50,7 +50,7 @@ def the_other_way_round(values, i, seed):
     if values["group"] == "rates":
         exponent = {"large-gaps": -0.1, "does-not-fit": -1.2}.get(values["case"], -0.3)
         return level**exponent * noise
-    worse = values["case"] in ("late", "capi", "smooth/thresholds", "gap-weighted")
+    worse = values["case"] in ("late", "capi", "smooth/thresholds", "gap-weighted", "important", "uncertain")
     return (2.0 if worse else 1.0) * noise
 
 
@@ -73,7 +73,7 @@ def test_few_seeds_decide_nothing_and_some_records_are_enough():
     rows = table(records)
     assert len(summary(rows)[2]) == len(ALL)
     assert set(figures(rows)) == {
-        f"theory-{g}.png" for g in ("later", "damping", "rates", "methods", "regularities", "losses")
+        f"theory-{g}.png" for g in ("later", "damping", "rates", "methods", "regularities", "losses", "informative")
     }
     assert set(figures(table(records[:1]))) == {"theory-later.png"}
 

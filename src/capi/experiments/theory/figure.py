@@ -31,6 +31,7 @@ TITLES = {
     "methods": "Methods with equal numbers of transitions",
     "regularities": "Values and policies with and without regularity",
     "losses": "The gap-weighted loss and the 0/1 loss",
+    "informative": "Where new transitions come from",
 }
 LEVELS = {
     "damping": "largest error of the values",
@@ -119,7 +120,7 @@ def claims(records: Sequence[Record]) -> dict[str, Claim]:
     for r in records:
         found.setdefault((r["group"], r["problem"], r["case"]), {})[r["seed"]] = r
     made: dict[str, Claim] = {}
-    for part in (_later, _damping, _rates, _methods, _regularities, _losses):
+    for part in (_later, _damping, _rates, _methods, _regularities, _losses, _informative):
         made |= part(found)
     return made
 
@@ -244,6 +245,21 @@ def _losses(found: Found) -> dict[str, Claim]:
                 "Sections 1 and 3",
                 _positive(both[1] - both[0]),
                 _numbers({"gap-weighted": both[0], "zero-one": both[1]}),
+            )
+    return made
+
+
+def _informative(found: Found) -> dict[str, Claim]:
+    made = {}
+    for case, words in (("uncertain", "where gaps are small and uncertain"), ("important", "where gaps are large")):
+        keys = [("informative", "mountain-car", each) for each in (case, "uniform")]
+        both = _paired(found, keys, lambda r: r["losses"][0])
+        if both is not None:
+            made[f"informative/{case}"] = Claim(
+                f"New transitions from states {words} are worth more than from all states alike.",
+                "Section 7, on the sampling distribution",
+                _positive(both[1] - both[0]),
+                _numbers({case: both[0], "uniform": both[1]}),
             )
     return made
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from capi._utils.randomness import numbered_rng, seed_sequence
 from capi._utils.validation import Floats, Ints
-from capi.baselines import CPI, DPI
+from capi.baselines import CPI, DPI, RFQI
 from capi.data.transitions import Transitions
 from capi.datasets import load_hiv_batch
 from capi.domains import HIV, ChainWalk, MountainCar
@@ -17,6 +18,7 @@ from capi.evaluators import LSTDQ, Exact, FittedQ, KernelFittedQ, RolloutsWithCr
 from capi.experiments.mountain_car.run import batch_of
 from capi.features.bases import OneHot, RadialGrid
 from capi.features.kernels import Gaussian
+from capi.learning import ImportantStates, UncertainStates
 from capi.learning.capi import CAPI
 from capi.policies import Constant, Uniform
 from capi.policy_spaces import Thresholds, Trees, Unrestricted
@@ -31,6 +33,12 @@ CRITIC_STEPS = 5  # length of rollouts that end with a critic's value
 ROLLOUT_STEPS, ROLLOUT_ROUNDS = 100, 5
 CENTRES = 40  # of the smooth values: one in five states
 TESTS, MAX_STEPS = 200, 200  # of Mountain-Car
+AT_ONCE, ADDITIONS, CANDIDATES, SWEEPS = (
+    100,
+    7,
+    2_000,
+    60,
+)  # transitions; how often more are added; states to choose from; sweeps
 DAYS = 200  # steps of five days, of an HIV patient
 
 
@@ -258,6 +266,38 @@ def _losses(values: Mapping[str, Any], seed: int, n_jobs: int) -> dict[str, Any]
     return _only(chain.mdp.performance_loss(learner.fit(random_steps(chain, 4_000, seed)).policy_))
 
 
+# -- new states -----------------------------------------------------------------------------------
+
+
+def _informative(values: Mapping[str, Any], seed: int, n_jobs: int) -> dict[str, Any]:  # noqa: ARG001
+    """Transitions from 100 states of the box, then seven times 100 more, chosen by what was learned from those before."""
+    cars, seeds = MountainCar(), seed_sequence(seed)
+
+    def learned(batch: Transitions) -> RFQI:
+        evaluator = KernelFittedQ(Gaussian(0.1), ridge=0.01, threshold=1e-3, scale=cars.box, n_sweeps=1)
+        return RFQI(evaluator, discount=cars.discount, n_iterations=SWEEPS, random_state=0).fit(batch)
+
+    batch = sample_steps(None, cars, cars.initial(AT_ONCE, numbered_rng(seeds, 0)), random_state=numbered_rng(seeds, 1))
+    for k in range(ADDITIONS):
+        rng, drawing = numbered_rng(seeds, 2, k), numbered_rng(seeds, 3, k)
+        candidates = cars.initial(CANDIDATES, rng)
+        if values["case"] == "uniform":
+            chosen = candidates[:AT_ONCE]
+        elif values["case"] == "important":
+            q = learned(batch).q_
+            chosen = ImportantStates(candidates, partial(_known, q), AT_ONCE)(k, Constant(0, 3), rng).states
+        else:
+            halves = [learned(half).q_ for half in batch.split(0.5, random_state=rng)]
+            chosen = UncertainStates(candidates, partial(_known, halves), AT_ONCE)(k, Constant(0, 3), rng).states
+        batch = Transitions.concat([batch, sample_steps(None, cars, chosen, random_state=drawing)])
+    return _only(_steps(learned(batch).policy_, cars, numbered_rng(seeds, 9)))
+
+
+def _known(found: Any, policy: Any, rng: Any) -> Any:  # noqa: ARG001
+    """Return values that are known already."""
+    return found
+
+
 def _steps(policy: Any, cars: MountainCar, rng: np.random.Generator) -> float:
     result = performance(policy, cars, starts=cars.initial(TESTS, rng), max_steps=MAX_STEPS)
     return float(result.lengths.mean())
@@ -274,4 +314,5 @@ _GROUPS = {
     "methods": _methods,
     "regularities": _regularities,
     "losses": _losses,
+    "informative": _informative,
 }

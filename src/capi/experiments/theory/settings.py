@@ -8,6 +8,7 @@ rates           loss against the number of samples: of rewards, for large and fo
 methods         CAPI, CPI, DPI and classification-based modified policy iteration with equal numbers of transitions
 regularities    smooth or tabular values, small or unrestricted policy space
 losses          the gap-weighted loss and the 0/1 loss
+informative     new transitions from all states alike, from important ones, or from those with small and uncertain gaps
 """
 
 from capi.experiments.setting import Setting, Size
@@ -40,6 +41,7 @@ def settings(size: Size) -> list[Setting]:  # noqa: ARG001  a seed takes seconds
     ]
     problems = ("chain-1-0.7", "chain-1-0.9", "chain-2-0.9", "mountain-car")
     found += [("losses", problem, case, {}) for problem in problems for case in ("gap-weighted", "zero-one")]
+    found += [("informative", "mountain-car", case, {}) for case in ("uniform", "important", "uncertain")]
     return [_setting(*each) for each in found]
 
 
