@@ -202,6 +202,10 @@ def test_the_share_of_decisions_that_leave_the_log():
     assert never_below[batch.states[:, 0] < -0.5].mean() > 0.9
     assert never_below[batch.states[:, 0] > 0.5].mean() < 0.1
     assert fitted.leaving(Uniform(3), batch).max() <= 1
+    share = 100 * never_below.mean()
+    assert fitted.where_leaving(Constant(2, 3), batch).startswith(
+        f"The policy takes actions that the log rarely takes in {share:.0f} % of the decisions"
+    )
 
 
 def test_the_same_seed_gives_the_same_masks_for_any_number_of_threads():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,10 +16,14 @@ from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.policies.behaviour import PROJECTIONS, ClassifiedBehaviour, ClonedBehaviour, cloned, cross_fitted
 from capi.policy_spaces.supported import SupportedPolicy, often_enough
+from capi.trees.forest import Growth, grow
 from capi.trees.projections import Projections
+from capi.trees.ranks import encode
+from capi.trees.readable_cuts import with_readable_cuts
 from capi.types import Policy
 
 RARELY = 0.05  # probability of an action in the log below which a policy that takes it leaves the log
+SMALLEST_REGION = 20  # rows of which a share is told
 
 
 @dataclass(frozen=True)
@@ -167,3 +172,48 @@ class FittedSupport:
         """Return, for each row, how probable it is that the policy takes an action that the log takes in less than 5 % of similar states (n,)."""
         here, _ = self._probabilities(batch)
         return np.asarray((policy.probabilities(batch.states, batch.allowed) * (here < RARELY)).sum(axis=1))
+
+    def where_leaving(self, policy: Policy, batch: Transitions, *, max_depth: int = 2) -> str:
+        """Return for which share of the rows the policy leaves the log, and in which states: a small tree of shares, as text.
+
+        Examples
+        --------
+        >>> from capi.policies import Constant
+        >>> x = np.linspace(0, 1, 400)[:, None]
+        >>> batch = Transitions(x, (x[:, 0] > 0.5).astype(int), np.zeros(400), x, np.ones(400, dtype=bool))
+        >>> print(Support(max_depth=1).fit(batch).where_leaving(Constant(1, 2), batch, max_depth=1))
+        The policy takes actions that the log rarely takes in 50 % of the decisions:
+        if x0 <= 0.5:
+          in 100 %  (50 % of the decisions)
+        else:
+          in 0 %  (50 % of the decisions)
+        """
+        left = self.leaving(policy, batch)
+        weights = np.ones(len(batch)) if batch.weights is None or not batch.weights.any() else batch.weights
+        total = f"The policy takes actions that the log rarely takes in {_percent(np.average(left, weights=weights))} of the decisions"
+        leaf = max(SMALLEST_REGION, len(batch) // 50)
+        growth = Growth(max_depth=max_depth, min_samples_split=2 * leaf, min_samples_leaf=leaf, best_cuts=True)
+        forest = grow(encode(batch.states, 1), left[:, None], growth, np.random.default_rng(self.seed), weights=weights)
+        tree = with_readable_cuts(forest.trees[0])
+        if len(tree.counts) == 1:
+            return f"{total}."
+        with_missing: Bools = np.asarray(np.isnan(batch.states).any(axis=0))
+
+        def lines(number: int, indent: str) -> Iterator[str]:
+            node = tree.nodes[number]
+            first, j = int(node["left"]), int(node["feature"])
+            if first < 0:
+                share = tree.weights[-1 - first] / weights.sum()
+                yield f"{indent}in {_percent(float(tree.means[-1 - first, 0]))}  ({_percent(share)} of the decisions)"
+                return
+            at_most = None if np.isinf(node["threshold"]) else float(node["threshold"])
+            yield f"{indent}if {batch.schema.condition(j, at_most, bool(with_missing[j] and node['missing_left']))}:"
+            yield from lines(first, indent + "  ")
+            yield f"{indent}else:"
+            yield from lines(first + 1, indent + "  ")
+
+        return "\n".join([f"{total}:", *lines(0, "")])
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
