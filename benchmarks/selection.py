@@ -3,8 +3,8 @@
     python benchmarks/selection.py run [PROBLEM ...] [--seeds 0 10]   # records in benchmarks/records/selection; resumable
     python benchmarks/selection.py                                    # a table of the records
 
-Problems: logs of control problems as in `dependable.py` (5,000 rows, half random), LunarLander-v3 (`lunar-5000`, `lunar-20000`; needs
-Box2D: pip install swig box2d), finite MDPs with 25 actions logged by a nearly deterministic expert (`expert-1000`, `expert-10000`,
+Problems: the paper's chain walk (5,000 random decisions), logs of control problems as in `dependable.py` (5,000 rows, half random),
+LunarLander-v3 (`lunar-5000`, `lunar-20000`; needs Box2D: pip install swig box2d), finite MDPs with 25 actions logged by a nearly deterministic expert (`expert-1000`, `expert-10000`,
 `expert-100000`), and Mountain-Car with and without noise in its rewards, where only the node size is chosen (`noise-0`, `noise-1`). All
 candidates learn from the same learning episodes; their true returns are only used here.
 """
@@ -25,6 +25,7 @@ from comparison.worlds import WORLDS, returns_of
 from dependability.problems import Control, Data, States, log_of
 
 from capi import CAPI, FiniteMDP, Transitions
+from capi.domains import ChainWalk
 from capi.learning import rules
 from capi.policies import EpsilonGreedy, Tabular, Uniform
 from capi.policy_spaces import Forests
@@ -122,6 +123,29 @@ class _Of:
 
 
 @dataclass(frozen=True)
+class Chain:
+    """The paper's chain walk, logged by random actions; the true return is exact, from all states alike."""
+
+    n_rows: int = 5_000
+
+    walk = ChainWalk()
+
+    @property
+    def discount(self):
+        return self.walk.discount
+
+    def data(self, seed):
+        return Data(log_of(None, self.walk, 50, self.n_rows, np.random.default_rng([seed, 0])))
+
+    def worth(self, policy):
+        states = np.arange(self.walk.mdp.n_states, dtype=np.float64)[:, None]
+        return float(self.walk.mdp.values(policy.probabilities(states)).mean())
+
+    def log_worth(self, data):
+        return self.worth(Uniform(2))
+
+
+@dataclass(frozen=True)
 class Noisy:
     """Mountain-Car whose rewards have normal noise."""
 
@@ -152,7 +176,7 @@ class Noisy:
 
 
 def problems():
-    found = {name: Control(name) for name in CONTROL}
+    found = {"chain": Chain(), **{name: Control(name) for name in CONTROL}}
     found |= {f"lunar-{n}": Lunar(n) for n in (5_000, 20_000)}
     found |= {f"expert-{n}": Expert(n) for n in (1_000, 10_000, 100_000)}
     return found | {f"noise-{scale}": Noisy(scale) for scale in (0, 1)}
