@@ -2,18 +2,22 @@
 
 PYTHON ?= python3
 VENV := .venv
-BIN := $(VENV)/bin
+SCRIPTS := $(if $(filter Windows_NT,$(OS)),Scripts,bin)
+BIN := $(VENV)/$(SCRIPTS)
 LOWEST := .venv-lowest
 DOCS := .venv-docs
+NEXT := .venv-next
+NEXT_PYTHON ?= $(shell command -v python3.14 || command -v python3.13 || ls "$$HOME"/.pyenv/versions/3.1[34]*/bin/python 2>/dev/null | tail -1)
+SHORT_TESTS := tests/data tests/files tests/learning tests/policies tests/runs/test_init.py tests/runs/test_runs.py tests/test_cli_output.py tests/test_loss.py
 KERNEL_TESTS := tests/trees tests/domains/test_cart_pole.py tests/domains/test_hiv.py tests/evaluators/test_td.py \
 	tests/policy_spaces/test_linear.py tests/policy_spaces/test_optimal_trees.py
 
 # One BLAS thread per worker: two workers with two threads each would wait for each other.
-test test-all test-nojit test-lowest: export OPENBLAS_NUM_THREADS := 1
-test test-all test-nojit test-lowest: export MKL_NUM_THREADS := 1
+test test-all test-nojit test-lowest test-next: export OPENBLAS_NUM_THREADS := 1
+test test-all test-nojit test-lowest test-next: export MKL_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-nojit test-lowest lint fmt bench docs clean
+.PHONY: help setup demo test test-all test-nojit test-lowest test-next lint fmt bench docs package clean
 
 help:  ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -33,7 +37,17 @@ test-nojit: $(VENV)/.ready  ## run the kernel tests without compiling, with line
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q --cov -n 2 -m "not slow" $(KERNEL_TESTS)
 
 test-lowest: $(LOWEST)/.ready  ## run the fast tests with the lowest versions that pyproject.toml allows
-	$(LOWEST)/bin/python -m pytest -q -n 2 -m "not slow" -W ignore::DeprecationWarning -W ignore::FutureWarning  # from mixing old and new libraries
+	$(LOWEST)/$(SCRIPTS)/python -m pytest -q -n 2 -m "not slow" -W ignore::DeprecationWarning -W ignore::FutureWarning  # from mixing old and new libraries
+
+test-next:  ## run a short form of the tests with a newer Python, where there is one
+	@if [ -z "$(NEXT_PYTHON)" ]; then echo "there is no Python 3.13 or 3.14: skipped"; else \
+		$(MAKE) $(NEXT)/.ready PYTHON="$(NEXT_PYTHON)" && $(NEXT)/$(SCRIPTS)/python -m pytest -q -n 2 -m "not slow" $(SHORT_TESTS); fi
+
+package: $(VENV)/.ready  ## build sdist and wheel in dist/, and try both in empty environments
+	@$(BIN)/python -m pip install --quiet build
+	rm -rf dist
+	$(BIN)/python -m build --quiet  # the wheel is built from the sdist
+	$(BIN)/python scripts/check_package.py dist
 
 lint: $(VENV)/.ready  ## check style, types, import order and spelling
 	$(BIN)/ruff check .
@@ -51,11 +65,11 @@ bench: $(VENV)/.ready  ## run the benchmarks against other libraries
 	@trap 'rm -f docs/reproduction/PAUSE' EXIT; touch docs/reproduction/PAUSE; $(BIN)/capi bench  # long runs wait meanwhile
 
 docs: $(DOCS)/.ready  ## build the documentation in docs/_build/html; warnings are errors
-	$(DOCS)/bin/sphinx-build -q -W --keep-going -b html docs docs/_build/html
-	$(DOCS)/bin/python scripts/check_site.py docs/_build/html
+	$(DOCS)/$(SCRIPTS)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+	$(DOCS)/$(SCRIPTS)/python scripts/check_site.py docs/_build/html
 
 clean:  ## remove all generated files
-	rm -rf $(VENV) $(LOWEST) $(DOCS) docs/_build docs/reference .coverage results dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(LOWEST) $(DOCS) $(NEXT) docs/_build docs/reference .coverage results dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 define make_venv
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is missing: install Python 3.11 or later, or run make PYTHON=/path/to/python"; exit 1; }
@@ -63,7 +77,7 @@ define make_venv
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "Python's venv module is missing: on Debian or Ubuntu run apt-get install python3-venv"; exit 1; }
 	@echo "setting up $(@D) (once; needs the package index)"
 	@$(PYTHON) -m venv --clear $(@D)
-	@$(@D)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	@$(@D)/$(SCRIPTS)/python -m pip install --quiet --upgrade "pip>=25.1"
 endef
 
 $(VENV)/.ready: pyproject.toml
@@ -74,12 +88,17 @@ $(VENV)/.ready: pyproject.toml
 
 $(DOCS)/.ready: pyproject.toml
 	$(make_venv)
-	@$(DOCS)/bin/python -m pip install --quiet -e . --group docs
+	@$(DOCS)/$(SCRIPTS)/python -m pip install --quiet -e . --group docs
+	@touch $@
+
+$(NEXT)/.ready: pyproject.toml
+	$(make_venv)
+	@$(NEXT)/$(SCRIPTS)/python -m pip install --quiet -e . --group test
 	@touch $@
 
 $(LOWEST)/.ready: pyproject.toml scripts/lowest.py
 	$(make_venv)
-	@$(LOWEST)/bin/python scripts/lowest.py > $(LOWEST)/lowest.txt
-	@$(LOWEST)/bin/python -m pip install --quiet -e . -r $(LOWEST)/lowest.txt
-	@$(LOWEST)/bin/python -m pip install --quiet --no-deps lifelines
+	@$(LOWEST)/$(SCRIPTS)/python scripts/lowest.py > $(LOWEST)/lowest.txt
+	@$(LOWEST)/$(SCRIPTS)/python -m pip install --quiet -e . -r $(LOWEST)/lowest.txt
+	@$(LOWEST)/$(SCRIPTS)/python -m pip install --quiet --no-deps lifelines
 	@touch $@

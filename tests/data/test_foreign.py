@@ -222,5 +222,5 @@ def test_damaged_csv_files_are_refused_in_one_sentence(content, tmp_path):
 
 
 def test_every_missing_value_is_recognised():
-    assert all(map(is_missing, [None, np.nan, float("nan"), pd.NA, pd.NaT, np.datetime64("NaT")]))
+    assert all(map(is_missing, [None, np.nan, float("nan"), pd.NA, pd.NaT, np.datetime64("NaT", "us")]))
     assert not any(map(is_missing, [0, "", False, [], np.zeros(2), pd.Series([1.0, 2.0])]))

@@ -3,6 +3,7 @@
 import json
 import re
 import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from datetime import date, datetime, timedelta
 
@@ -78,7 +79,8 @@ def decide_of(code):
 
 def by_sqlite(expression, names, rows, types=None):
     """Return the values of the expression in SQLite."""
-    return _asked(sqlite3.connect(":memory:"), expression, names, rows, types)
+    plain = [{name: str(value) if isinstance(value, date) else value for name, value in row.items()} for row in rows]
+    return _asked(sqlite3.connect(":memory:"), expression, names, plain, types)
 
 
 def by_duckdb(expression, names, rows, types=None):
@@ -498,7 +500,8 @@ def chain(n):
 @example(0.1 + 0.2)
 @example(-0.0)
 def test_numbers_arrive_in_sql_as_they_are(x):
-    assert sqlite3.connect(":memory:").execute(f"SELECT {number(x)}").fetchone() == (x,)
+    with closing(sqlite3.connect(":memory:")) as base:
+        assert base.execute(f"SELECT {number(x)}").fetchone() == (x,)
 
 
 def test_numbers_arrive_in_duckdb_as_they_are():
@@ -542,6 +545,7 @@ def test_sql_is_what_sqlite_accepts_or_it_is_refused():
     for policy in (*forests, deep.improve(states, values)):
         found = [row[0] for row in base.execute(f"select {export_policy(policy, 'sql')} from t")]
         assert found == policy.act(states).tolist()
+    base.close()
     with pytest.raises(InvalidInputError, match="that SQLite accepts"):
         export_policy(Forests(min_samples_split=2).improve(np.linspace(0, 1, 200)[:, None] ** 9, values), "sql")
 
@@ -558,3 +562,4 @@ def test_moments_with_a_t_are_compared_as_those_with_a_space():
         base.execute('create table t ("when" text)')
         base.executemany("insert into t values (?)", [(moment.isoformat(sep=sep),) for moment in frame["when"]])
         assert [row[0] for row in base.execute(f"select {export_policy(policy, 'sql')} from t")] == wanted
+        base.close()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 else:
     metadata = late("importlib.metadata")
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 REPORTED = ("llvmlite", "pandas", "pyarrow", "typer")  # they matter for bugs, but not for results
 SWITCHES = (

@@ -198,7 +198,7 @@ class Column:
         whole = np.floor(days)
         rest = np.rint((days - whole) * DAY)
         dates = (self.origin_microseconds + whole.astype(np.int64) * DAY + rest.astype(np.int64)).view("datetime64[us]")
-        dates[missing] = np.datetime64("NaT")
+        dates[missing] = np.datetime64("NaT", "us")
         in_days = np.datetime_data(self._origin())[0] == "D" and bool((rest == 0).all())
         return dates.astype("datetime64[D]") if in_days else dates
 
@@ -213,7 +213,9 @@ class Column:
 
 def is_table(value: Any) -> bool:
     """Whether ``value`` has named columns."""
-    return isinstance(value, Mapping) or (hasattr(type(value), "columns") and not isinstance(value, type))
+    if isinstance(value, type):
+        return False
+    return isinstance(value, Mapping) or hasattr(type(value), "columns") or hasattr(value, "__arrow_c_stream__")
 
 
 def _among(values: Sequence[Any], n_first: int) -> str:

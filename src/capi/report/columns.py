@@ -148,7 +148,10 @@ def _on_grain(day: int, grain: str | int, up: bool = False) -> int:
         return -(-day // grain) * grain if up else day // grain * grain
     unit = np.datetime64(day, "D").astype(f"datetime64[{grain}]")
     first = int(unit.astype("datetime64[D]").astype(np.int64))
-    return first if not up or first == day else int((unit + 1).astype("datetime64[D]").astype(np.int64))
+    if not up or first == day:
+        return first
+    following: Any = unit + np.ones((), dtype=f"timedelta64[{grain}]")
+    return int(following.astype("datetime64[D]").astype(np.int64))
 
 
 def day_scale(column: Column, x: Floats, share: float = 0.0) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class Readers:
 
         Parameters
         ----------
-        frame : pandas, polars or Arrow table, or mapping from names to columns
+        frame : pandas, polars or Arrow table, DuckDB relation, anything with Arrow's PyCapsule interface, or mapping from names to columns
         state : str or sequence of str
             The columns that were known when the decision was taken.
         action : str
