@@ -8,7 +8,7 @@ LOWEST := .venv-lowest
 DOCS := .venv-docs
 NEXT := .venv-next
 NEXT_PYTHON ?= $(shell command -v python3.14 || command -v python3.13 || ls "$$HOME"/.pyenv/versions/3.1[34]*/bin/python 2>/dev/null | tail -1)
-SHORT_TESTS := tests/data tests/files tests/learning tests/policies tests/runs/test_init.py tests/runs/test_runs.py tests/test_cli_output.py tests/test_loss.py
+SHORT_TESTS := tests/data tests/files/test_policy_file.py tests/files/test_exports.py tests/learning/test_learner.py tests/runs/test_init.py tests/test_cli_output.py tests/test_loss.py
 KERNEL_TESTS := tests/trees tests/domains/test_cart_pole.py tests/domains/test_hiv.py tests/evaluators/test_td.py \
 	tests/policy_spaces/test_linear.py tests/policy_spaces/test_optimal_trees.py
 
@@ -94,6 +94,7 @@ $(DOCS)/.ready: pyproject.toml
 $(NEXT)/.ready: pyproject.toml
 	$(make_venv)
 	@$(NEXT)/$(SCRIPTS)/python -m pip install --quiet -e . --group test
+	@$(NEXT)/$(SCRIPTS)/python -m pip install --quiet --no-deps lifelines
 	@touch $@
 
 $(LOWEST)/.ready: pyproject.toml scripts/lowest.py

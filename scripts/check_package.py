@@ -1,6 +1,6 @@
 """Check a built sdist and wheel: the sdist has what git tracks, and the wheel works in an empty environment, outside the project.
 
-    python scripts/check_package.py dist
+python scripts/check_package.py dist
 """
 
 import subprocess
@@ -26,7 +26,9 @@ def missing(sdist):
     """Return the tracked files that a sdist lacks."""
     with tarfile.open(sdist) as archive:
         held = {name.partition("/")[2] for name in archive.getnames()}
-    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     return sorted(set(tracked) - held)
 
 

@@ -7,7 +7,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-EXTRAS = ("ann", "minari", "onnx", "polars")
+EXTRAS = ("ann", "gymnasium", "minari", "onnx", "plot", "polars")
 
 
 def lowest(requirement):

@@ -65,6 +65,18 @@ def test_each_public_class_explains_all_its_parameters(module, name):
 
 def test_the_version_is_the_same_everywhere():
     assert f'version = "{capi.__version__}"' in (ROOT / "pyproject.toml").read_text()
+    assert f"\nversion: {capi.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    released = re.findall(r"^## (\S+) - \d{4}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert released[0] == capi.__version__
+
+
+def test_workflows_call_make_targets_that_exist():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    workflows = list((ROOT / ".github" / "workflows").glob("*.yml"))
+    called = [line.split() for path in workflows for line in re.findall(r"- run: make (.+)", path.read_text())]
+    assert len(called) >= 5
+    for words in called:
+        assert {word for word in words if "=" not in word} <= targets
 
 
 def test_names_of_the_package_are_listed_and_found():

@@ -4,6 +4,7 @@ Exception
 └── CapiError                       anything capi refuses to do; catch this one
     ├── InvalidInputError           an argument, a row or a file breaks a rule (also a ValueError)
     ├── NotFittedError              a result was requested before ``fit`` (also scikit-learn's NotFittedError)
+    ├── MissingPackageError         an optional package is not installed (also an ImportError)
     ├── SimulationError             a simulator raised, or returned an invalid result (also a RuntimeError)
     └── DivergenceError             numbers that should converge did not (also an ArithmeticError)
 
@@ -40,6 +41,10 @@ class CapiError(Exception):
 
 class InvalidInputError(CapiError, ValueError):
     """An argument breaks a rule; the message names it, the first culprit and the remedy."""
+
+
+class MissingPackageError(CapiError, ImportError):
+    """An optional package is not installed; the message says how to install it."""
 
 
 class NotFittedError(CapiError, ValueError, AttributeError):

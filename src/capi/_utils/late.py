@@ -35,19 +35,35 @@ __all__ = [
 ]
 
 
+EXTRAS = {"gymnasium": ("Gymnasium environments and Minari data sets", "gymnasium"), "matplotlib": ("figures", "plot")}
+
+
 class LateModule(ModuleType):
     """A placeholder for a module that is imported when one of its attributes is first accessed."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # doctest, inspect and others probe every module; that must not import it
             raise AttributeError(f"{self.__name__!r} is imported lazily and does not expose {name!r}")
-        module = import_module(self.__name__)
+        try:
+            module = import_module(self.__name__)
+        except ModuleNotFoundError as error:
+            raise _missing(error) from error
         try:
             return getattr(module, name)
         except AttributeError:
             if not hasattr(module, "__path__") or find_spec(f"{self.__name__}.{name}") is None:
                 raise
             return import_module(f"{self.__name__}.{name}")
+
+
+def _missing(error: ModuleNotFoundError) -> Exception:
+    """Return an error that names the extra of a package that is not installed; other errors as they are."""
+    package = (error.name or "").partition(".")[0]
+    if package not in EXTRAS:
+        return error
+    what, extra = EXTRAS[package]
+    kind: type[Exception] = import_module("capi.errors").MissingPackageError  # which imports this module
+    return kind(f"{what} need the package {package}, which is not installed. Run pip install 'capi[{extra}]'.")
 
 
 def late(name: str) -> Any:
