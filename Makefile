@@ -69,7 +69,7 @@ docs: $(DOCS)/.ready  ## build the documentation in docs/_build/html; warnings a
 	$(DOCS)/$(SCRIPTS)/python scripts/check_site.py docs/_build/html
 
 clean:  ## remove all generated files
-	rm -rf $(VENV) $(LOWEST) $(DOCS) $(NEXT) docs/_build docs/reference .coverage results dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(LOWEST) $(DOCS) $(NEXT) docs/_build docs/reference docs/gallery .coverage results dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 define make_venv
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is missing: install Python 3.11 or later, or run make PYTHON=/path/to/python"; exit 1; }
@@ -89,6 +89,7 @@ $(VENV)/.ready: pyproject.toml
 $(DOCS)/.ready: pyproject.toml
 	$(make_venv)
 	@$(DOCS)/$(SCRIPTS)/python -m pip install --quiet -e . --group docs
+	@$(DOCS)/$(SCRIPTS)/python -m pip install --quiet --no-deps lifelines  # for its tables
 	@touch $@
 
 $(NEXT)/.ready: pyproject.toml

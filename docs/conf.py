@@ -12,7 +12,7 @@ author = "The capi authors"
 copyright = author
 release = re.search(r'^version = "(.+)"', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.M)[1]
 
-extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "_accessible", "_mathml", "_reference"]
+extensions = ["myst_parser", "numpydoc", "sphinx.ext.autodoc", "_accessible", "_gallery", "_mathml", "_reference"]
 exclude_patterns = ["_build", "reproduction/*/records"]
 suppress_warnings = ["myst.header"]  # pages that begin with a second-level heading
 

@@ -152,6 +152,7 @@ def test_all_exports_carry_a_support_that_is_a_small_tree(tmp_path):
     found = [
         connection.execute(f'SELECT {sql} FROM (SELECT ? AS "x0", ? AS "x1")', row).fetchone()[0] for row in x.tolist()
     ]
+    connection.close()
     np.testing.assert_array_equal(found, policy.act(x))
     scope = {}
     exec(export_policy(policy, "python"), scope)
