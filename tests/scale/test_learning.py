@@ -174,3 +174,27 @@ def test_the_model_of_a_sample_is_an_averager(batch):
     model = Averager.of(learner.q_, sample, discount=0.9)
     assert np.isfinite(model.value(learner.policy_))
     assert model.occupancy(learner.policy_).min() >= 0
+
+
+def test_what_stays_with_a_part_takes_four_bytes_per_row_and_tree(batch):
+    part = PartitionedTransitions.of(batch, 1000, sample_rows=500)
+    survey, n_trees = part.survey(random_state=0), 30
+    evaluator = over_partitions.OverPartitions(FittedQ(n_trees=n_trees), part, survey)
+    q = evaluator.on_sample.evaluate(Constant(1, 3), survey.sample, discount=0.9)
+    structure = over_partitions.Structure.of(q, survey.sample)
+    own = over_partitions.own_leaves(part.sources[0], structure)
+    ahead = over_partitions.next_leaves(part.sources[0], structure, Constant(1, 3), 0.9)
+    arrays = [own.rewards, ahead.steps, *(array for kept in (*own.asked, *ahead.look_ups.asked) for array in kept[:2])]
+    arrays += [kept.shares for kept in ahead.look_ups.asked]
+    n_bytes = sum(array.nbytes for array in arrays) / len(own.rewards)
+    assert n_bytes == pytest.approx(4 * n_trees + 40, rel=0.2)
+
+
+def test_no_tree_has_more_leaves_than_two_bytes_can_number(batch, monkeypatch):
+    monkeypatch.setattr(over_partitions, "MOST_LEAVES", 32)
+    part = PartitionedTransitions.of(batch, 1000, sample_rows=800)
+    evaluator = over_partitions.OverPartitions(
+        FittedQ(n_trees=5, min_samples_split=2), part, part.survey(random_state=0)
+    )
+    q = evaluator.evaluate(Constant(1, 3), None, discount=0.9)
+    assert max(np.diff(model.forest.leaf_starts).max() for model in q.models) <= 32
