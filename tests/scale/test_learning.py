@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 
 from capi import CAPI, PartitionedTransitions, Support, Transitions
+from capi._utils.array_cache import Remembered
 from capi.errors import InvalidInputError
 from capi.evaluators import LSTDQ, BellmanResidual, FittedQ, KernelFittedQ, over_partitions
+from capi.evaluators._batches import rows_of_actions
 from capi.evaluators.averager import Averager
 from capi.features.bases import OneHot, Polynomial
 from capi.policies import Constant, Greedy
 from capi.policy_spaces import Forests, Linear, Neighbors, OptimalTrees, Thresholds, Trees
+from capi.trees.cells import Cells
 from scale.conftest import log
 
 LEARNERS = {
@@ -174,6 +177,32 @@ def test_the_model_of_a_sample_is_an_averager(batch):
     model = Averager.of(learner.q_, sample, discount=0.9)
     assert np.isfinite(model.value(learner.policy_))
     assert model.occupancy(learner.policy_).min() >= 0
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_values_and_visits_are_those_of_the_model_of_all_rows(weighted):
+    """The slow twin: the same trees and all rows in memory."""
+    batch = log(60, weights=np.random.default_rng(1).integers(1, 4, size=600).astype(float) if weighted else None)
+    policy = Greedy(FittedQ(n_trees=3).evaluate(Constant(0, 3), batch, discount=0.9))
+    found = []
+    for size in (10**6, 170):
+        part = PartitionedTransitions.of(batch, size, sample_rows=200)
+        evaluator = over_partitions.OverPartitions(
+            FittedQ(n_trees=4, min_samples_split=30), part, part.survey(random_state=0)
+        )
+        q = evaluator.evaluate(policy, None, discount=0.9)
+        model = evaluator.model(q, 0.9)
+        found.append((model.value(policy), np.concatenate(model.occupancy(policy)), model.effective_rows(policy)))
+    forests, rows = [m.forest for m in q.models], rows_of_actions(batch)
+    leaves = [forest.leaves_in_trees(batch.states[mine]) for forest, mine in zip(forests, rows, strict=True)]
+    cells = Cells.of(forests, rows, leaves, len(batch))
+    whole = Averager._made(batch, 0.9, forests, cells, None, True, 1, [Remembered() for _ in forests])
+    assert found[0][0] == found[1][0]
+    assert found[0][0] == pytest.approx(whole.value(policy), rel=1e-4)
+    np.testing.assert_allclose(found[1][1], whole.occupancy(policy), rtol=0.02, atol=1e-4)
+    np.testing.assert_array_equal(found[0][1], found[1][1])
+    assert found[0][2] == pytest.approx(whole.effective_rows(policy), rel=0.02)
+    assert found[0][1] @ batch.rewards == pytest.approx(found[0][0], rel=0.01)
 
 
 def test_what_stays_with_a_part_takes_four_bytes_per_row_and_tree(batch):

@@ -12,10 +12,11 @@ rounding is :math:`2^{-62} n` of the largest target, 2e-11 for a hundred million
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from capi._utils.late import late
 from capi._utils.randomness import as_generator
 from capi._utils.validation import Floats, Ints, as_discount
 from capi.data.elapsed import step_factors, times_factors
@@ -34,6 +35,12 @@ from capi.trees._kernels import averages
 from capi.trees.cells import Asked, LookUps
 from capi.trees.forest import Forest
 from capi.types import Policy, QFunction
+
+if TYPE_CHECKING:
+    from capi.evaluators import partitioned_averager as parts_model
+    from capi.evaluators.partitioned_averager import PartitionedAverager
+else:
+    parts_model = late("capi.evaluators.partitioned_averager")  # which builds on this module
 
 BITS = 62  # of a sum of whole numbers
 ERROR = 1e-6  # of the values of a complete evaluation, relative to the largest
@@ -112,16 +119,23 @@ def next_leaves(source: Any, structure: Structure, policy: Policy, discount: flo
     """Return the leaves that the next states of a part look up under a policy."""
     t = loaded(source)
     ahead = (~t.terminated).astype(np.float64)
-    decisions: Decisions = decided(policy, t.next_states, t.next_masks())
+    decisions = decided(policy, t.next_states, t.next_masks())
+    steps = discount * times_factors(ahead, step_factors(t, discount))
+    return NextLeaves(decided_leaves(structure, t.next_states, decisions, ahead, t.n_actions), steps)
+
+
+def decided_leaves(
+    structure: Structure, states: Floats, decisions: Decisions, weights: Floats, n_actions: int
+) -> LookUps:
+    """Return the leaves that ``decisions`` look up in ``states`` (m, d), each state with its weight (m,)."""
     asked = []
-    for a in range(t.n_actions):
-        p = ahead * (decisions[:, a] if decisions.ndim == 2 else (decisions == a))
+    for a in range(n_actions):
+        p = weights * (decisions[:, a] if decisions.ndim == 2 else (decisions == a))
         points = np.flatnonzero(p)
         if len(points):
             n_trees = len(structure.forests[a if structure.separate else 0].trees)
-            asked.append(structure.asked(t.next_states, points, a, p[points] / n_trees))
-    steps = discount * times_factors(ahead, step_factors(t, discount))
-    return NextLeaves(LookUps(len(t), asked), steps)
+            asked.append(structure.asked(states, points, a, p[points] / n_trees))
+    return LookUps(len(states), asked)
 
 
 def swept(own: OwnLeaves, following: NextLeaves | None, leaf_values: Floats, with_rewards: bool, exponent: int) -> Ints:
@@ -245,6 +259,20 @@ class OverPartitions:
     def restored(self, q: Any, transitions: Transitions, age: int, n_sweeps: int) -> Any:
         """Return ``q``, loaded from a file, as the evaluator of the sample does."""
         return self.on_sample.restored(q, transitions, age, n_sweeps)
+
+    def model(self, q: FittedValues, discount: float) -> PartitionedAverager:
+        """Return the model that the trees of ``q``, which this evaluator returned, and all rows are."""
+        kept, survey = self._kept(q, self.survey.sample), self.survey
+        return parts_model.PartitionedAverager(
+            self.partitions,
+            as_discount(discount),
+            survey.n_rows,
+            survey.largest_reward,
+            survey.largest_weight,
+            kept.shared,
+            kept.own,
+            kept.weights,
+        )
 
     @property
     def n_sweeps(self) -> int | None:
