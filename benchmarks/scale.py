@@ -364,7 +364,9 @@ def main(name, *arguments):
             )
         elif name == "peer":
             log = write(folder / "log", 2_000_000)
-            ours, theirs = alone("fitted", log, 5, 200_000), alone("peer", log, 5)
+            ours = alone("fitted", log, 5, 200_000)
+            print(json.dumps(ours), flush=True)
+            theirs = alone("peer", log, 5)
             sweep = np.mean(ours["rounds"][1:]) / 5
             print(
                 f"ours {sweep:.2f} s a sweep (return {ours['return']:.3f}), LightGBM {np.mean(theirs['sweeps']):.2f} s (return {theirs['return']:.3f}), ratio {np.mean(theirs['sweeps']) / sweep:.1f}"
