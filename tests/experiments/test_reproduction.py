@@ -15,7 +15,12 @@ from capi.experiments.worker import compute
 ROOT = Path(__file__).parents[2]
 REPRODUCTION = ROOT / "docs" / "reproduction"
 NAMES = sorted(path.name for path in REPRODUCTION.iterdir() if path.is_dir()) if REPRODUCTION.exists() else []
-QUICKEST = {"hiv": None, "mountain-car": "mean-loss/rfqi/200", "pole": "no-track-limit/tree-dpi-20/1000"}
+QUICKEST = {
+    "hiv": None,
+    "mountain-car": "mean-loss/rfqi/200",
+    "pole": "no-track-limit/tree-dpi-20/1000",
+    "theory": "damping/zeta-1/greedy",
+}
 
 pytestmark = pytest.mark.skipif(not NAMES, reason="the records come with the repository only")
 

@@ -10,7 +10,7 @@ import numpy as np
 from capi._utils.statistics import all_hold, is_positive, standard_error
 from capi._utils.validation import Floats
 from capi.experiments.experiment import Claim, Record, Row
-from capi.experiments.theory.settings import SCHEDULES, ZETAS
+from capi.experiments.theory.settings import BATCHES, CASES, SCHEDULES, ZETAS
 from capi.plotting.style import PALETTE, add_legend, marker_of, name_axes, new_figure
 
 if TYPE_CHECKING:
@@ -35,11 +35,12 @@ TITLES = {
 }
 LEVELS = {
     "damping": "largest error of the values",
-    "rates": "samples (rewards of each action in each state, or states)",
+    "rates": "samples",
     "methods": "transitions",
     "regularities": "transitions",
 }
 Key: TypeAlias = tuple[str, str, str]  # group, problem, case
+Lines: TypeAlias = dict[Key, dict[float, list[float]]]  # losses by level
 Found: TypeAlias = dict[Key, dict[int, Record]]  # by seed
 
 
@@ -77,19 +78,42 @@ def figures(rows: Sequence[Row]) -> dict[str, Figure]:
     points = _points(rows)
     found = {}
     for group, title in TITLES.items():
-        problems = list(dict.fromkeys(problem for g, problem, _ in points if g == group))
-        if problems:
-            shown = [problems] if group == "damping" else [[problem] for problem in problems]
-            figure, panels = new_figure(1.5 + 3.4 * len(shown), 3.6, n_cols=len(shown))
-            for axes, chosen in zip(panels, shown, strict=True):
-                lines = {key: levels for key, levels in points.items() if key[0] == group and key[1] in chosen}
-                (_lines if group in LEVELS else _bars)(axes, lines, group)
-                name_axes(axes, y=UNITS.get(chosen[0], "loss"), title=title if axes is panels[0] else chosen[0])
-            found[f"theory-{group}.png"] = figure
+        own = {key: levels for key, levels in points.items() if key[0] == group}
+        if own:
+            found[f"theory-{group}.png"] = _two_by_two(own, title) if group == "regularities" else _panels(own, title)
     return found
 
 
-def _lines(axes: Axes, lines: dict[Key, dict[float, list[float]]], group: str) -> None:
+def _panels(lines: Lines, title: str) -> Figure:
+    """Return one panel per problem; the laws of the gap share one."""
+    group = next(iter(lines))[0]
+    problems = [""] if group == "damping" else list(dict.fromkeys(problem for _, problem, _ in lines))
+    figure, panels = new_figure(1.5 + 3.4 * len(problems), 3.6, n_cols=len(problems))
+    for axes, problem in zip(panels, problems, strict=True):
+        (_draw_lines if group in LEVELS else _draw_bars)(
+            axes, {k: v for k, v in lines.items() if problem in ("", k[1])}
+        )
+        what = f": {problem}" if problem else ""
+        name_axes(axes, y=UNITS.get(problem, "loss"), title=title + what if axes is panels[0] else problem)
+    return figure
+
+
+def _two_by_two(lines: Lines, title: str) -> Figure:
+    """Return one panel per case, on the same axes."""
+    figure, panels = new_figure(7.0, 5.2, n_rows=2, n_cols=2)
+    top = max(max(losses) for levels in lines.values() for losses in levels.values())
+    for axes, case in zip(panels, CASES, strict=True):
+        chosen = {key: levels for key, levels in lines.items() if key[2] == case}
+        if chosen:
+            _draw_lines(axes, chosen, legend=False)
+        axes.set_ylim(0.0, 1.2 * max(top, 0.1))
+        name_axes(axes, y="loss", title=case.replace("/", " values, "))
+    figure.suptitle(title, fontsize="medium")
+    return figure
+
+
+def _draw_lines(axes: Axes, lines: Lines, *, legend: bool = True) -> None:
+    group = next(iter(lines))[0]
     for number, ((_, problem, case), levels) in enumerate(lines.items()):
         label = problem if group == "damping" else case
         means = [float(np.mean(losses)) for losses in levels.values()]
@@ -97,16 +121,20 @@ def _lines(axes: Axes, lines: dict[Key, dict[float, list[float]]], group: str) -
         style: dict[str, Any] = {"color": PALETTE[number % len(PALETTE)], "marker": marker_of(number), "capsize": 2}
         axes.errorbar(list(levels), means, yerr=errors, label=label, **style)
     axes.set_xscale("log")
+    ticks = sorted({level for levels in lines.values() for level in levels})
+    axes.set_xticks(ticks, [f"{tick:,g}" for tick in ticks])
+    axes.minorticks_off()
     if group in ("damping", "rates"):
         axes.set_yscale("log", nonpositive="mask")
     else:
         axes.set_yscale("symlog", linthresh=0.1)
         axes.set_ylim(bottom=0.0)
     name_axes(axes, x=LEVELS[group])
-    add_legend(axes, "")
+    if legend:
+        add_legend(axes, "")
 
 
-def _bars(axes: Axes, lines: dict[Key, dict[float, list[float]]], group: str) -> None:  # noqa: ARG001
+def _draw_bars(axes: Axes, lines: Lines) -> None:
     for number, ((_, _, case), levels) in enumerate(lines.items()):
         [losses] = levels.values()
         error = np.nan_to_num(standard_error(np.array(losses)))
@@ -218,19 +246,18 @@ def _methods(found: Found) -> dict[str, Claim]:
 
 
 def _regularities(found: Found) -> dict[str, Claim]:
-    cases = ("smooth/thresholds", "smooth/all-policies", "tabular/thresholds", "tabular/all-policies")
-    fewest = _paired(found, [("regularities", "chain", case) for case in cases], lambda r: r["losses"][0])
-    if fewest is None:
-        return {}
-    both, values, policy, neither = fewest
-    return {
-        "regularities/both-are-better-than-one": Claim(
-            "With few transitions, smooth values and a small policy space together lose less than either alone, and than neither.",
-            "title and Section 1",
-            all_hold(_positive(other - both) for other in (values, policy, neither)),
-            _numbers(dict(zip(cases, fewest, strict=True))),
-        )
-    }
+    made = {}
+    for i, n in enumerate(BATCHES):
+        cases = _paired(found, [("regularities", "chain", case) for case in CASES], lambda r, i=i: r["losses"][i])  # type: ignore[misc]
+        if cases is not None:
+            both, *others = cases
+            made[f"regularities/{n}-transitions"] = Claim(
+                "Smooth values and a small policy space together lose less than either alone, and than neither.",
+                "title and Section 1",
+                all_hold(_positive(other - both) for other in others),
+                _numbers(dict(zip(CASES, cases, strict=True))),
+            )
+    return made
 
 
 def _losses(found: Found) -> dict[str, Claim]:
@@ -310,8 +337,8 @@ def _numbers(found: dict[str, Floats]) -> dict[str, Any]:
     }
 
 
-def _points(rows: Iterable[Row]) -> dict[Key, dict[float, list[float]]]:
-    found: dict[Key, dict[float, list[float]]] = {}
+def _points(rows: Iterable[Row]) -> Lines:
+    found: Lines = {}
     for row in rows:
         key = (row["group"], row["problem"], row["case"])
         found.setdefault(key, {}).setdefault(row["level"], []).append(row["loss"])

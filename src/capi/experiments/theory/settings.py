@@ -21,6 +21,7 @@ REWARDS = (1, 4, 16, 64, 256)  # of each action in each state
 STATES = (100, 400, 1_600, 6_400)
 BUDGETS = (1_000, 5_000, 25_000)
 BATCHES = (500, 2_000, 8_000)
+CASES = ("smooth/thresholds", "smooth/all-policies", "tabular/thresholds", "tabular/all-policies")
 
 
 def settings(size: Size) -> list[Setting]:  # noqa: ARG001  a seed takes seconds
@@ -34,11 +35,7 @@ def settings(size: Size) -> list[Setting]:  # noqa: ARG001  a seed takes seconds
     found += [("rates", "rewards", name, {"zeta": zeta, "levels": REWARDS}) for name, zeta in laws]
     found += [("rates", "states", case, {"levels": STATES}) for case in ("fits", "does-not-fit")]
     found += [("methods", "chain", case, {"levels": BUDGETS}) for case in ("capi", "cpi", "cpi-0.1", "dpi", "cbmpi")]
-    found += [
-        ("regularities", "chain", f"{values}/{space}", {"levels": BATCHES})
-        for values in ("smooth", "tabular")
-        for space in ("thresholds", "all-policies")
-    ]
+    found += [("regularities", "chain", case, {"levels": BATCHES}) for case in CASES]
     problems = ("chain-1-0.7", "chain-1-0.9", "chain-2-0.9", "mountain-car")
     found += [("losses", problem, case, {}) for problem in problems for case in ("gap-weighted", "zero-one")]
     found += [("informative", "mountain-car", case, {}) for case in ("uniform", "important", "uncertain")]
