@@ -156,6 +156,9 @@ def test_spaces_without_an_exact_minimiser_say_so():
     states, q = rng.normal(size=(30, 2)), rng.normal(size=(30, 2))
     for space in (Trees(), Forests(n_trees=3), Linear()):
         assert not rademacher(space, states, q, n_draws=2).is_exact
+    assert rademacher(OptimalTrees(max_depth=2), states, q, n_draws=2).is_exact
+    stopped = OptimalTrees(max_depth=3, node_limit=1)
+    assert not rademacher(stopped, states, q, n_draws=2).is_exact
     greedy = rademacher(Trees(max_depth=2, min_samples_leaf=1), states, q, n_draws=20).value
     assert greedy <= rademacher(OptimalTrees(max_depth=2), states, q, n_draws=20).value + 1e-12
 

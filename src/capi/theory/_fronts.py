@@ -13,7 +13,7 @@ but an exact minimiser gives the vertices of the concave hull of all pairs, one 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -134,12 +134,13 @@ class ByImprovement:
     states: Floats  # (N, d)
     regrets: Floats  # (N, A)
     nu: Floats  # (N,)
+    doubts: list[str] = field(default_factory=list)  # one for each policy that may not have been the best one
     is_hull = True
 
     @property
     def is_exact(self) -> bool:
-        """Whether the space finds the least loss, so that suprema are not too low."""
-        return isinstance(self.space, EXACT)
+        """Whether the space has always found the least loss, so that suprema are not too low."""
+        return isinstance(self.space, EXACT) and not self.doubts
 
     @cached_property
     def squares(self) -> Floats:
@@ -152,7 +153,10 @@ class ByImprovement:
         if isinstance(self.space, Unrestricted):
             actions: Any = values.argmax(axis=1)
         else:
-            actions = self.space.improve(self.states, values).act(self.states)
+            policy = self.space.improve(self.states, values)
+            if not getattr(policy, "optimal_on_cuts", True):
+                self.doubts.append(str(getattr(policy, "stopped_by", None)))
+            actions = policy.act(self.states)
         lost = chosen_entries(self.regrets, actions)
         return float(self.nu @ np.square(lost)), float(signs @ lost)
 

@@ -23,7 +23,9 @@ from capi._utils.validation import Floats
 from capi.theory._fronts import StarHulls
 from capi.theory.bounds import Constants
 
-CONSTANTS = Constants(K=4.0, alpha=0.3, beta=0.7)
+CONSTANTS = Constants(
+    K=4.0, alpha=0.3, beta=0.7
+)  # 0.2 K (1 + alpha) >= 1, so the radius of the argument is at least the fixed point
 
 
 def bernstein_bound(losses: Floats, largest: float, delta: float) -> float:
