@@ -42,6 +42,8 @@ PACKAGES = [
     "capi.features.kernels",
     "capi.policies",
     "capi.learning.iteration",
+    "capi.learning.state_choice",
+    "capi.theory",
 ]
 NONSENSE = object()  # no constraint accepts it
 CHAIN = ChainWalk()
@@ -51,6 +53,10 @@ REQUIRED = {  # values of parameters that have no default
     "domain": CHAIN,
     "critic": Exact(CHAIN.mdp),
     "policy": Constant(0, 2),
+    "base": Constant(0, 2),
+    "candidates": CHAIN.mdp.states,
+    "values": lambda policy, rng: None,
+    "n": 5,
     "policies": [Constant(0, 2)],
     "weights": [1.0],
     "action": 0,
