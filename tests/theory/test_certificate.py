@@ -11,7 +11,7 @@ from capi.loss import regrets
 from capi.policies import Constant
 from capi.policy_spaces import Forests, OptimalTrees, Thresholds
 from capi.testing import random_batch
-from capi.theory import certificate, concentrability
+from capi.theory import certificate, concentrability, discounted_concentrability
 from capi.theory._fronts import Cuts, StarHulls, drawn_signs
 from capi.theory.deviations import Complexity, bernstein_bound, least_mean
 
@@ -187,4 +187,10 @@ def test_concentrability_in_the_model_of_a_batch():
     visits = model.occupancy(Constant(0, 3))
     total = sum(0.5**m * concentrability(model, Constant(0, 3), 0, m) for m in range(30))
     assert total >= float(visits.max()) * len(steps) - 1e-6
-    assert concentrability(model, Constant(0, 3), 2, 1) > 0
+    policies = [Constant(0, 3), Constant(2, 3)]
+    futures = discounted_concentrability(model, policies, 3)
+    for k in range(3):
+        one_by_one = [max(concentrability(model, policy, k, m) for policy in policies) for m in range(40)]
+        assert futures.sums[k] == pytest.approx(0.5 ** np.arange(40) @ one_by_one, rel=1e-5)
+    with pytest.raises(InvalidInputError, match="at least one policy"):
+        discounted_concentrability(model, [], 1)

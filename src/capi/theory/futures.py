@@ -23,6 +23,7 @@ from capi._utils.validation import Floats, Ints, as_int, as_positive, as_share
 from capi.errors import InvalidInputError
 from capi.evaluators.averager import Averager
 from capi.finite.mdp import FiniteMDP
+from capi.theory._batch_futures import after, sums_over
 from capi.theory.policy_sets import as_policies, as_state_weights, check_mdp
 from capi.types import Policy
 
@@ -97,7 +98,7 @@ def concentrability(
     88.89
     """
     if isinstance(mdp, Averager):
-        return _in_averager(mdp, policy, m1, m2)
+        return after(mdp, policy, as_int(m1, "m1", minimum=0), as_int(m2, "m2", minimum=0))
     check_mdp(mdp)
     x, to = as_state_weights(rho, "rho", mdp), as_state_weights(nu, "nu", mdp)
     for matrix, steps in ((mdp.transition_matrix(mdp.optimal_policy), m1), (mdp.transition_matrix(policy), m2)):
@@ -108,8 +109,8 @@ def concentrability(
 
 
 def discounted_concentrability(
-    mdp: FiniteMDP,
-    policies: ArrayLike | None,
+    mdp: FiniteMDP | Averager,
+    policies: Any,
     n_rounds: int,
     *,
     rho: ArrayLike | None = None,
@@ -120,8 +121,9 @@ def discounted_concentrability(
 
     Parameters
     ----------
-    mdp : FiniteMDP
-    policies : array of shape (m, S), or None
+    mdp : FiniteMDP or Averager
+        In an `Averager` the states are the logged rows, as in `concentrability`; ``rho`` and ``nu`` are those of the batch.
+    policies : array of shape (m, S), or None; sequence of policies in an Averager
         The actions of each member of the space. None stands for all policies; then the supremum is over policies that may change from
         step to step, which dynamic programming finds, and which is an upper bound.
     n_rounds : int
@@ -139,8 +141,10 @@ def discounted_concentrability(
     >>> round(float(found.sums[0]), 2), round(found.coefficient(1, 0.5), 3)
     (6567.24, 32.836)
     """
-    check_mdp(mdp)
     K, relative = as_int(n_rounds, "n_rounds", minimum=1), as_positive(relative_error, "relative_error")
+    if isinstance(mdp, Averager):
+        return Concentrability(*sums_over(mdp, list(policies or ()), K, relative), mdp.discount)
+    check_mdp(mdp)
     first, to = as_state_weights(rho, "rho", mdp), as_state_weights(nu, "nu", mdp)
     starts = np.empty((mdp.n_states, K))
     forward = mdp.transition_matrix(mdp.optimal_policy).T
@@ -220,20 +224,6 @@ def _over_all(mdp: FiniteMDP, starts: Floats, nu: Floats, relative: float) -> Co
         ways = [matrix @ reached for matrix in forward]
         reached = np.maximum.reduce(ways)
         factor *= discount
-
-
-def _in_averager(model: Averager, policy: Any, m1: int, m2: int) -> float:
-    """Return the largest ratio of a row's visits after m1 + m2 steps to its share of the batch."""
-    first, second = as_int(m1, "m1", minimum=0), as_int(m2, "m2", minimum=0)
-    under = model.under(policy)
-    best = model.under(model.best_policy()) if first else under
-    n_leaves = len(model.inverse)
-    x = model.shared_back(best.initial.back(model.start_shares, n_leaves))
-    for step in range(1, first + second + 1):
-        deciding = best if step < first else under
-        x = model.shared_back(deciding.following.back(x, n_leaves))
-    counted = model.weights > 0
-    return float((x[counted] / model.weights[counted]).max() * model.weights.sum())
 
 
 def _light(matrix: Any) -> Any:
