@@ -54,6 +54,7 @@ REQUIRED = {  # values of parameters that have no default
     "critic": Exact(CHAIN.mdp),
     "policy": Constant(0, 2),
     "base": Constant(0, 2),
+    "inner": FittedQ(n_sweeps=1),
     "candidates": CHAIN.mdp.states,
     "values": lambda policy, rng: None,
     "n": 5,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from capi._utils.late import lazy_exports
 
 if TYPE_CHECKING:
+    from capi.evaluators.advantage_learning import AdvantageLearning as AdvantageLearning
     from capi.evaluators.bellman_residual import BellmanResidual as BellmanResidual
     from capi.evaluators.boosted_q import BoostedQ as BoostedQ
     from capi.evaluators.exact import Exact as Exact
@@ -25,6 +26,7 @@ else:
     __all__, __getattr__, __dir__ = lazy_exports(
         __name__,
         {
+            "AdvantageLearning": "advantage_learning",
             "GTD": "td",
             "GTD2": "td",
             "LSTDQ": "lstd",
