@@ -21,6 +21,7 @@ EXPECTED = {  # a line that a reader can check
     "15_serve_fastapi.py": "{'decisions': ['high', 'low'], 'warnings': []}",
     "16_batch_job.py": "column 'ward' has 'maternity' (63 of 200 rows, first in row 1 counted from 0)",
     "18_growing_dictionary.py": "growing dictionary: loses 0 after 10 rounds, 0 after 30",
+    "19_from_an_expert.py": "zero-one loss, visited states: loses 1.336\nzero-one loss, all states: loses 22.98",
     "17_near_the_log.py": "returns: free -151, near the log -45",
     "14_grid_search.py": "depth 1, at least   5 rows per leaf: score 0.832, true loss 0.031",
     "09_gymnasium.py": "the tree: 187 steps; 50 of 50 episodes ended before the limit",
