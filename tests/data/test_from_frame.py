@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from capi import CAPI, Transitions
+from capi.data.readers.spaces import observation_names
 from capi.data.schema import Schema
 from capi.errors import InvalidInputError, UnseenCategoryWarning
 from capi.evaluators import FittedQ
@@ -619,7 +620,7 @@ def test_minari_data_sets_of_boxes(tmp_path, monkeypatch):
     )
     batch = Transitions.from_minari(made)
     assert batch.episode_lengths.tolist() == [1, 2, 3]
-    assert batch.schema == Schema(("x0", "x1"), (4, 5, 6))
+    assert batch.schema == Schema(("obs_0", "obs_1"), (4, 5, 6))
     np.testing.assert_array_equal(batch.actions, [0, 0, 1, 0, 1, 0])
     np.testing.assert_array_equal(batch.states[:, 0], [10, 20, 21, 30, 31, 32])
     np.testing.assert_array_equal(batch.next_states, batch.states + np.array([1, 0]))
@@ -639,6 +640,26 @@ def test_minari_data_sets_of_dictionaries(tmp_path, monkeypatch):
     batch = Transitions.from_minari(made)
     assert batch.schema.feature_names == ("at", "speed0", "speed1")
     np.testing.assert_array_equal(batch.next_states[:, 0] - batch.states[:, 0], 1)
+
+
+def test_minari_and_gymnasium_call_columns_alike():
+    import gymnasium as gym
+
+    from capi.simulation.gymnasium import words_of
+
+    space = gym.spaces.Dict({"at": gym.spaces.Box(-9, 9, (1,)), "speed": gym.spaces.Box(-9, 9, (2,))})
+    for each in (space, gym.spaces.Box(-9, 9, (2,))):
+        env = gym.Env()
+        env.observation_space, env.action_space = each, gym.spaces.Discrete(2)
+        assert words_of(env)["feature_names"] == tuple(observation_names(each))
+
+
+def test_a_minari_data_set_that_is_not_there_is_one_sentence():
+    pytest.importorskip("minari")
+    with pytest.raises(
+        InvalidInputError, match=r"the Minari data set 'no/such-v0' cannot be loaded: .* minari download no/such-v0"
+    ):
+        Transitions.from_minari("no/such-v0")
 
 
 def test_what_is_no_minari_data_set_is_refused():

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
@@ -23,6 +23,7 @@ import numpy as np
 
 from capi._utils.late import gymnasium
 from capi._utils.validation import Bools, Floats, Ints, as_floats, as_int, as_integers, check_actions
+from capi.data.readers.spaces import observation_names
 from capi.errors import InvalidInputError, SimulationError
 from capi.simulation.engine import Step, check_domain, checked_step, decide, masks_of, start_states
 from capi.types import Domain, Policy
@@ -195,9 +196,17 @@ def _columns(space: Any, name: str) -> tuple[tuple[str, ...], Callable[[Any], An
     if d == 0:
         raise _unsuitable(space, name)
     # flatten would cast to the dtype of the space and hide an observation outside of it
-    return tuple(f"obs_{i}" for i in range(d)), np.ravel if isinstance(space, gymnasium.spaces.Box) else partial(
-        utils.flatten, space
-    )
+    flat = np.ravel if isinstance(space, gymnasium.spaces.Box) else partial(utils.flatten, space)
+    return _names(space, d), flat
+
+
+def _names(space: Any, d: int) -> tuple[str, ...]:
+    """Return the names that Minari data sets of the same space have, unless flattening adds columns, such as those of a finite part."""
+    with suppress(InvalidInputError):
+        names = tuple(observation_names(space))
+        if len(names) == d:
+            return names
+    return tuple(f"obs_{i}" for i in range(d))
 
 
 def _unsuitable(space: Any, name: str) -> InvalidInputError:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from capi._utils.late import gymnasium, minari
-from capi._utils.validation import Floats
+from capi._utils.validation import Floats, first_line
+from capi.data.readers.spaces import observation_names, parts_of
 from capi.errors import InvalidInputError
 
 
@@ -30,7 +30,7 @@ def arrays_of(dataset: Any) -> dict[str, Any]:
     arrays: dict[str, Any] = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     arrays["actions"] = arrays["actions"] - int(actions.start)
     labels = range(int(actions.start), int(actions.start + actions.n))
-    return {**arrays, "feature_names": list(_names(data.observation_space, "")), "action_labels": list(labels)}
+    return {**arrays, "feature_names": list(observation_names(data.observation_space)), "action_labels": list(labels)}
 
 
 def _loaded(name: str) -> Any:
@@ -40,7 +40,12 @@ def _loaded(name: str) -> Any:
         raise InvalidInputError(
             "reading Minari data sets needs the package minari: pip install 'capi[minari]'."
         ) from error
-    return load_dataset(name)
+    try:
+        return load_dataset(name)
+    except Exception as error:  # whatever Minari and the libraries that read its files raise
+        raise InvalidInputError(
+            f"the Minari data set {name!r} cannot be loaded: {first_line(error)}. Check its id, or fetch it: minari download {name}"
+        ) from error
 
 
 def _episode(number: int, episode: Any, space: Any) -> dict[str, Any]:
@@ -61,30 +66,9 @@ def _episode(number: int, episode: Any, space: Any) -> dict[str, Any]:
     }
 
 
-def _parts(space: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield the keys and spaces of a dictionary or tuple."""
-    yield from space.spaces.items() if isinstance(space, gymnasium.spaces.Dict) else enumerate(space.spaces)
-
-
 def _flat(observations: Any, space: Any) -> Floats:
     """Return the observations of an episode (T + 1, d)."""
     if isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple):
-        return np.concatenate([_flat(observations[key], part) for key, part in _parts(space)], axis=1)
+        return np.concatenate([_flat(observations[key], part) for key, part in parts_of(space)], axis=1)
     array = np.asarray(observations, dtype=np.float64)
     return array.reshape(len(array), -1)
-
-
-def _names(space: Any, prefix: str) -> Iterator[str]:
-    """Yield a name for each feature of `_flat`."""
-    if isinstance(space, gymnasium.spaces.Dict | gymnasium.spaces.Tuple):
-        for key, part in _parts(space):
-            yield from _names(part, f"{prefix}.{key}" if prefix else str(key))
-    elif isinstance(space, gymnasium.spaces.Discrete):
-        yield prefix or "state"
-    elif isinstance(space, gymnasium.spaces.Box | gymnasium.spaces.MultiDiscrete | gymnasium.spaces.MultiBinary):
-        size = int(np.prod(space.shape))
-        yield from (prefix,) if size == 1 and prefix else (f"{prefix or 'x'}{j}" for j in range(size))
-    else:
-        raise InvalidInputError(
-            f"observations must be boxes, finite states, or dictionaries and tuples of them; got {space}."
-        )
