@@ -20,6 +20,7 @@ from capi.data.table_files import format_of
 from capi.errors import InvalidInputError
 from capi.runs.table import split_at_commas
 
+FIRST = 1000  # distinct values that are looked at one by one
 MOST_ACTIONS = 50  # a column with more values is not a choice among a few actions
 FEW_ACTIONS = 12  # values of a column that may be the action although its name says nothing
 MOST_STAGES = 20  # rows of episodes that end on schedule
@@ -144,16 +145,13 @@ class _Profile:
     name: str
     kind: str  # boolean, integer, real, date, text, empty or other
     codes: Ints  # (n,) its distinct values, numbered; -1 where it is missing
-    values: tuple[Any, ...]  # the distinct values
+    n_distinct: int
+    values: tuple[Any, ...]  # the first distinct values
     numbers: Floats | None  # (n,)
 
     @property
     def n_rows(self) -> int:
         return len(self.codes)
-
-    @property
-    def n_distinct(self) -> int:
-        return len(self.values)
 
     @cached_property
     def complete(self) -> bool:
@@ -165,7 +163,7 @@ class _Profile:
 
     @property
     def is_flag(self) -> bool:
-        return self.kind == "boolean" or (self.kind in ("integer", "real") and set(self.values) <= {0, 1})
+        return self.kind == "boolean" or (self.is_number and self.n_distinct <= 2 and set(self.values) <= {0, 1})
 
     @property
     def is_number(self) -> bool:
@@ -207,9 +205,8 @@ def _profile(name: str, table: Table) -> _Profile:
     kind = _kind(array.type)
     if kind in ("other", "empty"):
         n_values = table.n_rows if kind == "other" else 0
-        return _Profile(
-            name, kind, np.arange(table.n_rows) if n_values else np.full(table.n_rows, -1), tuple(range(n_values)), None
-        )
+        codes = np.arange(table.n_rows) if n_values else np.full(table.n_rows, -1)
+        return _Profile(name, kind, codes, n_values, (), None)
     array = nan_as_null(array)
     amounts: Floats | None = None
     if kind in ("boolean", "integer", "real"):
@@ -218,7 +215,7 @@ def _profile(name: str, table: Table) -> _Profile:
         amounts = array.cast(pa.timestamp("us"), safe=False).cast(pa.int64()).fill_null(0).to_numpy().astype(float)
     encoded = array.combine_chunks().dictionary_encode()
     codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return _Profile(name, kind, codes, tuple(encoded.dictionary.to_pylist()), amounts)
+    return _Profile(name, kind, codes, len(encoded.dictionary), tuple(encoded.dictionary[:FIRST].to_pylist()), amounts)
 
 
 def _kind(kind: Any) -> str:
@@ -427,7 +424,7 @@ def _shown(role: str, column: _Profile, episode: _Profile | None) -> str:
         return f"{column.n_distinct} values, {lengths.min()} to {lengths.max()} rows each"
     if role == "action":
         counts = np.bincount(column.codes[column.codes >= 0], minlength=column.n_distinct)
-        order = np.argsort(-counts, kind="stable")[:6]
+        order = [i for i in np.argsort(-counts, kind="stable")[:6] if i < FIRST]
         listed = ", ".join(f"{column.values[i]} {counts[i]}" for i in order)
         return listed + (f", and {column.n_distinct - 6} more" if column.n_distinct > 6 else "")
     if role in ("terminated", "truncated") and column.numbers is not None and episode is not None:
