@@ -183,12 +183,14 @@ def test_a_terminal_is_asked(folder, monkeypatch):
     monkeypatch.setattr(
         init.sys, "stdout", type("Terminal", (), {"isatty": lambda self: True, "write": print, "flush": print})()
     )
-    answers = iter(["drug", "v"])
+    answers = iter(["drugs", "drug", "v"])
     asked = []
     monkeypatch.setattr(init.typer, "prompt", lambda text, default: asked.append((text, default)) or next(answers))
-    monkeypatch.setattr(init.typer, "echo", lambda text: None)
+    monkeypatch.setattr(init.typer, "echo", lambda text, err=False: asked.append(str(text)) if err else None)
     app(["init", table], standalone_mode=False)
-    assert asked == [("action", "therapy"), ("reward", "v")]
+    assert asked[0] == asked[2] == ("action", "therapy")
+    assert "Did you mean 'drug'?" in asked[1]
+    assert asked[3:] == [("reward", "v")]
     assert RunSettings.from_toml("capi.toml").roles["action"] == "drug"
 
 

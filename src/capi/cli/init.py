@@ -57,8 +57,11 @@ def init(
     guess = runs.guess_roles(table, given)
     while guess.unsure and not (yes and all(guess.unsure.values())):
         role, candidates = next(pair for pair in guess.unsure.items() if not (yes and pair[1]))
-        given = {**given, role: _asked(role, candidates, table)}
-        guess = runs.guess_roles(table, given)
+        answered = {**given, role: _asked(role, candidates, table)}
+        try:
+            given, guess = answered, runs.guess_roles(table, answered)
+        except InvalidInputError as error:  # a column that does not exist: ask again
+            typer.echo(error, err=True)
     runs.write_settings(out, table, guess, force=force)
     if as_json:
         print_json({"settings": out, "roles": guess.roles, "left_out": guess.left_out})
