@@ -53,6 +53,7 @@ def test_held_out_episodes_evaluate_and_the_report_is_written(folder, tmp_path):
     run("fit", folder, "--out", place, "--sample-rows", 150, "--hold-out", 0.4, *COLUMNS, *SIZES)
     found = json.loads(run("evaluate", place, "--n-resamples", 20, "--json"))
     assert found["kind"] == "held-out"
+    assert found["source"] == "a sample of the episodes of log/*.parquet"
     assert run("report", place).startswith("report")
     learned = RunSettings.from_toml(place / "settings.toml")
     rows = [set(map(bytes, part.states)) for part in (learned.batch(), learned.held_out())]
@@ -84,6 +85,7 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(folder, tmp_path, monkeypa
 
 def test_large_tables_are_learned_from_in_parts_by_rule(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "MANY_ROWS", 300)
+    assert "a sample of whole episodes" in run("describe", folder, *COLUMNS)
     run("fit", folder, "--out", tmp_path / "many", *COLUMNS, *SIZES)
     assert "sample_rows = 100000" in (tmp_path / "many" / "settings.toml").read_text()
     frame = pd.concat(pd.read_parquet(file) for file in sorted(folder.iterdir()))

@@ -57,7 +57,7 @@ def describe(
     """Show how a table is read: episodes, actions, missing values, coverage and warnings."""
     if table is not None:
         check_table(table)
-        batch = runs.read_decisions(table, roles_of(context), discount, discount_per=discount_per)
+        batch = runs.read_some(table, roles_of(context), discount, discount_per=discount_per)
     elif (settings := settings_here()) is not None:
         chosen = runs.RunSettings.from_toml(settings)
         check_table(chosen.table)
@@ -68,3 +68,5 @@ def describe(
         )
     found = batch.describe()
     typer.echo(json.dumps(found.to_dict(), default=str) if as_json else str(found))
+    if runs.is_large(table or chosen.table) and not as_json:
+        typer.echo("note    the table is large: this describes a sample of whole episodes")

@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from capi.runs.settings import NO_LIMIT as NO_LIMIT
     from capi.runs.settings import RunSettings as RunSettings
     from capi.runs.table import ROLES as ROLES
+    from capi.runs.table import is_large as is_large
     from capi.runs.table import read_decisions as read_decisions
+    from capi.runs.table import read_some as read_some
     from capi.runs.warm_up import parts_to_compile as parts_to_compile
     from capi.runs.warm_up import stored_machine_code as stored_machine_code
 else:
@@ -59,7 +61,9 @@ else:
             "parts_to_compile": "warm_up",
             "policy_of": "predict",
             "predict_table": "predict",
+            "is_large": "table",
             "read_decisions": "table",
+            "read_some": "table",
             "settings_text": "new_settings",
             "state_of_interrupted": "fit",
             "stored_machine_code": "warm_up",

@@ -13,7 +13,7 @@ from capi.data.learned_episodes import KnownShare, Learned, LearnedEpisodes
 from capi.data.readers.arrow import csv_table, parquet_table
 from capi.data.readers.encode import unknown_shares
 from capi.data.schema import Schema
-from capi.data.table_files import format_of, is_there
+from capi.data.table_files import file_name, format_of, is_there
 from capi.data.transitions import Transitions
 from capi.errors import NEGLIGIBLE, Caveat, EvidenceWarning, InvalidInputError
 from capi.files.archive import read_archive
@@ -24,6 +24,7 @@ from capi.policies import described
 from capi.runs.checkpoint import MOST_BYTES
 from capi.runs.fit import EVALUATION, POLICY, VALUES, RunResult, digest, load_run
 from capi.runs.secret import read_secret
+from capi.runs.table import is_large
 from capi.types import Policy
 
 
@@ -80,6 +81,9 @@ def evaluate_run(
                 "Give a TABLE of other episodes, or --folds 5 to refit without each fifth, or hold episodes out in fit (--hold-out 0.3)."
             )
     assert isinstance(found, Evidence)  # noqa: S101  one learner gives one Evidence
+    used = mine.table if table is None else table
+    if is_large(used) or (table is None and mine.sample_rows is not None):
+        found = replace(found, source=f"a sample of the episodes of {file_name(used)}")
     record = {**found.to_dict(), "policy": digest(result.folder / POLICY)}
     text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
     write_text(result.folder / EVALUATION, text + "\n")

@@ -182,6 +182,13 @@ def read_partitions(
     return PartitionedTransitions.from_parquet(table, **settings, **names)
 
 
+def read_some(table: str | Path, roles: Mapping[str, Any], discount: float, **reading: Any) -> Transitions:
+    """Return the decisions of a table, or, if it is large, those of a sample of its episodes."""
+    if not is_large(table):
+        return read_decisions(table, roles, discount, **reading)
+    return read_partitions(table, None, None, roles, discount, **reading).sample(random_state=0)
+
+
 def check_several_actions(batch: Transitions) -> None:
     """Refuse to learn from a batch in which every row takes the same action."""
     taken = np.unique(batch.actions)
