@@ -32,3 +32,15 @@ html_css_files = ["capi.css"]
 html_copy_source = False
 html_show_sphinx = False
 html_last_updated_fmt = None
+
+
+def setup(app):
+    """List pages of this folder that the index does not name under "Understand", so that a new page is never lost."""
+
+    def add_unlisted(_, name, source):
+        if name == "index":
+            listed = set(re.findall(r"^[\w/-]+$", source[0], re.M))
+            others = sorted({path.stem for path in Path(__file__).parent.glob("*.md")} - listed - {"index"})
+            source[0] = source[0].replace("@unlisted", "\n".join(others))
+
+    app.connect("source-read", add_unlisted)
