@@ -39,7 +39,7 @@ def _unpack_cloned(contents: Contents) -> ClonedBehaviour:
             shares = tree.means
         if not (np.isfinite(shares).all() and (shares >= 0).all() and (shares.sum(axis=1) > 0).all()):
             raise contents.refuse("the actions in a leaf must have frequencies")
-    sharpness = contents.number("sharpness", 1.0)
+    sharpness = contents.number("sharpness", 1.0) if contents.has_setting("sharpness") else 1.0  # older files have none
     return ClonedBehaviour(n_actions, n_features, Forest(trees, combined), sharpness)
 
 
