@@ -162,7 +162,7 @@ def learner(n_rounds=20):
 
 def cluster(memory="4GiB"):
     return LocalCluster(
-        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None, memory_limit=memory, silence_logs=logging.ERROR
+        n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0", memory_limit=memory, silence_logs=logging.ERROR
     )  # fmt: skip
 
 

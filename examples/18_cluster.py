@@ -41,7 +41,9 @@ def main():
         rules = learner.fit(here).policy_.rules()
         print(rules)
         with (
-            LocalCluster(n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address=None) as cluster,
+            LocalCluster(
+                n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+            ) as cluster,
             Client(cluster) as client,
         ):
             there = PartitionedTransitions.from_parquet(place, sample_rows=2000, executor=client, **ROLES)

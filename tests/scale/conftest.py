@@ -37,7 +37,7 @@ def client():
             n_workers=2,
             threads_per_worker=1,
             host="127.0.0.1",
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
             memory_limit="1GiB",
             silence_logs=logging.CRITICAL,
         ) as cluster,

@@ -72,7 +72,7 @@ def dask_client(address: str | None) -> Iterator[Any]:
     if address == "local":
         with (
             distributed.LocalCluster(
-                n_workers=available_cores(), threads_per_worker=1, host="127.0.0.1", dashboard_address=None
+                n_workers=available_cores(), threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
             ) as cluster,
             distributed.Client(cluster) as client,
         ):

@@ -52,6 +52,7 @@ class LSTDQ:
 
     Examples
     --------
+    >>> from capi import Transitions
     >>> from capi.features.bases import OneHot
     >>> from capi.policies import Constant
     >>> batch = Transitions([[0.0], [1.0]], [0, 0], [0.0, 1.0], [[1.0], [1.0]], [False, False])

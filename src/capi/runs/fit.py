@@ -196,7 +196,7 @@ def _locked_run(settings: RunSettings | None, folder: Path, resume: bool, execut
 
     with rescued_by(leave):
         try:
-            return _run(settings, batch, local, table, folder, checkpoints, shown)
+            return _run(settings, batch, table, folder, checkpoints, shown, local)
         except BaseException:
             leave()
             raise
@@ -261,11 +261,11 @@ def load_run(folder: str | Path) -> RunResult:
 def _run(
     settings: RunSettings,
     batch: Transitions,
-    local: Any,
     table: str,
     folder: Path,
     checkpoints: Checkpoints,
     shown: Any,
+    local: Any = None,  # the loop on the sample of a partitioned batch
 ) -> RunResult:
     learner, n_rounds = settings.learner(), _rounds(settings)
     evaluator: Any = learner.evaluator
