@@ -25,7 +25,7 @@ EXPECTED = {  # a line that a reader can check
     "17_near_the_log.py": "returns: free -151, near the log -45",
     "14_grid_search.py": "depth 1, at least   5 rows per leaf: score 0.832, true loss 0.031",
     "09_gymnasium.py": "the tree: 187 steps; 50 of 50 episodes ended before the limit",
-    "18_cluster.py": "the same on the cluster: True",
+    "20_cluster.py": "the same on the cluster: True",
     "07_own_policy_space.py": "IntervalPolicy(low=41.0, high=96.0, inside=0, outside=1, n_actions=2) loses 0",
 }
 
