@@ -188,3 +188,29 @@ def test_a_client_that_goes_away_leaves_the_cluster_usable(batch, client, expect
         part = parts_of(batch, other)
         next(CAPI(**SETTINGS).iterate(part))
     assert bytes_of(CAPI(**SETTINGS).fit(parts_of(batch, client)), batch) == expected
+
+
+def spilled(dask_worker):
+    return len(dask_worker.data.slow)
+
+
+def test_what_does_not_fit_is_spilled_to_disk(batch, expected):
+    import dask
+    import distributed
+
+
+    with (
+        dask.config.set({"distributed.worker.memory.target": 1e-5}),  # of the limit: ten kilobytes
+        distributed.LocalCluster(
+            n_workers=1,
+            threads_per_worker=1,
+            host="127.0.0.1",
+            dashboard_address="127.0.0.1:0",
+            memory_limit="1GiB",
+        ) as cluster,
+        distributed.Client(cluster) as small,
+    ):
+        rounds = CAPI(**SETTINGS).iterate(parts_of(batch, small))
+        next(rounds)
+        assert max(small.run(spilled).values()) > 0
+        assert bytes_of(CAPI(**SETTINGS).fit(parts_of(batch, small)), batch) == expected

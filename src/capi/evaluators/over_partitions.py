@@ -11,6 +11,7 @@ rounding is :math:`2^{-62} n` of the largest target, 2e-11 for a hundred million
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +89,10 @@ class OwnLeaves:
     asked: list[Asked]
     n_leaves: int
 
+    def __sizeof__(self) -> int:  # by which a cluster decides what to write to disk
+        weights = 0 if self.weights is None else self.weights.nbytes
+        return self.rewards.nbytes + weights + _n_bytes(self.asked)
+
 
 @dataclass(frozen=True, eq=False)
 class NextLeaves:
@@ -95,6 +100,13 @@ class NextLeaves:
 
     look_ups: LookUps
     steps: Floats
+
+    def __sizeof__(self) -> int:
+        return self.steps.nbytes + _n_bytes(self.look_ups.asked)
+
+
+def _n_bytes(asked: Sequence[Asked]) -> int:
+    return sum(array.nbytes for part in asked for array in part)
 
 
 def own_leaves(source: Any, structure: Structure) -> OwnLeaves:
