@@ -6,7 +6,7 @@
     python benchmarks/scale.py overhead            Dask against threads of one process, 1,000,000 rows
     python benchmarks/scale.py peer                a fitted-Q loop with LightGBM on the same two workers, 2,000,000 rows
     python benchmarks/scale.py parts               seconds and bytes per row of reading, routing and one sweep, in one thread
-    python benchmarks/scale.py hiv [ROWS] [SEEDS]  returns of policies from partitions and from memory, default 100,000 rows, 10 seeds
+    python benchmarks/scale.py same [ROWS] [SEEDS] returns of policies from partitions and from memory, default 100,000 rows, 10 seeds
 
 The data are a linear system that four actions push in different directions; rewards fall with the distance from zero.
 """
@@ -32,13 +32,10 @@ from distributed import Client, LocalCluster, wait
 
 from capi import CAPI, PartitionedTransitions, Transitions, runs
 from capi.cli import app
-from capi.datasets import COUNTS, hiv_table
-from capi.domains import HIV
 from capi.evaluators import LSTDQ, FittedQ
 from capi.evaluators.over_partitions import OverPartitions, Structure, next_leaves, own_leaves, swept
-from capi.policies import Constant, EpsilonGreedy, Greedy
-from capi.policy_spaces import OptimalTrees, Trees
-from capi.simulation import performance, sample_episodes
+from capi.policies import Constant, Greedy
+from capi.policy_spaces import OptimalTrees
 
 STEPS, ACTIONS, AT_ONCE = 20, 4, 1_000_000
 STATE = [f"x{j}" for j in range(8)]
@@ -298,37 +295,21 @@ def parts(folder):
     return found
 
 
-def hiv(rows, seed):
+def same(rows, seed):
     """Return the true returns of two policies, one learned from partitions and one in memory."""
-
     rows, seed = int(rows), int(seed)
-    domain, log = (
-        HIV(),
-        Transitions.from_parquet(
-            hiv_table(), state=list(COUNTS), action="drugs", reward="reward", episode="patient", time="day"
-        ),
-    )
-    known = CAPI(
-        FittedQ(n_sweeps=10, min_samples_split=50, n_jobs=-1), Trees(max_depth=5), 0.98, 10, random_state=0
-    ).fit(log)
-    behaviour = EpsilonGreedy(known.policy_, 0.3)
-    batch = sample_episodes(behaviour, domain, n_episodes=rows // 200, max_steps=200, random_state=seed)
+    batch = Transitions.from_frame(block(rows, seed, 0), **ROLES)
     made = {}
-    for name, data in (
-        ("memory", batch),
-        ("partitions", PartitionedTransitions.of(batch, rows // 8, sample_rows=rows // 5)),
-    ):
+    parts_of = PartitionedTransitions.of(batch, rows // 8, sample_rows=rows // 5)
+    for name, data in (("memory", batch), ("partitions", parts_of)):
         started = time.perf_counter()
-        evaluator = FittedQ(n_trees=30, n_sweeps=10, min_samples_split=50, n_jobs=-1)
-        found = CAPI(evaluator, Trees(max_depth=5), 0.98, 20, random_state=seed).fit(data)
+        found = learner(10).set_params(random_state=seed).fit(data)
         made[f"{name}_seconds"] = time.perf_counter() - started
-        made[name] = float(
-            performance(found.policy_, domain, n_episodes=1, max_steps=1000, discount=0.98).returns.mean()
-        )
+        made[name] = simulated(found)
     return made
 
 
-MEASURED = {f.__name__: f for f in (fit_table, predict_table, lstd, fitted, threads, peer, parts, hiv)}
+MEASURED = {f.__name__: f for f in (fit_table, predict_table, lstd, fitted, threads, peer, parts, same)}
 
 
 def main(name, *arguments):
@@ -375,11 +356,11 @@ def main(name, *arguments):
         elif name == "parts":
             found = alone("parts", write(folder / "log", 1_000_000))
             print(", ".join(f"{key} {value:.0f}" for key, value in found.items()), "(ns per row; 30 trees)")
-        elif name == "hiv":
+        elif name == "same":
             rows, n = (int(a) for a in (*arguments, *(100_000, 10)[len(arguments) :]))
             for seed in range(n):
-                found = alone("hiv", rows, seed)
-                print(seed, json.dumps({key: round(value, 1) for key, value in found.items()}), flush=True)
+                found = alone("same", rows, seed)
+                print(seed, json.dumps({key: round(value, 2) for key, value in found.items()}), flush=True)
         else:
             raise SystemExit(__doc__)
 
