@@ -2,6 +2,7 @@
 
     python scripts/long_runs.py             # run what is missing; Ctrl-C or kill at any time
     python scripts/long_runs.py --status    # only show what is finished
+    python scripts/long_runs.py --experiments pole mountain-car    # these only
     touch docs/reproduction/PAUSE           # pause, for example to measure times; delete the file to continue
 
 Records are added to docs/reproduction/NAME as runs finish; commit them. Several of these commands may run at once.
@@ -58,15 +59,16 @@ LIST = (
 FIRST_ETAS = (None, 20)  # Tree-FQI, and the Tree-CAPI that most items have
 
 
-def tasks(folder):
+def tasks(folder, experiments):
     """Return all tasks without repetitions: the first seed of every item, what is cheap first, then the list in its order."""
+    items = [item for item in LIST if item.experiment in experiments]
 
     def rank(task):
         slow = task.records.folder.parent.name == "hiv"
         return slow + (slow and task.setting.values["eta_pi"] not in FIRST_ETAS)
 
-    first = sorted((task for item in LIST for task in item.tasks(folder, 1)), key=rank)
-    rest = [task for item in LIST for task in item.tasks(folder, item.n_seeds)]
+    first = sorted((task for item in items for task in item.tasks(folder, 1)), key=rank)
+    rest = [task for item in items for task in item.tasks(folder, item.n_seeds)]
     return list({(task.records.folder, key_of(task.setting.values), task.seed): task for task in first + rest}.values())
 
 
@@ -94,6 +96,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--status", action="store_true", help="only show what is finished")
     parser.add_argument("--jobs", type=int, default=-1, help="number of runs at once (default: one per core)")
+    names = sorted({item.experiment for item in LIST})
+    parser.add_argument("--experiments", nargs="+", choices=names, default=names, help="only these (default: all)")
     parser.add_argument("--folder", type=Path, default=REPRODUCTION, help="folder of the records")
     options = parser.parse_args()
     if options.status:
@@ -103,7 +107,7 @@ def main():
         os.nice(19)
     report = lambda progress: print(f"{progress.event or 'found'}; {progress}", flush=True)  # noqa: E731
     try:
-        outcome = run_tasks(tasks(options.folder), jobs=options.jobs, pause=options.folder / "PAUSE", report=report)
+        outcome = run_tasks(tasks(options.folder, options.experiments), jobs=options.jobs, pause=options.folder / "PAUSE", report=report)
     except KeyboardInterrupt:
         sys.exit("stopped; finished runs are kept, and the same command continues with the rest.")
     sys.exit(1 if outcome.failed else 0)
