@@ -49,17 +49,20 @@ LIST = (
     Item("hiv", ("own",), 20),
     Item("hiv", ("shared",), 20),
     Item("mountain-car", READINGS, 20),
-    Item("mountain-car", READINGS, 50),
     Item("pole", TRACKS, 20, most_samples=1_000_000),
     Item("pole", TRACKS, 3, most_samples=30_000_000),
     Item("hiv", ("own-eta_v-5",), 10),
     Item("hiv", ("own-new-trees",), 5),
     Item("pole", ("new-trees",), 5),
+    Item("mountain-car", READINGS, 50),
 )
 FIRST_ETAS = (None, 20)  # Tree-FQI, and the Tree-CAPI that most items have
 
 
-def tasks(folder, experiments):
+NAMES = tuple(sorted({item.experiment for item in LIST}))
+
+
+def tasks(folder, experiments=NAMES):
     """Return all tasks without repetitions: the first seed of every item, what is cheap first, then the list in its order."""
     items = [item for item in LIST if item.experiment in experiments]
 
@@ -96,8 +99,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--status", action="store_true", help="only show what is finished")
     parser.add_argument("--jobs", type=int, default=-1, help="number of runs at once (default: one per core)")
-    names = sorted({item.experiment for item in LIST})
-    parser.add_argument("--experiments", nargs="+", choices=names, default=names, help="only these (default: all)")
+    parser.add_argument("--experiments", nargs="+", choices=NAMES, default=NAMES, help="only these (default: all)")
     parser.add_argument("--folder", type=Path, default=REPRODUCTION, help="folder of the records")
     options = parser.parse_args()
     if options.status:
@@ -107,7 +109,9 @@ def main():
         os.nice(19)
     report = lambda progress: print(f"{progress.event or 'found'}; {progress}", flush=True)  # noqa: E731
     try:
-        outcome = run_tasks(tasks(options.folder, options.experiments), jobs=options.jobs, pause=options.folder / "PAUSE", report=report)
+        outcome = run_tasks(
+            tasks(options.folder, options.experiments), jobs=options.jobs, pause=options.folder / "PAUSE", report=report
+        )
     except KeyboardInterrupt:
         sys.exit("stopped; finished runs are kept, and the same command continues with the rest.")
     sys.exit(1 if outcome.failed else 0)
