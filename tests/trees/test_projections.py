@@ -109,7 +109,7 @@ def test_fitted_q_with_combinations_is_still_an_averager(actions):
     q = evaluator.evaluate(policy, batch, discount=0.9)
     assert len(projections_of(q)) == 4
     model = Averager.of(q, batch, discount=0.9)
-    np.testing.assert_allclose(model.action_values(policy).values(batch.states), q.values(batch.states), rtol=1e-6)
+    np.testing.assert_allclose(model.action_values(policy).values(batch.states), q.values(batch.states), atol=1e-6)
     assert float(model.occupancy(policy) @ batch.rewards) == pytest.approx(model.value(policy), rel=1e-2)
     q_alone = np.concatenate([q.values(row[None]) for row in batch.states[:20].copy()])
     np.testing.assert_array_equal(q_alone, q.values(batch.states[:20].copy()))
