@@ -198,7 +198,6 @@ def test_what_does_not_fit_is_spilled_to_disk(batch, expected):
     import dask
     import distributed
 
-
     with (
         dask.config.set({"distributed.worker.memory.target": 1e-5}),  # of the limit: ten kilobytes
         distributed.LocalCluster(
