@@ -7,6 +7,8 @@
     python benchmarks/scale.py peer                a fitted-Q loop with LightGBM on the same two workers, 2,000,000 rows
     python benchmarks/scale.py parts               seconds and bytes per row of reading, routing and one sweep, in one thread
     python benchmarks/scale.py same [ROWS] [SEEDS] returns of policies from partitions and from memory, default 100,000 rows, 10 seeds
+    python benchmarks/scale.py hiv [ROWS] [SEEDS]  the same on simulated HIV patients, default 1,000,000 rows; finished seeds are kept in
+                                                   benchmarks/records/scale, and only missing ones are computed
 
 The data are a linear system that four actions push in different directions; rewards fall with the distance from zero.
 """
@@ -31,16 +33,22 @@ from dask import delayed
 from distributed import Client, LocalCluster, wait
 
 from capi import CAPI, PartitionedTransitions, Transitions, runs
+from capi.baselines import FittedQIteration
 from capi.cli import app
+from capi.datasets import load_hiv_batch
+from capi.domains import HIV
 from capi.evaluators import LSTDQ, FittedQ
 from capi.evaluators.over_partitions import OverPartitions, Structure, next_leaves, own_leaves, swept
-from capi.policies import Constant, Greedy
+from capi.policies import Constant, EpsilonGreedy, Greedy
 from capi.policy_spaces import OptimalTrees
+from capi.simulation import performance, sample_episodes
 
 STEPS, ACTIONS, AT_ONCE = 20, 4, 1_000_000
 STATE = [f"x{j}" for j in range(8)]
 ROLES = {"episode": "episode", "time": "time", "state": STATE, "action": "action", "reward": "reward"}
 GIB = 2**30
+HIV_STEPS = 200
+RECORDS = Path(__file__).parent / "records" / "scale"
 
 
 def block(n, seed, first, dtype=np.float64, width=8):
@@ -309,7 +317,43 @@ def same(rows, seed):
     return made
 
 
-MEASURED = {f.__name__: f for f in (fit_table, predict_table, lstd, fitted, threads, peer, parts, same)}
+def hiv(rows, seed):
+    """Return the true returns of policies from all of a log of HIV patients in memory, and from partitions of it.
+
+    Doctors take 15 % of their decisions at random, and the others as a policy that was learned from the embedded table. The sample of the
+    partitions has the default size. Times are CPU seconds of one thread.
+    """
+    rows, seed = int(rows), int(seed)
+    evaluator = FittedQ(n_trees=30, min_samples_split=50)
+    doctor = FittedQIteration(evaluator, 0.98, 10, random_state=0).fit(load_hiv_batch()).policy_
+    batch = sample_episodes(
+        EpsilonGreedy(doctor, 0.15), HIV(), n_episodes=rows // HIV_STEPS, max_steps=HIV_STEPS, random_state=seed
+    )
+    made = {"rows": len(batch), "seed": seed}
+    for name, data in (("partitions", PartitionedTransitions.of(batch, rows // 8, n_jobs=1)), ("memory", batch)):
+        started = time.process_time()
+        learner = CAPI(
+            FittedQ(n_trees=30, n_sweeps=5, min_samples_split=50, n_jobs=1),
+            OptimalTrees(max_depth=3, n_thresholds=32, work_limit=200_000_000, n_jobs=1),
+            discount=0.98, n_iterations=10, random_state=seed, keep="last", state_weights="batch",
+        )  # fmt: skip
+        found = learner.fit(data)
+        made[f"{name}_cpu_seconds"] = round(time.process_time() - started, 1)
+        for kind, policy in (("tree", found.policy_), ("greedy", Greedy(found.q_))):
+            made[f"{name}_{kind}"] = performance(policy, HIV(), n_episodes=1, max_steps=1000).mean
+    return made
+
+
+MEASURED = {f.__name__: f for f in (fit_table, predict_table, lstd, fitted, threads, peer, parts, same, hiv)}
+
+
+def compared(here, there):
+    """Return a sentence about paired numbers from memory and from partitions."""
+    more = there - here
+    return (
+        f"memory {here.mean():.2f} (worst {here.min():.2f}), partitions {there.mean():.2f} (worst {there.min():.2f}), "
+        f"difference {more.mean():+.3f}, standard error {more.std(ddof=1) / np.sqrt(len(more)):.3f}"
+    )
 
 
 def main(name, *arguments):
@@ -361,6 +405,26 @@ def main(name, *arguments):
             for seed in range(n):
                 found = alone("same", rows, seed)
                 print(seed, json.dumps({key: round(value, 2) for key, value in found.items()}), flush=True)
+        elif name == "hiv":
+            rows, n = (int(a) for a in (*arguments, *(1_000_000, 10)[len(arguments) :]))
+            RECORDS.mkdir(parents=True, exist_ok=True)
+            records = RECORDS / "hiv.jsonl"
+            known = [json.loads(line) for line in records.read_text().splitlines()] if records.exists() else []
+            for seed in range(n):
+                if not any((record["rows"], record["seed"]) == (rows, seed) for record in known):
+                    known.append(alone("hiv", rows, seed))
+                    with records.open("a") as file:
+                        file.write(json.dumps(known[-1]) + "\n")
+            mine = [record for record in known if record["rows"] == rows and record["seed"] < n]
+            for kind in ("tree", "greedy"):
+                here, there = (
+                    np.log10([record[f"{where}_{kind}"] for record in mine]) for where in ("memory", "partitions")
+                )
+                print(f"{kind}: log10 of the return, {rows:,} rows, {len(mine)} seeds: {compared(here, there)}")
+            for where in ("memory", "partitions"):
+                print(
+                    f"{where}: {np.median([record[f'{where}_cpu_seconds'] for record in mine]):.0f} CPU seconds (median)"
+                )
         else:
             raise SystemExit(__doc__)
 

@@ -29,10 +29,11 @@ def folder(tmp_path):
     return written(frame, place, [113, 250])
 
 
-def run(*arguments, code=0):
+def run(*arguments, stream="output"):
+    """Return what a command says; progress and remarks go to the standard error, which ``stream="stdout"`` leaves out."""
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
-    assert result.exit_code == code, result.output
-    return result.output
+    assert result.exit_code == 0, result.output
+    return getattr(result, stream)
 
 
 def test_a_folder_a_pattern_and_the_files_of_a_pattern_give_the_same_policy(folder, tmp_path):
@@ -51,10 +52,10 @@ def test_a_folder_a_pattern_and_the_files_of_a_pattern_give_the_same_policy(fold
 def test_held_out_episodes_evaluate_and_the_report_is_written(folder, tmp_path):
     place = tmp_path / "run"
     run("fit", folder, "--out", place, "--sample-rows", 150, "--hold-out", 0.4, *COLUMNS, *SIZES)
-    found = json.loads(run("evaluate", place, "--n-resamples", 20, "--json"))
+    found = json.loads(run("evaluate", place, "--n-resamples", 20, "--json", stream="stdout"))
     assert found["kind"] == "held-out"
     assert found["source"] == "a sample of the episodes of log/*.parquet"
-    assert run("report", place).startswith("report")
+    assert run("report", place, stream="stdout").startswith("report")
     learned = RunSettings.from_toml(place / "settings.toml")
     rows = [set(map(bytes, part.states)) for part in (learned.batch(), learned.held_out())]
     assert rows[0]

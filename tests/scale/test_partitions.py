@@ -159,6 +159,51 @@ def test_samples_do_not_depend_on_the_partitioning(sizes, seed):
         assert a.sample(10**6, random_state=0) == b.sample(10**6, random_state=0)
 
 
+@pytest.mark.parametrize("kind", ["rows", "numbers", "texts"])
+def test_equal_episodes_are_drawn_one_by_one(tmp_path, kind):
+    """A table of one-step decisions with four kinds of rows: each kind is drawn as often as the others."""
+    n = 2000
+    frame = pd.DataFrame({"x": np.arange(n) % 2, "drug": np.arange(n) // 2 % 2, "gain": 1.0, "unit": np.arange(n)})
+    roles = {"state": ["x"], "action": "drug", "reward": "gain", "discount": 0}
+    if kind != "rows":
+        roles["episode"] = "unit"
+    if kind == "texts":
+        frame["unit"] = "unit " + frame["unit"].astype(str)
+    folder = written(frame, tmp_path, [501, 900])
+    samples = [
+        PartitionedTransitions.from_parquet(folder, rows_per_partition=size, **roles).sample(400, random_state=0)
+        for size in (10**6, 800, 77)
+    ]
+    assert samples[0] == samples[1] == samples[2]
+    counts = np.unique(np.column_stack([samples[0].states, samples[0].actions]), axis=0, return_counts=True)[1]
+    assert len(counts) == 4
+    assert counts.min() > 60  # of about 100
+    here = PartitionedTransitions.of(Transitions.from_frame(frame, **roles), 333).sample(400, random_state=0)
+    assert here == samples[0]
+    first, second = PartitionedTransitions.from_parquet(folder, **roles).split(0.5, random_state=0)
+    assert abs(len(first) - 1000) < 120
+    assert len(first) + len(second) == n
+
+
+def test_an_episode_keeps_its_number_in_files_of_other_types(tmp_path):
+    """Whole numbers in one file, the same as floats in the next: the episode that crosses over stays whole."""
+    frame = table(10)
+    frame.iloc[:23].to_parquet(tmp_path / "a.parquet")
+    frame.iloc[23:].astype({"unit": float}).to_parquet(tmp_path / "b.parquet")
+    found = PartitionedTransitions.from_parquet(tmp_path, rows_per_partition=23, **ROLES)
+    assert rows_of(found) == Transitions.concat([Transitions.from_frame(frame, **ROLES)], renumber_episodes=True)
+
+
+def test_parts_that_were_read_apart_are_compared_by_their_ids():
+    frame = table(4).assign(unit=lambda t: "unit " + t["unit"].astype(str))
+    first = Transitions.from_frame(frame.iloc[:10], **ROLES)
+    second = Transitions.from_frame(frame.iloc[10:], schema=first.schema, **ROLES)
+    both = PartitionedTransitions([first, second])
+    assert both.sample(random_state=0) == PartitionedTransitions([second, first]).sample(random_state=0)
+    with pytest.raises(InvalidInputError, match=r"episode 'unit 0' is in parts\[0\] and parts\[2\]"):
+        PartitionedTransitions([first, second, first])
+
+
 def test_a_split_shares_no_episode_and_loses_none():
     whole = PartitionedTransitions.of(log(), 700)
     first, second = whole.split(0.6, random_state=1)

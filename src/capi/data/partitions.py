@@ -23,7 +23,7 @@ from capi.data.readers.pieces import (
 )
 from capi.data.readers.roles import RoleNames, Roles
 from capi.data.schema import Schema
-from capi.data.survey import Chosen, InMemory, Survey, loaded, n_chosen, surveyed, together
+from capi.data.survey import Chosen, FromTable, InMemory, Survey, ids_of, loaded, n_chosen, surveyed, together
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 
@@ -87,8 +87,10 @@ class PartitionedTransitions:
                 )
         if parts[0].episodes is not None:
             _check_apart(parts)
-        self._set([InMemory(part) for part in parts], parts[0].schema, executor, n_jobs, sample_rows, [])
         self.n_rows: tuple[int, ...] = tuple(len(part) for part in parts)
+        firsts = itertools.accumulate(self.n_rows, initial=0)
+        sources = [InMemory(part, first) for part, first in zip(parts, firsts, strict=False)]
+        self._set(sources, parts[0].schema, executor, n_jobs, sample_rows, [])
 
     def _set(
         self,
@@ -198,7 +200,13 @@ class PartitionedTransitions:
         whole, notes = with_whole_episodes(pieces, found) if checked.episode is not None else (list(pieces), [])
         known = {name: value for name, value in roles.items() if name not in ("action_labels", "ordered")}
         made = object.__new__(cls)
-        sources = [Decisions(piece, {**known, "schema": schema}) for piece in whole]
+        firsts = itertools.accumulate(
+            (one.n_rows for one in found), initial=0
+        )  # of use without episodes: no border moves
+        sources = [
+            FromTable(Decisions(piece, {**known, "schema": schema}), first)
+            for piece, first in zip(whole, firsts, strict=False)
+        ]
         made._set(sources, schema, executor, n_jobs, sample_rows, notes)
         made.n_rows = (sum(one.n_rows for one in found),)
         return made
@@ -272,7 +280,7 @@ class PartitionedTransitions:
     ) -> tuple[PartitionedTransitions, PartitionedTransitions]:
         """Return two partitioned batches that share no episode: about ``share`` of the episodes, and the rest.
 
-        Which episodes they are depends on their content and the seed, not on the partitioning.
+        Which episodes they are depends on their ids and the seed, not on the partitioning; without episodes, on the numbers of the rows.
         """
         if not is_real(share) or not 0 < share < 1:
             raise InvalidInputError(f"share must lie strictly between 0 and 1; got {share!r}.")
@@ -335,13 +343,16 @@ def _of_batch(source: Any, function: Callable[..., Any], *others: Any) -> Any:
 
 def _check_apart(parts: Sequence[Transitions]) -> None:
     """Refuse parts that share an episode."""
-    numbers = [np.unique(part.episodes) for part in parts if part.episodes is not None]
-    together = np.concatenate(numbers)
-    found, counts = np.unique(together, return_counts=True)
+    ids = [np.unique(ids_of(part, None)) for part in parts]
+    found, counts = np.unique(np.concatenate(ids), return_counts=True)
     if (counts > 1).any():
-        e = found[int((counts > 1).argmax())]
-        at = [i for i, of_part in enumerate(numbers) if e in of_part][:2]
+        shared = found[int((counts > 1).argmax())]
+        i, j = [i for i, of_part in enumerate(ids) if shared in of_part][:2]
+        batch = parts[i]
+        e = int(np.flatnonzero(ids_of(batch, None) == shared)[0])
+        number = 0 if batch.episodes is None else int(batch.episodes[batch.episode_starts[e]])
+        names = None if batch.origin is None else batch.origin.episode_ids
         raise InvalidInputError(
-            f"no episode may be in two parts; episode {e} is in parts[{at[0]}] and parts[{at[1]}]. Number the episodes of all parts "
-            "through, or put these parts together."
+            f"no episode may be in two parts; episode {number if names is None else names[number]!r} is in parts[{i}] and parts[{j}]. Give "
+            "the episodes of all parts distinct numbers, or concatenate these parts."
         )

@@ -4,60 +4,96 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from capi._utils.validation import Floats, Ints
+from capi.data.episode_codes import codes_of
 from capi.data.transitions import Transitions
+
+if TYPE_CHECKING:
+    from capi.data.readers.pieces import Decisions
 
 MOST_DISTINCT = 20_000  # distinct states for which all rows are merged
 MIXING = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB], dtype=np.uint64)
 
 
-@dataclass(frozen=True, eq=False)
-class InMemory:
-    """A part that is already in memory."""
+class Source(Protocol):
+    """A part of a batch, which is read whenever it is needed."""
+
+    def read(self) -> Identified | None:
+        """Return its decisions; None if there are none."""
+
+
+class Identified(NamedTuple):
+    """Decisions, and a number for each of their episodes (E,) that no other episode has, however the batch is divided."""
 
     batch: Transitions
+    ids: NDArray[np.uint64]
 
-    def read(self) -> Transitions:
+
+@dataclass(frozen=True, eq=False)
+class InMemory:
+    """A part that is already in memory; without episodes, rows are counted from ``first`` on."""
+
+    batch: Transitions
+    first: int = 0
+
+    def read(self) -> Identified:
         """Return the batch."""
-        return self.batch
+        rows = self.first + np.arange(len(self.batch)) if self.batch.episodes is None else None
+        return Identified(self.batch, ids_of(self.batch, rows))
+
+
+@dataclass(frozen=True, eq=False)
+class FromTable:
+    """A part of a table; without episodes, rows are counted from ``first`` on."""
+
+    decisions: Decisions
+    first: int = 0
+
+    def read(self) -> Identified:
+        """Return its decisions."""
+        found = self.decisions.read()
+        batch = Transitions._of(found)
+        return Identified(batch, ids_of(batch, self.first + found.rows if batch.episodes is None else None))
 
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
     """The episodes of a part whose keys lie in a range."""
 
-    source: Any
+    source: Source
     seed: np.uint64
     low: int
     high: int  # included
 
-    def read(self) -> Transitions:
+    def read(self) -> Identified | None:
         """Return these episodes."""
-        batch = loaded(self.source)
-        chosen = self._chosen(batch)
-        return batch if chosen.all() else batch.subset(np.repeat(chosen, batch.episode_lengths))
-
-    def _chosen(self, batch: Transitions) -> NDArray[np.bool_]:
-        keys = episode_keys(batch, self.seed)
-        return (keys >= np.uint64(self.low)) & (keys <= np.uint64(self.high))
+        found = self.source.read()
+        if found is None:
+            return None
+        batch, ids = found
+        keys = keys_of(ids, self.seed)
+        chosen = (keys >= np.uint64(self.low)) & (keys <= np.uint64(self.high))
+        if chosen.all():
+            return found
+        return Identified(batch.subset(np.repeat(chosen, batch.episode_lengths)), ids[chosen]) if chosen.any() else None
 
 
 def n_chosen(part: Chosen) -> int:
     """Return the number of rows of the chosen episodes."""
-    batch = loaded(part.source)
-    return int(batch.episode_lengths[part._chosen(batch)].sum())
+    found = part.read()
+    return 0 if found is None else len(found.batch)
 
 
 @dataclass(frozen=True, eq=False)
 class Survey:
     """What one pass over all rows finds."""
 
-    sample: Transitions  # whole episodes, drawn by their content: the same for every partitioning
+    sample: Transitions  # whole episodes, drawn by their ids: the same for every partitioning
     n_rows: int
     n_episodes: int
     action_counts: Ints  # (A,)
@@ -76,10 +112,11 @@ class Survey:
 # -- tasks on one part -------------------------------------------------------------------------------
 
 
-def loaded(source: Any) -> Transitions:
-    """Return the batch of a part."""
+def loaded(source: Source) -> Transitions:
+    """Return the batch of a part, which has rows."""
     found = source.read()
-    return found if isinstance(found, Transitions) else Transitions._of(found)
+    assert found is not None  # noqa: S101  empty parts are left out
+    return found.batch
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,10 +133,11 @@ class Seen:
     merged: dict[bytes, int] | None
 
 
-def surveyed(source: Any, seed: np.uint64, share: float) -> Seen:
+def surveyed(source: Source, seed: np.uint64, share: float) -> Seen:
     """Return what a part adds to a survey: ``share`` of its episodes, chosen by their keys, and its counts and ranges."""
-    batch = loaded(source)
-    keys = episode_keys(batch, seed)
+    found = source.read()
+    assert found is not None  # noqa: S101  empty parts are left out
+    batch, keys = found.batch, keys_of(found.ids, seed)
     chosen = keys <= np.uint64(min(share * 2.0**64, 2.0**64 - 2048))
     if share >= 1:
         chosen[:] = True
@@ -173,16 +211,18 @@ def _merged(tables: Sequence[Mapping[bytes, int] | None], n_features: int) -> tu
     return states, np.array([float(counts[state]) for state in ordered])
 
 
-def episode_keys(batch: Transitions, seed: np.uint64) -> NDArray[np.uint64]:
-    """Return a random number for each episode (E,) that depends on its content and the ``seed`` alone."""
-    columns = [*batch.states.T, batch.rewards, batch.actions.astype(np.float64)]
-    of_rows = np.zeros(len(batch), dtype=np.uint64)
-    for j, column in enumerate(columns):
-        bits = np.where(np.isnan(column), np.nan, column + 0.0).view(np.uint64)
-        of_rows += _mixed(bits + np.uint64(int(MIXING[0]) * (2 * j + 1) % 2**64))
-    lengths, starts = batch.episode_lengths, batch.episode_starts
-    place = (np.arange(len(batch)) - np.repeat(starts, lengths)).astype(np.uint64)
-    return _mixed(np.add.reduceat(_mixed(of_rows + MIXING[2] * (place + np.uint64(1))), starts) ^ seed)
+def ids_of(batch: Transitions, rows: Ints | None) -> NDArray[np.uint64]:
+    """Return a number for each episode (E,): from its id in the table, from its number, or, without episodes, from its row (n,)."""
+    if batch.episodes is None or rows is not None:
+        return codes_of(np.arange(len(batch)) if rows is None else rows)
+    numbers = batch.episodes[batch.episode_starts]
+    names = None if batch.origin is None else batch.origin.episode_ids
+    return codes_of(numbers if names is None else names[numbers])
+
+
+def keys_of(ids: NDArray[np.uint64], seed: np.uint64) -> NDArray[np.uint64]:
+    """Return a random number for each episode (E,) that depends on its id and the ``seed`` alone; no two ids share one."""
+    return _mixed(_mixed(ids + MIXING[0]) ^ seed)
 
 
 def _mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:

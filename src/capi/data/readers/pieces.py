@@ -21,6 +21,7 @@ from capi._utils.late import pyarrow as pa
 from capi._utils.late import pyarrow_compute as pc
 from capi._utils.validation import first_line
 from capi.data.columns import Column
+from capi.data.episode_codes import codes_of
 from capi.data.readers.actions import actions_of
 from capi.data.readers.arrow import Table, parquet_table
 from capi.data.readers.encode import learn, nan_as_null
@@ -336,12 +337,12 @@ def _as_codes(column: Any, name: str, piece: Any) -> NDArray[np.uint64]:
         raise InvalidInputError(
             f"{piece.name}, column {name!r}, row {where}: must not be missing: it says which episode a row belongs to."
         )
-    array = column.combine_chunks() if column.num_chunks > 1 else column.chunk(0)
-    if pa.types.is_integer(array.type):
-        return array.to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
-    encoded = array if pa.types.is_dictionary(array.type) else array.dictionary_encode()
-    names = np.array([str(value) for value in encoded.dictionary.to_pylist()], dtype=object)
-    return pd.util.hash_array(names)[encoded.indices.to_numpy(zero_copy_only=False)]
+    if pa.types.is_integer(column.type):
+        return codes_of(column.to_numpy())
+    array = column.unify_dictionaries() if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    return np.concatenate(
+        [codes_of(chunk.dictionary.to_pylist())[chunk.indices.to_numpy(zero_copy_only=False)] for chunk in array.chunks]
+    )
 
 
 def learned_schema(found: Sequence[Found], roles: Roles) -> Schema:

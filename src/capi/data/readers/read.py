@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from capi._utils.validation import Floats
+from capi._utils.validation import Floats, Ints
 from capi.data.columns import Column
 from capi.data.elapsed import TimeUnit
 from capi.data.origin import Origin
@@ -30,6 +30,7 @@ class Read:
     columns: tuple[Column, ...]
     action_labels: tuple[Any, ...]
     origin: Origin
+    rows: Ints  # the table's row of each decision (n,)
 
 
 def read(table: Table, roles: Roles) -> Read:
@@ -71,7 +72,7 @@ def read(table: Table, roles: Roles) -> Read:
         later=later_dates(table, roles, columns, episodes),
         levels=levels_of(columns, table),
     )
-    return Read(arrays, columns, labels, origin)
+    return Read(arrays, columns, labels, origin, episodes.rows)
 
 
 def _columns(table: Table, roles: Roles) -> tuple[Column, ...]:
