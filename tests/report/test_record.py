@@ -97,6 +97,37 @@ def test_the_numbers_are_those_by_hand(small):
     json.dumps(record, allow_nan=False)
 
 
+def test_the_page_says_where_the_policy_leaves_the_log(tmp_path, monkeypatch):
+    """The log never treats below 500; the policy always does, and so leaves the log in half of its decisions, all of them there."""
+    ages = np.arange(1000.0)
+    do = np.where((ages >= 500) & (ages.astype(int) % 2 == 0), "treat", "wait")
+    frame = pd.DataFrame({"age": ages, "do": do, "gain": ages})
+    run = fitted(tmp_path / "fitted", frame, {"state": ["age"], "action": "do", "reward": "gain"}, "thresholds")
+    batch = RunSettings.from_toml(run / "settings.toml").batch()
+    policy = Thresholds().improve(batch.states, np.stack([ages - 499.5, np.zeros(1000)], axis=1))  # treats above
+    record = report_record(with_policy(run, tmp_path / "inside", policy, batch))
+    assert record["differences"]["leaves_log"] == 0.0
+    opposite = Thresholds().improve(batch.states, np.stack([499.5 - ages, np.zeros(1000)], axis=1))  # treats below
+    folder = with_policy(run, tmp_path / "outside", opposite, batch)
+    record = report_record(folder)
+    assert record["differences"]["leaves_log"] == pytest.approx(0.5, abs=0.08)
+    low, high = record["leaves"]
+    assert (low["decision"], high["decision"]) == ("treat", "wait")
+    assert low["leaves_log"] == pytest.approx(1.0, abs=0.15)
+    assert high["leaves_log"] == 0.0
+    page = write_report(folder, tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "of the decisions it leaves the log" in page
+    assert "In a sample of" not in page
+    monkeypatch.setattr("capi.report.sources.MOST_COMPARED", 400)  # of a large table, a sample of episodes
+    sampled = report_record(folder)["differences"]
+    assert sampled["n_compared"] == 400
+    assert sampled["leaves_log"] == pytest.approx(0.5, abs=0.12)
+    assert "In a sample of 400 decisions" in write_report(folder, tmp_path / "page.html").read_text(encoding="utf-8")
+    page = write_report(tmp_path / "inside", tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "It stays within the log" in page
+    assert "Leaves the log" not in page
+
+
 def test_panel_of_a_cut(small):
     panel = report_record(small)["panel"]
     assert panel["exact"]

@@ -215,5 +215,14 @@ class FittedSupport:
         return "\n".join([f"{total}:", *lines(0, "")])
 
 
+def rarely_taken(batch: Transitions, *, n_folds: int = 5, seed: int = 0, n_jobs: int | None = -1) -> Bools:
+    """Return which actions the log takes in less than 5 % of similar states (n, A), by models that have not seen the row's episode."""
+    rng = np.random.default_rng(seed)
+    folds = shuffled_folds(batch.n_episodes, min(n_folds, batch.n_episodes), rng)
+    combined = Projections.drawn(batch.states, PROJECTIONS, rng)
+    here, _ = cross_fitted(batch, np.repeat(folds, batch.episode_lengths), None, rng, n_jobs, combined)
+    return np.asarray(here < RARELY)
+
+
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"

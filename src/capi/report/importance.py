@@ -73,6 +73,7 @@ def leaves_record(sources: Sources) -> list[dict[str, Any]]:
             "rows": counts[leaf],
             "share": None if counts[leaf] is None else len(rows) / len(differs),
             "differs": shown_share(int(differs[rows].sum()), len(rows)) if enough else None,
+            "leaves_log": _leaves_log(sources, rows) if enough else None,
         }
         free = np.zeros(0) if gaps is None else gaps[rows][np.isfinite(gaps[rows])]
         record["gap"] = float(free.mean()) if enough and len(free) >= FEW else None
@@ -97,6 +98,15 @@ def _gains(sources: Sources) -> Floats | None:
     if values is None:
         return None
     return chosen_entries(values, sources.decisions) - chosen_entries(values, sources.batch.actions)
+
+
+def _leaves_log(sources: Sources, rows: Ints) -> float | None:
+    """Return for which share of the rows the log rarely takes the policy's action in similar states, or None if it is unknown or hidden."""
+    if sources.leaving is None:
+        return None
+    compared, left = sources.leaving
+    mine = left[np.isin(compared, rows)]
+    return shown_share(int(mine.sum()), len(mine)) if len(mine) >= FEW else None
 
 
 def leaf_rows(sources: Sources) -> dict[int, int | None]:
@@ -144,6 +154,8 @@ def differences_record(sources: Sources) -> dict[str, Any] | None:
         "cells": shown,
         "row_shares": [_shares(row, int(total)) for row, total in zip(shown, cells.sum(axis=1), strict=True)],
         "agreement": shown_share(agreed, n),
+        "leaves_log": _leaves_log(sources, np.arange(n)),
+        "n_compared": None if sources.leaving is None or len(sources.leaving[0]) == n else len(sources.leaving[0]),
         "mean_gain": None if gained is None else float(gained.mean()),
     }
 

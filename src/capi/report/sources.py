@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from capi._utils.row_ops import chosen_entries
 from capi._utils.validation import Bools, Floats, Ints
 from capi.data.schema import Schema
 from capi.data.table_files import is_there
@@ -18,6 +19,7 @@ from capi.errors import InvalidInputError
 from capi.files.archive import read_archive
 from capi.files.exports.flat_tree import FlatTree
 from capi.files.exports.program import Program, program_of
+from capi.learning.support import rarely_taken
 from capi.policy_spaces.imitation import imitating_tree
 from capi.policy_spaces.trees.forests import ForestPolicy
 from capi.report.columns import rare_renamed, without_rare_words
@@ -29,6 +31,7 @@ from capi.runs.secret import read_secret
 MOST_BYTES = 2**36  # files of capi fit, as large as their tables
 DRAWN_DEPTH = 6  # of a tree that is shown as it is; deeper ones are replaced by an imitating tree
 MOST_NODES = 400_000  # of a forest that a page can hold
+MOST_COMPARED = 20_000  # rows whose decisions are compared with a model of what was done
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +106,23 @@ class Sources:
     def masked(self) -> bool:
         """Whether the policy needs a mask of allowed actions to decide."""
         return bool(getattr(self.policy, "masked", False))
+
+    @cached_property
+    def leaving(self) -> tuple[Ints, Bools] | None:
+        """Rows (m,), and which of their decisions the log rarely takes in similar states (m,); of a large table a sample of episodes.
+
+        None if one action or one episode leaves nothing to compare.
+        """
+        batch = self.batch
+        if batch.n_actions < 2 or batch.n_episodes < 2:
+            return None
+        order = np.random.default_rng(0).permutation(batch.n_episodes)
+        n_episodes = max(2, int((np.cumsum(batch.episode_lengths[order]) <= MOST_COMPARED).sum()))
+        looked_at = np.zeros(batch.n_episodes, dtype=bool)
+        looked_at[order[:n_episodes]] = True
+        rows = np.flatnonzero(np.repeat(looked_at, batch.episode_lengths))
+        rare = rarely_taken(batch if len(rows) == len(batch) else batch.subset(rows))
+        return rows, np.asarray(chosen_entries(rare, self.decisions[rows]))
 
     @cached_property
     def with_missing(self) -> Bools:
