@@ -127,7 +127,7 @@ PROMISED = {
     "capi.evaluators": "Exact Rollouts RolloutsWithCritic LSTDQ BellmanResidual LassoTD FittedQ BoostedQ KernelFittedQ Pessimistic TD GTD GTD2 TDC",
     "capi.policy_spaces": "Unrestricted Partition Thresholds Trees Forests OptimalTrees Neighbors LocalAverages Linear KernelPolicies Classifier Constrained",
     "capi.baselines": "ValueIteration PolicyIteration FittedQIteration RFQI LSPI DPI DPICritic CPI PSDP",
-    "capi.domains": "ChainWalk HIV MountainCar CartPole",
+    "capi.domains": "ChainWalk HIV MountainCar CartPole FrozenLake InventoryManagement TrafficIntersection SystemAdministrator MachineMaintenance Navigation Blackjack TigerAndAntelope TicTacToe",
     "capi.trees": "ExtraTreesRegressor",
     "capi.datasets": "hiv_table load_hiv_batch",
     "capi.offline": "evaluate compare cross_evaluate",

@@ -4,6 +4,7 @@ from functools import cache
 
 import numpy as np
 
+from capi._utils.state_rows import StateRows
 from capi.data.schema import Schema
 from capi.evaluators import LSTDQ, FittedQ, KernelFittedQ, Pessimistic
 from capi.features import RKHS, Fourier, KernelDictionary, OneHot, Polynomial, RadialCentres, RadialGrid, Tiles
@@ -48,9 +49,12 @@ NEWER = {
     "reweighted",
     "supported",
     "supported-tree",
+    "tabular-features",
+    "tabular-values-features",
 }  # than version 1 of the format
 LABELS = ("none", 2.5, None)
 SCHEMA = Schema.of(3, 3, ["age", 'the "dose"', "weight\n"], LABELS)
+PLACES = StateRows(np.array([[x, y, 0.5] for x in range(3) for y in range(2)]))
 TRAINING = Training(0.9, 5, 60, {"capi": "0.1.0"})
 RULES = [Never(2.5, when="age > 1", if_missing=True), Only(["none", None], when='the "dose" <= -1.5'), Cap(None, 0.6)]
 SOFT_RULES = [Budget({2.5: 1.0}, at_most=0.5), Costs({"none": 0.1})]
@@ -102,6 +106,11 @@ def policies():
         "epsilon-greedy": (EpsilonGreedy(Constant(2, 3), 0.25), unknown),
         "tabular": (Tabular(np.array([0, 1, 2, 1, 0, 2]), 3), finite_questions()),
         "tabular-values": (Greedy(TabularQ(np.random.default_rng(0).normal(size=(6, 3)))), finite_questions()),
+        "tabular-features": (Tabular(np.array([0, 1, 2, 1, 0, 2]), 3, PLACES), PLACES.features),
+        "tabular-values-features": (
+            Greedy(TabularQ(np.random.default_rng(0).normal(size=(6, 3)), PLACES)),
+            PLACES.features,
+        ),
         "mixture": (Mixture([Constant(0, 3), Thresholds().improve(states, values)], [0.3, 0.7]), known),
         "non-stationary": (
             NonStationary([Constant(1, 3), Trees(max_depth=2).improve(states, values)], Uniform(3)),

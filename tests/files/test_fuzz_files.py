@@ -94,10 +94,12 @@ def change_array(arrays, data):
         values = NUMBERS if info is None else [0, 1, 2, -1, -2, 7, info.max, info.min]
         value = data.draw(st.sampled_from([0, 1] if array.dtype.kind == "b" else values))
         arrays[name] = array.copy()
-        if how == "all":
-            arrays[name][...] = value
-        elif array.size:
-            arrays[name].flat[data.draw(st.integers(0, array.size - 1))] = value
+        where = ... if how == "all" or not array.size else data.draw(st.integers(0, array.size - 1))
+        with np.errstate(over="ignore"):  # an earlier change may have made it float32
+            if where is ...:
+                arrays[name][...] = value
+            else:
+                arrays[name].flat[where] = value
 
 
 def change_bytes(content, data):

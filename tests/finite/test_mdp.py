@@ -239,3 +239,34 @@ def test_bad_models_are_refused_with_the_culprit(options, words):
 def test_bad_questions_are_refused_with_the_culprit(call, words):
     with pytest.raises(InvalidInputError, match=words):
         call(two_states())
+
+
+def test_states_with_features_are_found_by_their_rows():
+    features = [[2.0, 0.0], [-0.0, 5.0]]
+    mdp = two_states(features=features, feature_names=["speed", "load"])
+    assert mdp.feature_names == ("speed", "load")
+    np.testing.assert_array_equal(mdp.features.index([[0.0, 5.0], [2.0, 0.0], [2.0, -0.0]]), [1, 0, 0])
+    np.testing.assert_array_equal(mdp.optimal_policy.act(np.array([[0.0, 5.0], [2.0, 0.0]])), [0, 1])
+    following, rewards, _ = mdp.step(np.array([[2.0, 0.0]]), np.array([1]), np.random.default_rng(0))
+    np.testing.assert_array_equal(following, [[0.0, 5.0]])
+    np.testing.assert_array_equal(rewards, [0.0])
+    np.testing.assert_array_equal(TabularQ([[1.0, 2.0], [3.0, 4.0]], mdp.features).values([[0.0, 5.0]]), [[3.0, 4.0]])
+    np.testing.assert_allclose(mdp.values(mdp.optimal_policy), two_states().optimal_values)
+    check_domain(mdp)
+
+
+def test_wrong_features_are_refused():
+    with pytest.raises(InvalidInputError, match="states 0 and 1 have the same"):
+        two_states(features=[[1.0], [1.0]])
+    with pytest.raises(InvalidInputError, match="one row per state"):
+        two_states(features=[[1.0]])
+    mdp = two_states(features=[[1.0], [2.0]])
+    with pytest.raises(InvalidInputError, match="rows of the model's features"):
+        mdp.optimal_policy.act(np.array([[1.5]]))
+
+
+def test_absorbing_states_are_never_left_and_earn_nothing():
+    P = [[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], [[1.0, 0.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]]
+    R = [[0.0, 0.0], [0.0, 0.0], [0.0, 1.0]]
+    for parts in (np.array(P), [sp.csr_array(part) for part in P]):
+        np.testing.assert_array_equal(FiniteMDP(parts, R, 0.9).absorbing, [True, False, False])

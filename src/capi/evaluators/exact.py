@@ -69,7 +69,7 @@ class Exact:
 
     @property
     def states(self) -> Floats:
-        """All states of the model (S, 1), on which the loop improves the policy by default."""
+        """All states of the model (S, 1) or their features (S, d), on which the loop improves the policy by default."""
         return self.mdp.states
 
     def evaluate(
@@ -89,8 +89,8 @@ class Exact:
                 "Build the FiniteMDP with the learner's discount."
             )
         if self.n_sweeps is None:
-            return TabularQ(self.mdp.action_values(policy))
-        return TabularQ(self.mdp.bellman(policy, self._start(previous), self.n_sweeps))
+            return TabularQ(self.mdp.action_values(policy), self.mdp.features)
+        return TabularQ(self.mdp.bellman(policy, self._start(previous), self.n_sweeps), self.mdp.features)
 
     def _start(self, previous: QFunction | None) -> Floats:
         if previous is None:

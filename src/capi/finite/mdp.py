@@ -17,7 +17,7 @@ product is one sweep over the model.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -28,6 +28,7 @@ from scipy.sparse.csgraph import connected_components
 
 from capi._utils.renamed import renamed
 from capi._utils.row_ops import chosen_entries, row_max, row_sum
+from capi._utils.state_rows import StateRows, state_index
 from capi._utils.validation import (
     ROW_SUM_TOLERANCE,
     Bools,
@@ -43,7 +44,6 @@ from capi._utils.validation import (
     as_names,
     as_positive,
     as_q_values,
-    as_state_index,
     check_actions,
     check_shape,
 )
@@ -59,9 +59,13 @@ MAX_IMPROVEMENTS = 10_000  # policy iteration never comes close to this
 
 @dataclass(frozen=True, eq=False)
 class TabularQ:
-    """An action value for each of finitely many states: ``table`` (S, A)."""
+    """An action value for each of finitely many states: ``table`` (S, A).
+
+    A state is its index or, with ``features``, its row of features.
+    """
 
     table: Floats
+    features: StateRows | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         table = as_q_values(self.table, name="table").copy()
@@ -74,8 +78,8 @@ class TabularQ:
         return self.table.shape[1]
 
     def values(self, states: Floats) -> Floats:
-        """Return the rows of ``states`` (n, 1) -> (n, A)."""
-        return self.table.take(as_state_index(states, len(self.table)), axis=0)
+        """Return the rows of ``states`` (n, 1) or (n, d) -> (n, A)."""
+        return self.table.take(state_index(states, len(self.table), self.features), axis=0)
 
 
 class FiniteMDP:
@@ -94,6 +98,9 @@ class FiniteMDP:
     start : array of shape (S,), optional
         Distribution of the first state; uniform by default.
     action_labels : sequence of A labels, optional
+    features : array of shape (S, d), optional
+        What a policy sees of each state, all different. By default a state is one column with its index.
+    feature_names : sequence of d names, optional
 
     Examples
     --------
@@ -116,6 +123,8 @@ class FiniteMDP:
         *,
         start: ArrayLike | None = None,
         action_labels: Sequence[Any] | None = None,
+        features: ArrayLike | None = None,
+        feature_names: Sequence[str] | None = None,
     ) -> None:
         self._stacked, self.n_actions, self.n_states = stacked_transitions(P)  # (S*A, S)
         rewards = as_floats(R, "R", ndim=2)
@@ -131,7 +140,11 @@ class FiniteMDP:
         self.start.flags.writeable = False
         labels = tuple(range(self.n_actions)) if action_labels is None else action_labels
         self.action_labels = as_names(labels, "action_labels", self.n_actions)
-        self.feature_names = ("state",)
+        self.features = None if features is None else StateRows.of(features, self.n_states)
+        d = self.states.shape[1]
+        if feature_names is None:
+            feature_names = ("state",) if features is None else tuple(f"x{j}" for j in range(d))
+        self.feature_names = as_names(feature_names, "feature_names", d)
 
     def __repr__(self) -> str:
         kind = f"sparse ({self._stacked.nnz} transitions)" if self.is_sparse else "dense"
@@ -144,7 +157,9 @@ class FiniteMDP:
 
     @cached_property
     def states(self) -> Floats:
-        """All states, as a column (S, 1)."""
+        """All states, as a column (S, 1), or their features (S, d)."""
+        if self.features is not None:
+            return self.features.features
         column = np.arange(self.n_states, dtype=np.float64)[:, None]
         column.flags.writeable = False
         return column
@@ -211,7 +226,7 @@ class FiniteMDP:
 
     def greedy(self, q: ArrayLike) -> Tabular:
         """Return the greedy policy of ``q`` (S, A), the lowest action in case of ties."""
-        return Tabular(greedy(self._table(q)), self.n_actions)
+        return Tabular(greedy(self._table(q)), self.n_actions, self.features)
 
     def improved(self, actions: Ints, q: Floats) -> Ints:
         """Return the greedy actions of ``q`` (S, A), or ``actions`` (S,) if no gain exceeds the error of `values`.
@@ -231,7 +246,7 @@ class FiniteMDP:
             improved = self.improved(policy.actions, self.action_values(policy))
             if np.array_equal(improved, policy.actions):
                 return policy
-            policy = Tabular(improved, self.n_actions)
+            policy = Tabular(improved, self.n_actions, self.features)
         raise InvalidInputError(f"policy iteration did not converge in {MAX_IMPROVEMENTS} improvements.")
 
     @cached_property
@@ -282,17 +297,26 @@ class FiniteMDP:
         occupancy = solve_discounted(backward, (1 - self.discount) * rho, self.discount, norm=1)
         return np.maximum(occupancy, 0.0)
 
+    @cached_property
+    def absorbing(self) -> Bools:
+        """Whether each state is never left and earns nothing (S,)."""
+        x = np.arange(self.n_states)
+        stays = [sp.csr_array(self._stacked[a :: self.n_actions])[x, x] for a in range(self.n_actions)]
+        always = np.isclose(np.array([np.asarray(part).ravel() for part in stays]), 1.0).all(axis=0)
+        return always & (self.rewards == 0).all(axis=1)
+
     # -- the Domain --------------------------------------------------------------------------------
 
     def initial(self, n: int, rng: np.random.Generator) -> Floats:
-        """Draw ``n`` start states (n, 1)."""
-        return rng.choice(self.n_states, size=as_int(n, "n", minimum=0), p=self.start).astype(np.float64)[:, None]
+        """Draw ``n`` start states (n, 1) or (n, d)."""
+        return self.states[rng.choice(self.n_states, size=as_int(n, "n", minimum=0), p=self.start)]
 
     def step(self, states: Floats, actions: Ints, rng: np.random.Generator) -> tuple[Floats, Floats, Bools]:
-        """Draw next states (n, 1); rewards (n,) are the expected ones, and no step terminates."""
-        x, a = as_finite_step(states, actions, self.n_states, self.n_actions)
+        """Draw next states (n, 1) or (n, d); rewards (n,) are the expected ones, and no step terminates."""
+        index = state_index(states, self.n_states, self.features)
+        x, a = as_finite_step(index[:, None], actions, self.n_states, self.n_actions)
         following = drawn_columns(*self._cumulative, x * self.n_actions + a, rng)
-        return following.astype(np.float64)[:, None], self.rewards[x, a], np.zeros(len(x), dtype=bool)
+        return self.states[following], self.rewards[x, a], np.zeros(len(x), dtype=bool)
 
     # -- internals ---------------------------------------------------------------------------------
 

@@ -9,13 +9,13 @@ import numpy as np
 
 from capi._utils.array_cache import Remembered
 from capi._utils.parameters import Constraints, at_least, check_parameters
+from capi._utils.state_rows import StateRows, state_index
 from capi._utils.validation import (
     Bools,
     Floats,
     Ints,
     as_allowed,
     as_integers,
-    as_state_index,
     as_states,
     check_actions,
 )
@@ -83,6 +83,8 @@ class Uniform:
 class Tabular(Deterministic):
     """One action for each of finitely many states: ``actions`` (S,).
 
+    A state is its index or, with ``features`` (S, d), its row of features.
+
     Examples
     --------
     >>> Tabular(np.array([0, 1, 1]), n_actions=2).act(np.array([[2.0], [0.0]]))
@@ -91,6 +93,7 @@ class Tabular(Deterministic):
 
     actions: Ints  # (S,)
     n_actions: int
+    features: StateRows | None = field(default=None, repr=False)
 
     _constraints: ClassVar[Constraints] = {"n_actions": at_least(1)}
 
@@ -104,8 +107,8 @@ class Tabular(Deterministic):
         object.__setattr__(self, "actions", actions)
 
     def act(self, states: Floats, allowed: Bools | None = None) -> Ints:
-        """Return the action of each state (n, 1), or the lowest allowed one where it is not allowed (n,)."""
-        return permitted(self.actions[as_state_index(states, len(self.actions))], allowed, self.n_actions)
+        """Return the action of each state (n, 1) or (n, d), or the lowest allowed one where it is not allowed (n,)."""
+        return permitted(self.actions[state_index(states, len(self.actions), self.features)], allowed, self.n_actions)
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from sklearn.preprocessing import PolynomialFeatures
 
+from capi._utils.state_rows import StateRows
 from capi.errors import InvalidInputError
 from capi.features.bases import Fourier, OneHot, Polynomial, RadialCentres, RadialGrid, Tiles
 from capi.features.dictionary import KernelDictionary
@@ -261,3 +262,19 @@ _UNPACK: dict[str, Callable[[Contents, int, int], Any]] = {
     "RadialGrid": partial(_unpack_radial, kind=RadialGrid),
     "RadialCentres": partial(_unpack_radial, kind=RadialCentres),
 }
+
+
+def pack_state_rows(packed: Packed, rows: StateRows | None) -> None:
+    """Add the features of a model's states, if they have any."""
+    if rows is not None:
+        packed.arrays["features"] = rows.features
+
+
+def unpack_state_rows(contents: Contents, n_states: int) -> StateRows | None:
+    """Return the features of a model's states, or None."""
+    if not contents.has_array("features"):
+        return None
+    try:
+        return StateRows(contents.floats("features", (n_states, None)))
+    except InvalidInputError as error:
+        raise contents.refuse(str(error).rstrip(".")) from error

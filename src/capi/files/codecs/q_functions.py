@@ -10,23 +10,27 @@ from capi.files.codecs.parts import (
     no_code,
     pack_dictionary,
     pack_scaling,
+    pack_state_rows,
     unpack_dictionary,
     unpack_kernel,
     unpack_scaling,
+    unpack_state_rows,
 )
 from capi.files.packing import MOST_ACTIONS, Contents, Kind, Packed
 from capi.finite.mdp import TabularQ
 
 
 def _pack_tabular(q: TabularQ) -> Packed:
-    return Packed("tabular values", arrays={"table": q.table})
+    packed = Packed("tabular values", arrays={"table": q.table})
+    pack_state_rows(packed, q.features)
+    return packed
 
 
 def _unpack_tabular(contents: Contents) -> TabularQ:
     table = contents.floats("table", (None, None))
     if table.shape[1] > MOST_ACTIONS:
         raise contents.refuse(f"there must be at most {MOST_ACTIONS} actions")
-    return TabularQ(table)
+    return TabularQ(table, unpack_state_rows(contents, len(table)))
 
 
 def _pack_span(q: KernelSpanValues) -> Packed:

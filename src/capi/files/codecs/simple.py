@@ -9,6 +9,7 @@ import numpy as np
 
 from capi._utils.validation import Ints
 from capi.files import codecs
+from capi.files.codecs.parts import pack_state_rows, unpack_state_rows
 from capi.files.packing import Contents, Kind, Packed
 from capi.policies import Constant, EpsilonGreedy, Mixture, NonStationary, Tabular, Uniform
 from capi.policy_spaces.thresholds import ThresholdPolicy
@@ -43,12 +44,15 @@ def _unpack_epsilon_greedy(contents: Contents) -> EpsilonGreedy:
 
 
 def _pack_tabular(policy: Tabular) -> Packed:
-    return Packed("tabular", {"n_actions": int(policy.n_actions)}, {"actions": policy.actions})
+    packed = Packed("tabular", {"n_actions": int(policy.n_actions)}, {"actions": policy.actions})
+    pack_state_rows(packed, policy.features)
+    return packed
 
 
 def _unpack_tabular(contents: Contents) -> Tabular:
     n_actions = contents.n_actions()
-    return Tabular(contents.integers("actions", (None,), 0, n_actions - 1), n_actions)
+    actions = contents.integers("actions", (None,), 0, n_actions - 1)
+    return Tabular(actions, n_actions, unpack_state_rows(contents, len(actions)))
 
 
 def _pack_mixture(policy: Mixture) -> Packed:
