@@ -465,3 +465,13 @@ def test_visits_have_no_small_numbers(base):
     actions = report_record(base[True])["data"]["actions"]
     counts = visits(missing=True)["drug"].value_counts()
     assert {a["action"]: a["rows"] for a in actions} == counts.to_dict()
+
+
+def test_a_cost_is_minimised(tmp_path):
+    frame = table().assign(gain=lambda frame: -frame["gain"])
+    run = fitted(tmp_path, frame, {"state": ["age"], "action": "do", "cost": "gain"}, "thresholds")
+    head = report_record(run)["head"]
+    assert (head["reward_column"], head["is_cost"]) == ("gain", True)
+    page = write_report(run, tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "to minimise " in page
+    assert "(a cost is a negative reward)" in page

@@ -72,7 +72,7 @@ def test_the_learning_table_is_recognised_and_another_one_is_read_with_its_schem
     with pytest.raises(InvalidInputError, match="dose"):
         evaluate_run(run.folder, tmp_path / "short.csv")
     with pytest.raises(InvalidInputError, match=r"\.csv or \.parquet"):
-        evaluate_run(run.folder, tmp_path / "short.txt")
+        evaluate_run(run.folder, tmp_path / "short.json")
 
 
 def test_folds_learn_again_and_cannot_be_combined_with_a_table(run, table):

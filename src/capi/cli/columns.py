@@ -21,7 +21,8 @@ SETTINGS_FILE = "capi.toml"  # written by capi init
 
 # Columns that `roles_of` collects from the command's context.
 ACTION = _column("Action taken.")
-REWARD = _column("Reward of that action.")
+REWARD = _column("Reward of that action; larger is better.")
+Cost = Annotated[str | None, _column("Instead of --reward: cost of that action; smaller is better.")]
 STATE = _column(
     'State variable; repeat the option or separate names by commas; "*" for all columns without another role.'
 )

@@ -12,24 +12,39 @@ from typing import Any, Literal
 
 from capi.errors import InvalidInputError
 
-FORMATS: dict[str, Literal["csv", "parquet"]] = {".csv": "csv", ".parquet": "parquet", ".pq": "parquet"}
+FORMATS: dict[str, Literal["csv", "parquet"]] = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+}
+COMPRESSED = (".gz", ".bz2", ".zst")
+OF_OTHERS = {
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), "Save the sheet as CSV."),
+    **dict.fromkeys((".dta", ".sav", ".sas7bdat", ".xpt"), "Write it as CSV, or read it with pandas and use Transitions.from_frame."),
+    **dict.fromkeys((".feather", ".arrow", ".json", ".jsonl"), "Read it with pandas or polars, and write it as Parquet."),
+}  # fmt: skip
 
 
-def format_of(path: str | Path, name: str = "table") -> Literal["csv", "parquet"]:
-    """Return the format of a file by its extension; errors call the file ``name``.
+def format_of(path: str | Path, name: str = "table", *, written: bool = False) -> Literal["csv", "parquet"]:
+    """Return the format of a file by its extension; errors call the file ``name``. Compressed CSV files are read, but not ``written``.
 
     Examples
     --------
-    >>> format_of("patients.PQ")
-    'parquet'
+    >>> format_of("patients.PQ"), format_of("patients.csv.gz")
+    ('parquet', 'csv')
     """
     if not isinstance(path, str | Path):
         raise InvalidInputError(f"{name} must be the path of a .csv or .parquet file, as text; got {path!r}.")
     if is_many(path):
         return "parquet"
     ending = Path(path).suffix.lower()
+    if ending in COMPRESSED and not written and FORMATS.get(Path(Path(path).stem).suffix.lower()) == "csv":
+        return "csv"
     if ending not in FORMATS:
-        raise InvalidInputError(f"{name} must be a .csv or .parquet file; got {str(path)!r}.")
+        advice = f" {OF_OTHERS[ending]}" if ending in OF_OTHERS and not written else ""
+        raise InvalidInputError(f"{name} must be a .csv or .parquet file; got {str(path)!r}.{advice}")
     return FORMATS[ending]
 
 

@@ -14,24 +14,24 @@ from capi.errors import InvalidInputError
 
 ROWS_AT_ONCE = 65_536
 FORMULA = r"^[=+\-@\t\r]"  # how a cell begins that a spreadsheet runs
-NUMBER = r"^[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?$"
+NUMBER = r"^[+-]?([0-9]+[.,]?[0-9]*|[.,][0-9]+)([eE][+-]?[0-9]+)?$"
 
 
-def write_csv(table: Any, path: Path) -> None:
+def write_csv(table: Any, path: Path, delimiter: str = ",") -> None:
     """Write an Arrow table as CSV in UTF-8. Arrow itself quotes all text or none, and refuses none where quotes are needed."""
     columns = [_as_text(column, name) for name, column in zip(table.column_names, table.columns, strict=True)]
     texts = pa.table(columns, names=table.column_names)
-    plain = pa.csv.WriteOptions(include_header=False, quoting_style="none")
+    plain = pa.csv.WriteOptions(include_header=False, quoting_style="none", delimiter=delimiter)
     try:
         with path.open("wb") as file:
-            file.write(_line(table.column_names).encode())
+            file.write(_line(table.column_names, delimiter).encode())
             pa.csv.write_csv(texts, file, plain)
     except pa.ArrowInvalid:
         with path.open("w", encoding="utf-8", newline="") as file:
-            file.write(_line(table.column_names))
+            file.write(_line(table.column_names, delimiter))
             for batch in texts.to_batches(max_chunksize=ROWS_AT_ONCE):
                 rows = zip(*(column.to_pylist() for column in batch.columns), strict=True)
-                csv.writer(file, lineterminator="\n").writerows(rows)
+                csv.writer(file, delimiter=delimiter, lineterminator="\n").writerows(rows)
 
 
 def without_formulas(table: Any) -> Any:
@@ -49,9 +49,9 @@ def _without_formulas(column: Any) -> Any:
     return pc.if_else(runs, pc.binary_join_element_wise("'", text, ""), text)
 
 
-def _line(names: Sequence[str]) -> str:
+def _line(names: Sequence[str], delimiter: str) -> str:
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerow(names)
+    csv.writer(text, delimiter=delimiter, lineterminator="\n").writerow(names)
     return text.getvalue()
 
 

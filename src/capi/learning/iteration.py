@@ -284,7 +284,11 @@ def batch_of(transitions: Any, roles: Mapping[str, Any], discount: float, verb: 
     known = list(RoleNames.__annotations__)
     for role in roles:
         check_choice(role, f"a role in {verb}", known)
-    missing = [role for role in ("state", "action", "reward") if role not in roles]
+    missing = [
+        role
+        for role in ("state", "action", "reward")
+        if role not in roles and not (role == "reward" and "cost" in roles)
+    ]
     if missing:
         raise InvalidInputError(
             f"{verb} needs the roles of the table's columns; {', '.join(missing)} not given. For example, write "

@@ -111,7 +111,8 @@ def _head(sources: Sources) -> dict[str, Any]:
     settings, batch, found = sources.result.settings, sources.batch, sources.evaluation or {}
     return {
         "action_column": str(settings.roles["action"]),
-        "reward_column": str(settings.roles["reward"]),
+        "reward_column": str(settings.roles.get("reward") or settings.roles["cost"]),
+        "is_cost": bool(settings.roles.get("cost")),
         "table": file_name(settings.table),
         "n_rows": len(batch),
         "n_episodes": None if batch.episodes is None else batch.n_episodes,

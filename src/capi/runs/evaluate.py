@@ -132,7 +132,7 @@ def _unknown(table: Path, schema: Schema | None, policy: Any) -> list[Caveat]:
     if not categories:
         return []
     names = [column.name for column in categories]
-    found = csv_table(table, names, ",") if format_of(table) == "csv" else parquet_table(table, names)
+    found = csv_table(table, names) if format_of(table) == "csv" else parquet_table(table, names)
     rest = "of the values are unknown to the policy, which treats them as missing. Check the spelling, or learn from such cases."
     used = _used_columns(policy)
     return [

@@ -54,16 +54,16 @@ def predict_table(
     source, target = Path(table), Path(out)
     if target.exists() and source.exists() and target.samefile(source):
         raise InvalidInputError(f"{table} would be overwritten. Choose another --out.")
-    if format_of(source, "the table") == format_of(target, "out") == "parquet":
+    if format_of(source, "the table") == format_of(target, "out", written=True) == "parquet":
         return _streamed(policy, source, target, random_state)
-    frame, states = _read(source, policy.schema)
+    frame, states, delimiter = _read(source, policy.schema)
     if DECISION in frame.column_names:
         raise InvalidInputError(f"{table} already has a column {DECISION!r}. Rename it first.")
     draws = None if isinstance(policy, Deterministic) else np.random.default_rng(random_state).random((len(states), 1))
     decided = _labels(policy.schema.action_labels).take(pa.array(_decisions(policy, states, draws)))
     decisions = frame.append_column(DECISION, decided)
-    safe = spreadsheet_safe and format_of(target, "out") == "csv"
-    write_result(out, without_formulas(decisions) if safe else decisions)
+    safe = spreadsheet_safe and format_of(target) == "csv"
+    write_result(out, without_formulas(decisions) if safe else decisions, delimiter)
     return int(frame.num_rows)
 
 
@@ -108,18 +108,18 @@ def _streamed(policy: Any, source: Path, target: Path, random_state: int) -> int
     return n
 
 
-def write_result(out: str | Path, content: Any) -> None:
-    """Write text, bytes or an Arrow table to a file atomically."""
+def write_result(out: str | Path, content: Any, delimiter: str = ",") -> None:
+    """Write text, bytes or an Arrow table to a file atomically; ``delimiter`` separates the fields of a CSV file."""
     target = Path(out)
     is_table = not isinstance(content, str | bytes)
-    as_csv = is_table and format_of(target, "out") == "csv"
+    as_csv = is_table and format_of(target, "out", written=True) == "csv"
     with written_whole(target) as place:
         if isinstance(content, str):
             encode_text(place, content + "\n")
         elif isinstance(content, bytes):
             place.write_bytes(content)
         elif as_csv:
-            write_csv(content, place)
+            write_csv(content, place, delimiter)
         else:
             pa.parquet.write_table(content, place)
 
@@ -139,8 +139,8 @@ def _labels(labels: Sequence[Any]) -> Any:
     return pa.array(list(labels) if len(types) == 1 else [str(label) for label in labels])
 
 
-def _read(path: Path, schema: Schema) -> tuple[Any, Floats]:
-    """Return the table unchanged, to be written again, and the states of its rows encoded by ``schema``."""
+def _read(path: Path, schema: Schema) -> tuple[Any, Floats, str]:
+    """Return the table unchanged, to be written again, the states of its rows encoded by ``schema``, and what separates fields."""
     names = [column.name for column in schema.columns]
     if format_of(path, "the table") == "csv":
         texts = [c.name for c in schema.columns if c.values and all(isinstance(value, str) for value in c.listed)]
@@ -148,11 +148,11 @@ def _read(path: Path, schema: Schema) -> tuple[Any, Floats]:
         typed = file.table(names, texts)
         states = encode(schema.columns, typed)
         warn_of_unseen(schema.columns, typed)
-        return file.as_text(), states
+        return file.as_text(), states, file.delimiter
     typed = parquet_table(path, names)
     states = encode(schema.columns, typed)
     warn_of_unseen(schema.columns, typed)
     try:
-        return pa.parquet.read_table(path), states
+        return pa.parquet.read_table(path), states, ","
     except (OSError, pa.ArrowException) as error:
         raise InvalidInputError(f"{path} cannot be read: {error}.") from error

@@ -98,7 +98,7 @@ class RunSettings:
     table : str
         A CSV or Parquet file.
     roles : mapping
-        From roles (episode, time, state, action, reward, terminated, truncated, propensity, weight) to column names; state may be a
+        From roles (episode, time, state, action, reward or cost, terminated, truncated, propensity, weight) to column names; state may be a
         list, a text such as "age,sex", or "*" for all columns without another role except those of the entry "except".
     discount : float in [0, 1)
     n_iterations : int, optional

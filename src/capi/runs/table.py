@@ -17,7 +17,7 @@ from capi.data.table_files import format_of, is_many
 from capi.data.transitions import Transitions
 from capi.errors import LEAST_SHOWN, InvalidInputError
 
-ROLES = ("episode", "time", "state", "action", "reward", "terminated", "truncated", "propensity", "weight")
+ROLES = ("episode", "time", "state", "action", "reward", "cost", "terminated", "truncated", "propensity", "weight")
 ORDERED = "ordered"  # not a role: the ordered categories among the state columns
 EXCEPT = "except"  # not a role: the columns that "*" leaves out
 ALL_OTHERS = "*"
@@ -42,14 +42,19 @@ def resolved_roles(table: str | Path, roles: Mapping[str, Any]) -> dict[str, Any
 
 
 def check_roles(roles: Mapping[str, Any]) -> None:
-    """Refuse unknown roles and values that are not column names, and require state, action and reward."""
+    """Refuse unknown roles and values that are not column names, and require state, action and either reward or cost."""
     for role, name in roles.items():
         check_choice(role, "a role", (*ROLES, EXCEPT, ORDERED))
         if role not in ("state", EXCEPT, ORDERED) and not isinstance(name, str | None):
             raise InvalidInputError(f"{role} must name one column as text; got {name!r}.")
     for role in ("state", "action", "reward"):
-        if not roles.get(role):
-            raise InvalidInputError(f"the {role} column{'s' if role == 'state' else ''} must be named: --{role} COL.")
+        if not roles.get(role) and not (role == "reward" and roles.get("cost")):
+            also = ", or --cost COL if smaller is better" if role == "reward" else ""
+            raise InvalidInputError(
+                f"the {role} column{'s' if role == 'state' else ''} must be named: --{role} COL{also}."
+            )
+    if roles.get("reward") and roles.get("cost"):
+        raise InvalidInputError("reward and cost must not both be given. Name the column that decisions are judged by.")
     for role in ("state", EXCEPT):
         _listed(roles.get(role) or [], role)
 

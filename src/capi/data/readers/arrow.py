@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from glob import glob
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -15,6 +16,7 @@ from capi._utils.late import pyarrow as pa
 from capi._utils.suggestions import did_you_mean
 from capi._utils.validation import Ints, first_line
 from capi.data.columns import is_table
+from capi.data.readers.dialect import LOOKED_AT, dates_of, decimal_of, delimiter_of
 from capi.data.readers.foreign import (
     arrow_of,
     broken_rule,
@@ -28,7 +30,7 @@ from capi.errors import CapiError, InvalidInputError
 
 P = ParamSpec("P")
 R = TypeVar("R")
-SAVE_AS_UTF8 = " Save the file as UTF-8 (not Latin-1 or UTF-16)."
+SAVE_AS_UTF8 = " Save the file as UTF-8 (not Latin-1 or UTF-16); in Excel, choose CSV UTF-8."
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,10 +153,10 @@ def table_of(frame: Any) -> Table:
         raise InvalidInputError(f"the table cannot be read: {first_line(error)}.") from error
 
 
-def csv_table(path: Any, names: Collection[str], delimiter: str, texts: Collection[str] = ()) -> Table:
+def csv_table(path: Any, names: Collection[str], delimiter: str | None = None, texts: Collection[str] = ()) -> Table:
     """Return the named columns of a CSV file with a header; empty fields, NA and NaN are missing.
 
-    ``texts`` are columns to read as text, whatever their content.
+    ``texts`` are columns to read as text, whatever their content. Without a ``delimiter`` the first lines show it.
     """
     return CsvFile.opened(path, delimiter).table(names, texts)
 
@@ -167,21 +169,27 @@ class CsvFile:
     header: tuple[str, ...]
     n_header_lines: int
     delimiter: str = ","
+    decimal: str = "."
+    date_formats: tuple[str, ...] = ()
 
     @classmethod
-    def opened(cls, path: Any, delimiter: str = ",") -> CsvFile:
-        """Return the file at ``path``; compressed files are recognised by their extension."""
+    def opened(cls, path: Any, delimiter: str | None = None) -> CsvFile:
+        """Return the file at ``path``; compressed files are recognised by their extension, separator, decimals and dates by the first lines."""
         file = existing(path)
         try:
             with pa.input_stream(file) as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
-                lines = csv.reader(text, delimiter=delimiter)
+                first = list(islice(text, LOOKED_AT))
+                separator = delimiter_of(first) if delimiter is None else delimiter
+                lines = csv.reader(chain(first, text), delimiter=separator)
                 header = next((line for line in lines if line), None)  # Arrow skips empty lines, too
                 n_lines = lines.line_num
+                rows = first[n_lines:]
+                how = decimal_of(rows, separator), dates_of(rows, separator)
         except Exception as error:  # Arrow's, Python's and those of the libraries that decompress
             raise _not_csv(path, error) from error
         if header is None:
             raise InvalidInputError(f"{path}: cannot be read as CSV: it must have a header, but the file is empty.")
-        return cls(file, tuple(header), n_lines, delimiter)
+        return cls(file, tuple(header), n_lines, separator, *how)
 
     def table(self, names: Collection[str], texts: Collection[str] = ()) -> Table:
         """Return the named columns; ``texts`` are columns to read as text, whatever their content."""
@@ -205,7 +213,9 @@ class CsvFile:
                 self.path,
                 read_options=pa.csv.ReadOptions(column_names=self.header, skip_rows=self.n_header_lines),
                 parse_options=pa.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
-                convert_options=pa.csv.ConvertOptions(**conversion),
+                convert_options=pa.csv.ConvertOptions(
+                    decimal_point=self.decimal, timestamp_parsers=[pa.csv.ISO8601, *self.date_formats], **conversion
+                ),
             )
         except Exception as error:  # Arrow's, Python's and those of the libraries that decompress
             raise _not_csv(self.path, error) from error

@@ -43,7 +43,8 @@ class Readers:
         *,
         state: str | Sequence[str],
         action: str,
-        reward: str,
+        reward: str | None = None,
+        cost: str | None = None,
         episode: str | None = None,
         time: str | None = None,
         terminated: str | None = None,
@@ -77,6 +78,8 @@ class Readers:
             The action that was taken: labels of any kind.
         reward : str
             The reward of the row's own action; larger is better.
+        cost : str, optional
+            Instead of ``reward``: what the row's own action cost; smaller is better. The reward is its negative.
         episode : str, optional
             The patient or other unit that the row belongs to: any ids. Without it each row is its own episode.
         time : str, optional
@@ -140,6 +143,7 @@ class Readers:
             state=state,
             action=action,
             reward=reward,
+            cost=cost,
             episode=episode,
             time=time,
             terminated=terminated,
@@ -158,16 +162,18 @@ class Readers:
         return cls._of(read(table_of(frame), roles))
 
     @classmethod
-    def from_csv(cls, path: str | Path, *, delimiter: str = ",", **roles: Unpack[RoleNames]) -> Self:
+    def from_csv(cls, path: str | Path, *, delimiter: str | None = None, **roles: Unpack[RoleNames]) -> Self:
         r"""Return the decisions of a CSV file with a header.
 
         Parameters
         ----------
         path : str or Path
             Compressed files (``.gz``, ``.bz2``, ...) are read as well. Empty fields, ``NA``, ``NaN`` and ``null`` are missing;
-            numbers, booleans (``true``, ``false``) and ISO dates are recognised.
-        delimiter : str
-            The field separator.
+            numbers, booleans (``true``, ``false``) and dates such as 2024-12-31 and 31.12.2024 are recognised. Dates with slashes are
+            text, because the month may come first.
+        delimiter : str, optional
+            The field separator. By default the first lines show whether it is a comma, a semicolon, a tab or a vertical bar, and whether
+            numbers have decimal commas.
         **roles
             As in `from_frame`. Errors count rows from 1, without the header.
 

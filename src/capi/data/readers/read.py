@@ -45,7 +45,7 @@ def read(table: Table, roles: Roles) -> Read:
     actions, labels = actions_of(roles.action, table, episodes.rows, labels)
     arrays: dict[str, Any] = {
         "actions": actions,
-        "rewards": _rewards(roles.reward, table, episodes),
+        "rewards": _rewards(roles, table, episodes),
         "terminated": episodes.terminated,
         "episodes": episodes.episode,
         "propensities": _propensities(roles.propensity, table, episodes),
@@ -105,11 +105,12 @@ def _in_order(states: Floats, episodes: Episodes) -> Floats:
     )  # np.take is twice as fast as indexing
 
 
-def _rewards(name: str, table: Table, episodes: Episodes) -> Floats:
+def _rewards(roles: Roles, table: Table, episodes: Episodes) -> Floats:
+    name = str(roles.reward if roles.cost is None else roles.cost)
     rewards = numbers(name, table)[episodes.rows]
     rule = "must be a finite number where a decision was taken"
     table.check(np.isfinite(rewards), name, rule, episodes.rows, ADVICE)
-    return rewards
+    return rewards if roles.cost is None else 0.0 - rewards  # 0 stays 0, and does not become -0
 
 
 def _propensities(name: str | None, table: Table, episodes: Episodes) -> Floats | None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from capi.data.schema import Schema
 
 
-SINGLE = ("action", "reward", "episode", "time", "terminated", "truncated", "propensity", "weight")
+SINGLE = ("action", "reward", "cost", "episode", "time", "terminated", "truncated", "propensity", "weight")
 
 
 class RoleNames(TypedDict, total=False):
@@ -23,7 +23,8 @@ class RoleNames(TypedDict, total=False):
 
     state: str | Sequence[str]
     action: str
-    reward: str
+    reward: str | None
+    cost: str | None
     episode: str | None
     time: str | None
     terminated: str | None
@@ -46,7 +47,8 @@ class Roles:
 
     state: Any
     action: str
-    reward: str
+    reward: str | None = None
+    cost: str | None = None
     episode: str | None = None
     time: str | None = None
     terminated: str | None = None
@@ -63,9 +65,14 @@ class Roles:
     ordered: Any = None
 
     def __post_init__(self) -> None:
+        if self.reward is not None and self.cost is not None:
+            raise InvalidInputError(
+                f"reward and cost must not both be given, because a cost is a reward with its sign changed; got {self.reward!r} and {self.cost!r}."
+            )
+        required = ("action", "reward") if self.cost is None else ("action",)
         for name in SINGLE:
             column = getattr(self, name)
-            if not isinstance(column, str) and (column is not None or name in ("action", "reward")):
+            if not isinstance(column, str) and (column is not None or name in required):
                 raise InvalidInputError(
                     f"{name} must name one column, and column names must be strings; got {column!r}."
                 )
