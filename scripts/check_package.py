@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 COPY = "import shutil; from capi.datasets import clinic_table; shutil.copy(clinic_table(), 'visits.csv')"
 COMMANDS = [
     ["--version"],
-    ["init", "visits.csv", "--reward", "wellbeing"],
+    ["init", "visits.csv"],
     ["fit"],
     ["evaluate", "run"],
     ["report", "run"],

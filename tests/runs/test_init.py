@@ -1,4 +1,4 @@
-"""`capi init`: the roles of ten different tables, and a settings file with which `capi fit` needs no options."""
+"""`capi init`: the roles of thirteen different tables, and a settings file with which `capi fit` needs no options."""
 
 import json
 
@@ -55,7 +55,7 @@ TABLES = {
             {"Unnamed: 0": np.arange(N * LENGTH), "machine": [f"m{i}" for i in ID], "timestamp": pd.to_datetime("2024-01-01") + pd.to_timedelta(STEP, "h"),
              "temperature": X, "site": "north", "decision": np.array(["run", "service", "stop"])[ACT], "cost": Z}
         ),
-        {"episode": "machine", "time": "timestamp", "action": "decision", "reward": "cost", "state": ["temperature"]},
+        {"episode": "machine", "time": "timestamp", "action": "decision", "cost": "cost", "state": ["temperature"]},
         {"Unnamed: 0", "site"},
     ),
     "gymnasium": (
@@ -90,6 +90,42 @@ TABLES = {
         {"episode": "id", "time": "t", "terminated": "done", "action": "a", "reward": "r", "state": ["s1", "s2"]},
         {},
     ),
+    "misleading names": (
+        pd.DataFrame({"case_id": ID, "action_time": STEP * 30, "reward_card": ID % 2, "treatment_center": RNG.choice(["x", "y", "z"], N * LENGTH),
+                      "given": np.array(["none", "fluids"])[ACT % 2], "score_before": X, "score_after": X + ACT, "died_in_hospital": ID % 2}),
+        {"episode": "case_id", "time": "action_time", "action": "given", "reward": "score_after",
+         "state": ["action_time", "reward_card", "treatment_center", "score_before"]},
+        {"died_in_hospital"},
+    ),
+    "costs": (
+        pd.DataFrame({"run_id": ID, "step": STEP, "queue": RNG.integers(9, size=N * LENGTH), "action": ACT % 2, "prob_action": np.full(N * LENGTH, 0.5),
+                      "total_cost": Z}),
+        {"episode": "run_id", "time": "step", "propensity": "prob_action", "action": "action", "cost": "total_cost", "state": ["step", "queue"]},
+        {},
+    ),
+    "a date of any name": (
+        pd.DataFrame({"CUSTOMER_ID": ID + 10_001, "CONTACT_DT": pd.to_datetime("2024-02-01") + pd.to_timedelta(30 * STEP, "D"), "BALANCE": X,
+                      "ACTION_CODE": ACT, "NET_MARGIN": Z}),
+        {"episode": "CUSTOMER_ID", "time": "CONTACT_DT", "action": "ACTION_CODE", "reward": "NET_MARGIN", "state": ["BALANCE"]},
+        {},
+    ),
+    "two times that agree": (
+        pd.DataFrame({"icustay_id": ID, "bloc": STEP, "charttime": pd.to_datetime("2024-02-01") + pd.to_timedelta(4 * STEP, "h"), "SOFA": X, "action": ACT,
+                      "reward": Z, "last_row": (STEP == LENGTH - 1).astype(int)}),
+        {"episode": "icustay_id", "time": "bloc", "terminated": "last_row", "action": "action", "reward": "reward", "state": ["SOFA"]},
+        {"charttime"},
+    ),
+    "row names": (
+        pd.DataFrame({"": np.arange(1, N * LENGTH + 1), "age": ACT + STEP, "smoker": X > 0, "arms": ACT % 2 == 0, "qol": X}),
+        {"action": "arms", "reward": "qol", "state": ["age", "smoker"]},
+        {""},
+    ),
+    "other languages": (
+        pd.DataFrame({"Patient:in": ID, "Woche": STEP, "Größe (cm)": 170 + X, "症状の重さ": RNG.integers(5, size=N * LENGTH),
+                      "Maßnahme": np.array(["keine", "β-Blocker", "ΔDosis ↑"])[ACT], "Ergebnis": Z}),
+        {"episode": "Patient:in", "time": "Woche", "action": "Maßnahme", "reward": "Ergebnis", "state": ["Woche", "Größe (cm)", "症状の重さ"]},
+        {},
+    ),
     "odd names": (
         pd.DataFrame({'unit "id"\n': ID, "tag, Uhrzeit": Z, "day": STEP, "treatment given": ACT, "gain (EUR)": X, "größe": Z, "leer": np.nan}),
         {"episode": 'unit "id"\n', "time": "day", "action": "treatment given", "reward": "gain (EUR)", "state": ["day", "tag, Uhrzeit", "größe"]},
@@ -99,7 +135,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_roles_of_ten_tables(name, tmp_path):
+def test_roles_of_many_tables(name, tmp_path):
     frame, roles, left_out = TABLES[name]
     path = tmp_path / "table.parquet"
     frame.to_parquet(path)
@@ -112,6 +148,82 @@ def test_roles_of_ten_tables(name, tmp_path):
     assert settings.roles == roles
     assert settings.discount == (0.0 if "episode" not in roles else 0.99)
     assert len(settings.read(path)) > 0
+
+
+def test_rows_that_belong_together_are_not_taken_for_single_decisions_without_a_question(tmp_path):
+    """No name says episode or time, but the rows of each unit follow each other while another column increases."""
+    path = tmp_path / "table.parquet"
+    pd.DataFrame({"przypadek": ID, "etap": STEP, "x": X, "action": ACT, "reward": Z}).to_parquet(path)
+    assert guess_roles(path).unsure == {"episode": ("przypadek",)}
+    with_answer = guess_roles(path, {"episode": "przypadek", "time": "etap"})
+    assert not with_answer.unsure
+    assert not with_answer.one_step
+
+
+def test_a_table_with_a_reward_and_a_cost_is_asked_about(tmp_path):
+    path = tmp_path / "table.parquet"
+    pd.DataFrame({"x": X, "arm": ACT, "response": Z, "expenses": Z[::-1]}).to_parquet(path)
+    assert guess_roles(path).unsure == {"reward": ("response", "expenses")}
+    assert guess_roles(path, {"reward": None, "cost": "expenses"}).roles == {
+        "action": "arm",
+        "cost": "expenses",
+        "state": ["x"],
+    }
+
+
+def test_decisions_in_columns_are_pointed_out(tmp_path):
+    path = tmp_path / "table.parquet"
+    pd.DataFrame({"X1": X, "A1": ACT % 2, "X2": Z, "A2": (ACT > 1) + 0, "Y": Z}).to_parquet(path)
+    assert "A1 and A2 look like decisions that followed each other" in guess_roles(path).notes[0]
+    assert not guess_roles(path, {"action": "A1"}).notes
+    done = capi("init", path, "--out", tmp_path / "s.toml")
+    assert done.exit_code == 1
+    assert "Write one row per decision" in str(done.exception)
+
+
+def test_a_series_without_episodes_is_pointed_out(tmp_path):
+    path = tmp_path / "table.parquet"
+    hours = pd.date_range("2024-01-01", periods=N * LENGTH, freq="h")
+    pd.DataFrame({"datetime": hours, "price": X, "action": ACT, "profit": Z}).to_parquet(path)
+    done = capi("init", path, "--out", tmp_path / "s.toml")
+    assert done.exit_code == 0, done.output
+    assert "datetime increases from row to row" in done.stdout
+    assert "# Note: datetime increases from row to row" in (tmp_path / "s.toml").read_text(encoding="utf-8")
+    with_days = guess_roles(path, {"episode": None})
+    assert not with_days.notes
+
+
+def test_columns_that_were_not_read_as_numbers_or_dates_say_why(tmp_path):
+    path = tmp_path / "table.csv"
+    n = N * LENGTH
+    frame = pd.DataFrame(
+        {
+            "income": [f"1.{i:03d},50" for i in range(n)],
+            "born": [f"{i % 12 + 1}/{i % 28 + 1}/1960" for i in range(n)],
+            "action": ACT,
+            "reward": Z,
+        }
+    )
+    frame.to_csv(path, sep=";", index=False)
+    done = capi("init", path, "--out", tmp_path / "s.toml")
+    assert done.exit_code == 1
+    assert "income, because its numbers are text: write them without separators of thousands" in str(done.exception)
+    assert "born, because its dates are text: write them as 2024-12-31" in str(done.exception)
+
+
+def test_candidates_for_the_action_are_ordered(tmp_path):
+    """A flag that is set only where episodes end is the last."""
+    path = tmp_path / "table.parquet"
+    frame = {
+        "run_id": ID,
+        "step": STEP,
+        "overflow": (STEP == LENGTH - 1) + 0,
+        "arrivals": ACT + STEP % 3,
+        "open_counter": ACT % 2,
+        "total_cost": Z,
+    }
+    pd.DataFrame(frame).to_parquet(path)
+    assert guess_roles(path).unsure == {"action": ("open_counter", "arrivals", "overflow")}
 
 
 def capi(*arguments, **kwargs):
@@ -128,7 +240,7 @@ def folder(tmp_path, monkeypatch):
 def test_after_init_describe_fit_evaluate_and_report_need_no_options(folder):
     done = capi("init", "visits.csv")
     assert done.exit_code == 0, done.output
-    assert "episode     PatientID  (40 values, 6 to 6 rows each)" in done.stdout
+    assert "episode     PatientID  (40 values, 6 rows each)" in done.stdout
     text = (folder / "capi.toml").read_text()
     assert 'action = "Drug"  # what was chosen: ' in text
     assert "hold_out = 0.3" in text
@@ -163,7 +275,7 @@ def test_what_is_unclear_is_refused_without_a_terminal_and_accepted_on_request(f
     refused = capi("init", table)
     assert refused.exit_code == 1
     assert (
-        "the action column is unclear; it could be therapy or drug. Name it: --action COL, or accept therapy with --yes."
+        "the action column is unclear; perhaps therapy or drug. Name it: --action COL, or accept therapy with --yes."
         in str(refused.exception)
     )
     assert not (folder / "capi.toml").exists()

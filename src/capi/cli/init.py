@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +17,7 @@ from capi.cli.columns import (
     REWARD,
     SETTINGS_FILE,
     STATE,
+    Cost,
     Episode,
     Propensity,
     Terminated,
@@ -36,6 +40,7 @@ def init(
     out: Annotated[str, typer.Option(metavar="TOML", help="Settings file to write.")] = SETTINGS_FILE,
     action: Annotated[str | None, ACTION] = None,
     reward: Annotated[str | None, REWARD] = None,
+    cost: Cost = None,
     state: Annotated[list[str] | None, STATE] = None,
     episode: Episode = None,
     time: Time = None,
@@ -57,42 +62,61 @@ def init(
     guess = runs.guess_roles(table, given)
     while guess.unsure and not (yes and all(guess.unsure.values())):
         role, candidates = next(pair for pair in guess.unsure.items() if not (yes and pair[1]))
-        answered = {**given, role: _asked(role, candidates, table)}
+        answered = {**given, **_asked(role, candidates, table, guess.notes if role == "action" else ())}
         try:
             given, guess = answered, runs.guess_roles(table, answered)
         except InvalidInputError as error:  # a column that does not exist: ask again
             typer.echo(error, err=True)
     runs.write_settings(out, table, guess, force=force)
     if as_json:
-        print_json({"settings": out, "roles": guess.roles, "left_out": guess.left_out})
+        print_json({"settings": out, "roles": guess.roles, "left_out": guess.left_out, "notes": list(guess.notes)})
         return
     for role, name in guess.roles.items():
         columns = name if isinstance(name, str) else ", ".join(name)
-        typer.echo(f"{role:<10}  {columns}" + (f"  ({guess.reasons[role]})" if role in guess.reasons else ""))
+        smaller = "; smaller is better" if role == "cost" else ""
+        _say(role, columns + (f"  ({guess.reasons[role]}{smaller})" if role in guess.reasons else ""))
     for name, reason in guess.left_out.items():
-        typer.echo(f"{'left out':<10}  {name}: {reason}")
-    typer.echo(f"{'settings':<10}  {out}")
-    if out == SETTINGS_FILE:
-        typer.echo(f"{'next':<10}  check {out}, then run capi describe and capi fit")
-    else:
-        typer.echo(f"{'next':<10}  check {out}, then run capi fit --settings {out}")
+        _say("left out", f"{name or '(no name)'}: {reason}")
+    for note in guess.notes:
+        _say("note", note)
+    _say("settings", out)
+    then = "capi describe and capi fit" if out == SETTINGS_FILE else f"capi fit --settings {out}"
+    _say("next", f"check {out}, then run {then}")
 
 
-def _asked(role: str, candidates: tuple[str, ...], table: str) -> Any:
-    """Return the column that the user names for a role; without a terminal, raise an error that says what to do."""
+def _say(what: str, text: str) -> None:
+    """Print a line of the answer, broken at spaces to the width of the terminal."""
+    width = max(80, shutil.get_terminal_size((120, 24)).columns)
+    lines = textwrap.wrap(
+        f"{what:<10}  {text}", width, subsequent_indent=" " * 12, break_long_words=False, break_on_hyphens=False
+    )
+    typer.echo("\n".join(lines))
+
+
+def _asked(role: str, candidates: tuple[str, ...], table: str, notes: Sequence[str]) -> dict[str, Any]:
+    """Return the column that the user names for a role; without a terminal, raise an error that says what to do.
+
+    A reward whose name says that it is a cost becomes the cost.
+    """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         if not candidates:
             raise InvalidInputError(f"{table}: no column looks like the {role}. Name it: --{role} COL.")
-        accept = f", or accept {candidates[0]} with --yes" if candidates else ""
+        accept = f", or accept {candidates[0]} with --yes"
+        other = " (or --cost COL, if smaller is better)" if role == "reward" else ""
         raise InvalidInputError(
-            f"{table}: the {role} column is unclear; it could be {_listed(candidates)}. Name it: --{role} COL{accept}."
+            f"{table}: the {role} column is unclear; perhaps {_listed(candidates)}. Name it: --{role} COL{other}{accept}."
+            + "".join(f" {note}" for note in notes)
         )
+    for note in notes:
+        _say("note", note)
     if candidates:
-        typer.echo(f"Which column is the {role}? It could be {_listed(candidates)}.")
+        typer.echo(f"Which column is the {role}? Perhaps {_listed(candidates)}.")
     optional = role not in ("action", "reward")
     hint = f" ({NONE} if there is no such column)" if optional else ""
     answer = typer.prompt(f"{role}{hint}", default=candidates[0] if candidates else None)
-    return None if optional and answer == NONE else answer
+    if role == "reward" and runs.sounds_like_a_cost(answer):
+        return {"reward": None, "cost": answer}
+    return {role: None if optional and answer == NONE else answer}
 
 
 def _listed(names: tuple[str, ...]) -> str:

@@ -20,6 +20,7 @@ from capi._utils.late import lazy_exports
 
 if TYPE_CHECKING:
     from capi.runs.certify import certify_run as certify_run
+    from capi.runs.column_profiles import sounds_like_a_cost as sounds_like_a_cost
     from capi.runs.compare import compare_runs as compare_runs
     from capi.runs.diagnose import diagnose_run as diagnose_run
     from capi.runs.evaluate import evaluate_run as evaluate_run
@@ -65,6 +66,7 @@ else:
             "read_decisions": "table",
             "read_some": "table",
             "settings_text": "new_settings",
+            "sounds_like_a_cost": "column_profiles",
             "state_of_interrupted": "fit",
             "stored_machine_code": "warm_up",
             "write_result": "predict",

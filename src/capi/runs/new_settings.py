@@ -20,7 +20,8 @@ MEANING = {
     "episode": "rows with the same value belong together, in order of time",
     "time": "orders the rows of an episode",
     "action": "what was chosen",
-    "reward": "larger is better; for a cost, add a column with its negative",
+    "reward": "larger is better; for a cost, write cost instead of reward",
+    "cost": "smaller is better; if larger is better, write reward instead of cost",
     "terminated": "the process ended with this row",
     "truncated": "only the recording ended with this row",
     "propensity": "probability with which the action was chosen",
@@ -38,7 +39,8 @@ def settings_text(table: str | Path, guess: GuessedRoles) -> str:
     """Return a commented settings file for a table; `RunSettings.from_toml` reads it."""
     roles = guess.roles
     if not roles["state"]:
-        raise InvalidInputError(f"{table} has no column left for the state. Name one: --state COL.")
+        why = "".join(f" Left out: {name}, because {reason}." for name, reason in list(guess.left_out.items())[:3])
+        raise InvalidInputError(f"{table} has no column left for the state. Name one: --state COL.{why}")
     RunSettings(str(table), roles)  # which checks the roles
     lines = [
         "# Settings for capi. The roles of the columns were guessed: check them, then run: capi fit",
@@ -56,6 +58,7 @@ def settings_text(table: str | Path, guess: GuessedRoles) -> str:
         lines += [
             "# The time is a state, too, because all episodes have the same length: it says how many decisions remain."
         ]
+    lines += [f"# Note: {_one_line(note)}" for note in guess.notes]
     if guess.left_out:
         lines += ["# Left out:", *(f"#   {json.dumps(name)}: {reason}" for name, reason in guess.left_out.items())]
     lines += ["", "[learning]", *_learning(guess)]
