@@ -103,7 +103,7 @@ def test_preparation_needs_no_setting():
 def synthetic(gain_small, gain_large):
     rng = np.random.default_rng(0)
     return [
-        {"group": "own", "seed": seed, "eta_pi": eta, "returns": [0.0, 1e9 * (1 + gain) + 1e7 * rng.normal()]}
+        {"group": "own", "seed": seed, "eta_pi": eta, "returns": [1e6, 1e9 * (1 + gain) + 1e7 * rng.normal()]}
         for seed in range(20)
         for eta in (None, *ETAS)
         for gain in (0.0 if eta is None else gain_small if eta <= 100 else gain_large,)
@@ -115,7 +115,21 @@ def synthetic(gain_small, gain_large):
     [((0.24, -0.5), [True, True, True]), ((0.03, 0.03), [True, False, False]), ((-0.1, -0.1), [False, False, True])],
 )
 def test_many_seeds_decide_the_claims(gains, verdicts):
-    assert [claim.holds for claim in claims(synthetic(*gains)).values()] == verdicts
+    assert [claim.holds for claim in claims(synthetic(*gains)).values()] == [*verdicts, None]
+
+
+@pytest.mark.parametrize(("late_best", "n_seeds", "verdict"), [(20, 6, True), (500, 6, None), (20, 4, None)])
+def test_the_best_size_of_trees_is_compared_between_few_and_many_transitions(late_best, n_seeds, verdict):
+    best = (500, 500, 500, 100, 100, 100, 100, late_best, late_best, late_best)
+    records = [
+        {"group": "own", "seed": seed, "eta_pi": eta, "returns": [2e8 if eta == one else 1e8 for one in best]}
+        for seed in range(n_seeds)
+        for eta in (None, *ETAS)
+    ]
+    claim = claims(records)["own/best-size-depends-on-the-number-of-transitions"]
+    assert claim.holds is verdict
+    [part] = claim.differences.values()
+    assert part.mean == pytest.approx(np.log10(500 / late_best))
 
 
 @pytest.mark.parametrize("missing", [2, 50, 100])

@@ -58,12 +58,64 @@ def test_records_become_figures_and_claims():
     assert {key: claim.holds for key, claim in claims(records(6)).items()} == {
         "no-track-limit/capi-solves-it-with-many-samples": True,
         "no-track-limit/capi-leads-with-few-samples": True,
+        "no-track-limit/capi-leads-at-all-sizes": True,
+        "no-track-limit/simple-policies-suffice-less-if-too-simple": None,  # both sizes of trees are the same
+        "no-track-limit/capi-is-more-stable": None,  # no run differs from another
         "no-track-limit/rollouts-need-more-samples": True,
+        "no-track-limit/rollouts-need-thousands-of-times-as-many": None,  # not run
         "track-limit/capi-solves-it-with-many-samples": False,
         "track-limit/capi-leads-with-few-samples": None,  # all the same: nothing is decided
+        "track-limit/capi-leads-at-all-sizes": None,
+        "track-limit/simple-policies-suffice-less-if-too-simple": None,
+        "track-limit/capi-is-more-stable": None,
         "track-limit/rollouts-need-more-samples": None,
+        "track-limit/rollouts-need-thousands-of-times-as-many": None,
     }
     assert {claim.holds for claim in claims(records(2)).values()} == {None}
+
+
+def case(method, eta, n, steps, group="no-track-limit", learning=1.0, decision=1e-6, n_seeds=6):
+    costs = {"learning_cpu_seconds": learning, "decision_cpu_seconds": decision, "n_used": n, "return": -0.1}
+    return [
+        {"group": group, "method": method, "eta_pi": eta, "n_samples": n, "seed": seed, "fewest_steps": 9, **costs}
+        | {"steps": float(steps(seed))}
+        for seed in range(n_seeds)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("at_most", "fewer", "verdict"), [(2990, 500, True), (2990, 2950, False), (1500, 500, False), (None, 500, None)]
+)
+def test_rollouts_match_the_others_with_many_more_samples(at_most, fewer, verdict):
+    found = case("Tree-CAPI", 20, 10_000, lambda seed: 3000) + case("Tree-FQI", None, 30_000, lambda seed: 3000 - seed)
+    found += case("Tree-DPI", 500, 1_000_000, lambda seed: fewer + seed)
+    found += [] if at_most is None else case("Tree-DPI", 500, 30_000_000, lambda seed: at_most + seed)
+    assert claims(found)["no-track-limit/rollouts-need-thousands-of-times-as-many"].holds is verdict
+
+
+@pytest.mark.parametrize(("factor", "verdict"), [(0.1, True), (3.0, False), (1.0, None)])
+def test_stability_is_the_distance_from_the_median(factor, verdict):
+    steps = [0, 600, 300, 900, 100, 800]
+    found = case("Tree-FQI", None, 1000, lambda seed: steps[seed])
+    found += case("Tree-CAPI", 20, 1000, lambda seed: 5 + factor * steps[seed])
+    assert claims(found)["no-track-limit/capi-is-more-stable"].holds is verdict
+
+
+@pytest.mark.parametrize(
+    ("times", "verdicts"),
+    [((2.0, 1.0), (True, True, True)), ((9.0, 5.0), (False, False, True)), ((0.2, 1.0), (False, True, False))],
+)
+def test_costs_are_compared_with_new_trees_on_both_sides(times, verdicts):
+    wobble = lambda value: lambda seed: value * (1 + seed / 100)  # noqa: E731
+    found = []
+    for seed in range(6):
+        learning, decision = (wobble(each)(seed) for each in times)
+        found += case("Tree-CAPI", 20, 1000, lambda _: 1, "new-trees", learning, decision * 1e-6)[seed : seed + 1]
+    found += case("Tree-FQI", None, 1000, lambda _: 1, "new-trees", 1.0, 1e-6)
+    found += case("Tree-DPI", 20, 1000, lambda _: 1, "no-track-limit", 0.5)
+    judged = claims(found)
+    names = ("learning-costs-about-twice-as-much", "decisions-cost-the-same", "capi-costs-more-than-rollouts")
+    assert tuple(judged[f"new-trees/{name}"].holds for name in names) == verdicts
 
 
 def test_claims_need_seeds_only_where_they_compare():

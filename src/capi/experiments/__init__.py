@@ -30,4 +30,5 @@ NAMES = {
     "mountain-car": "Mountain-Car: nearest-neighbour policies and regularized fitted Q-iteration",
     "pole": "pole balancing: value-based and rollout-based methods",
     "theory": "claims of the analysis: later rounds, gaps, rates, methods, regularities, losses",
+    "sensitivity": "what the comparisons depend on: one choice changed at a time",
 }

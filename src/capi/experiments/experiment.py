@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from capi._utils.suggestions import did_you_mean
 from capi.errors import InvalidInputError
 from capi.experiments import NAMES
+from capi.experiments.comparison import Difference, Verdict
 from capi.experiments.setting import Setting, Size
 
 if TYPE_CHECKING:
@@ -28,6 +29,16 @@ class Claim:
     where: str  # in the paper
     holds: bool | None  # None if the records cannot decide it
     numbers: dict[str, Any]
+    differences: Mapping[str, Difference] = field(default_factory=dict)  # of paired seeds, by part of the claim
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return whether the claim holds, holds in some of its parts, fails, or is open."""
+        if self.holds:
+            return "holds"
+        if any(part.supports for part in self.differences.values()):
+            return "holds in part"
+        return "open" if self.holds is None else "fails"
 
 
 class Experiment(Protocol):

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from capi._utils.late import matplotlib
-from capi._utils.statistics import all_hold, is_positive, standard_error
+from capi._utils.statistics import all_hold, standard_error
 from capi._utils.validation import Floats
+from capi.experiments.comparison import differences, positive
 from capi.experiments.experiment import Claim, Record, Row
 from capi.experiments.mountain_car.settings import KAPPA, MAX_STEPS
 
@@ -35,8 +36,6 @@ TITLES = {
     "sum-loss": "lambda added to the sum of losses",
 }
 WHERE = "Appendix, on Mountain-Car"
-# With fewer seeds no claim is decided; otherwise 95 % t intervals of paired differences decide, or leave it open.
-FEWEST_SEEDS = 5
 REASONABLE = 60.0  # steps; the word and the number are the paper's
 MOST = 5_000  # samples: "a few thousand or even less"
 FEW = 1_000  # largest number of samples that counts as small
@@ -177,7 +176,6 @@ def _methods(steps: Steps) -> dict[str, Claim]:
     sizes = sorted(rfqi.keys() & capi.keys())
     gains = {n: rfqi[n] - capi[n] for n in sizes}
     few, many = ([gain for n, gain in gains.items() if (n <= FEW) is small] for small in (True, False))
-    errors = {str(n): standard_error(gain) for n, gain in gains.items()}
     reasonable = [np.mean([found[n] < REASONABLE for n in sizes], axis=0) if sizes else [] for found in (rfqi, capi)]
     return {
         "both-learn-a-reasonable-policy": Claim(
@@ -185,24 +183,35 @@ def _methods(steps: Steps) -> dict[str, Claim]:
             WHERE,
             all_hold(_gets_reasonable(found) for found in (rfqi, capi)),
             {"rfqi": _means(rfqi), "knn_capi": _means(capi)},
+            differences(
+                {
+                    f"{REASONABLE:g} - {name}, {n:,} samples": REASONABLE - found[n]
+                    for name, found in (("RFQI", rfqi), ("KNN-CAPI", capi))
+                    for n in found
+                    if n == max(found)
+                }
+            ),
         ),
         "capi-leads": Claim(
             "KNN-CAPI takes fewer steps than RFQI at every number of samples.",
             WHERE,
-            all_hold(_positive(gain) for gain in gains.values()),
-            {"gain": _means(gains), "standard_errors": errors},
+            all_hold(positive(gain) for gain in gains.values()),
+            {"gain": _means(gains)},
+            differences({f"{n:,} samples": gain for n, gain in gains.items()}),
         ),
         "capi-leads-most-with-few-samples": Claim(
             f"On average, its lead is larger with up to {FEW:,} samples than with more.",
             WHERE,
-            _positive(np.mean(few, axis=0) - np.mean(many, axis=0)) if few and many else None,
+            positive(np.mean(few, axis=0) - np.mean(many, axis=0)) if few and many else None,
             {"gain_with_few": _mean(few), "gain_with_many": _mean(many)},
+            differences({"few - many": np.mean(few, axis=0) - np.mean(many, axis=0)}) if few and many else {},
         ),
         "capi-is-reasonable-more-often": Claim(
             f"Over all numbers of samples, more runs of KNN-CAPI than of RFQI take fewer than {REASONABLE:g} steps.",
             WHERE,
-            _positive(reasonable[1] - reasonable[0]) if sizes else None,
+            positive(reasonable[1] - reasonable[0]) if sizes else None,
             {"share_of_runs": dict(zip(("rfqi", "knn_capi"), map(_mean, reasonable), strict=True))},
+            differences({"share of runs": reasonable[1] - reasonable[0]}) if sizes else {},
         ),
     }
 
@@ -219,48 +228,66 @@ def _neighbours(steps: Steps) -> dict[str, Claim]:
             WHERE,
             all_hold(_differ(found, BIG) for n, found in by_size.items() if n <= FEW),
             numbers,
+            differences(
+                {f"worst - best, {n:,} samples": _extremes(found) for n, found in by_size.items() if n <= FEW},
+                lambda values: positive(values - BIG),
+            ),
         ),
         "kappa-makes-a-difference-with-many-samples": Claim(
             f"With more than {FEW:,} samples, too, the worst kappa takes more steps than the best.",
             WHERE,
             all_hold(_differ(found, 0.0) for n, found in by_size.items() if n > FEW),
             numbers,
+            differences({f"worst - best, {n:,} samples": _extremes(found) for n, found in by_size.items() if n > FEW}),
         ),
         "kappa-has-an-optimum": Claim(
             "At each number of samples, some kappa takes fewer steps than both the smallest and the largest kappa.",
             WHERE,
             all_hold(_has_optimum(found) for found in by_size.values()),
             numbers,
+            differences(
+                {
+                    f"kappa {end} - best between, {n:,} samples": values
+                    for n, found in by_size.items()
+                    for end, values in _over_the_best(found).items()
+                }
+            ),
         ),
     }
 
 
 def _gets_reasonable(by_size: dict[int, Floats]) -> bool | None:
     """Return whether the mean is below 60 steps at some number of samples."""
-    verdicts = [_positive(REASONABLE - found) for n, found in by_size.items() if n <= MOST]
+    verdicts = [positive(REASONABLE - found) for n, found in by_size.items() if n <= MOST]
     return True if True in verdicts else None if None in verdicts or not verdicts else False
 
 
 def _differ(by_kappa: dict[int, Floats], least: float) -> bool | None:
-    """Return whether the worst and the best kappa differ by at least ``least`` steps.
+    """Return whether the worst and the best kappa differ by at least ``least`` steps."""
+    return positive(_extremes(by_kappa) - least)
 
-    Half of the seeds select the two and the other half test the difference, because the extremes of many noisy means always differ.
+
+def _extremes(by_kappa: dict[int, Floats]) -> Floats:
+    """Return the steps of the worst kappa minus those of the best.
+
+    Half of the seeds select the two and the other half give the difference, because the extremes of many noisy means always differ.
     """
     order = sorted(by_kappa, key=lambda kappa: by_kappa[kappa][CHOOSING].mean())
-    return _positive((by_kappa[order[-1]] - by_kappa[order[0]])[JUDGING] - least)
+    return np.asarray((by_kappa[order[-1]] - by_kappa[order[0]])[JUDGING])
 
 
 def _has_optimum(by_kappa: dict[int, Floats]) -> bool | None:
-    """Return whether the best interior kappa, selected on half of the seeds, beats both ends on the other half."""
+    """Return whether the best interior kappa beats both ends."""
+    return all_hold(positive(values) for values in _over_the_best(by_kappa).values())
+
+
+def _over_the_best(by_kappa: dict[int, Floats]) -> dict[int, Floats]:
+    """Return the steps of the smallest and of the largest kappa minus those of the best between, selected on half of the seeds."""
     if len(by_kappa) < 3:
-        return None
+        return {}
     first, *between, last = by_kappa
     best = min(between, key=lambda kappa: by_kappa[kappa][CHOOSING].mean())
-    return all_hold(_positive((by_kappa[end] - by_kappa[best])[JUDGING]) for end in (first, last))
-
-
-def _positive(values: Floats) -> bool | None:
-    return is_positive(values) if len(values) >= FEWEST_SEEDS else None
+    return {end: (by_kappa[end] - by_kappa[best])[JUDGING] for end in (first, last)}
 
 
 def _mean(values: Sequence[Floats] | Floats) -> float | None:

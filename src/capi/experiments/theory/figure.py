@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from capi._utils.statistics import all_hold, is_positive, standard_error
+from capi._utils.statistics import all_hold, standard_error
 from capi._utils.validation import Floats
+from capi.experiments.comparison import differences, positive
 from capi.experiments.experiment import Claim, Record, Row
 from capi.experiments.theory.settings import BATCHES, CASES, SCHEDULES, ZETAS
 from capi.plotting.style import PALETTE, add_legend, marker_of, name_axes, new_figure
@@ -18,9 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLUMNS = ("group", "problem", "case", "level", "seed", "loss")
-FEWEST_SEEDS = (
-    5  # with fewer no claim is decided; otherwise 95 % t intervals of paired differences decide, or leave it open
-)
 CLOSE = 0.15  # of a measured exponent to the one that the analysis gives
 PARALLEL = 0.35  # an exponent this far above -1 is slower than 1 / n
 UNITS = {"mountain-car": "steps to the goal", "hiv": "minus log10 of the return"}
@@ -163,8 +162,9 @@ def _later(found: Found) -> dict[str, Claim]:
         made[f"later/{problem}"] = Claim(
             "With the same budget, it is better to spend more of it in later rounds.",
             "Section 4.2, after Theorem 2",
-            all_hold([_positive(early - late), _positive(even - late)]),
+            all_hold([positive(early - late), positive(even - late)]),
             _numbers(dict(zip(SCHEDULES, cases, strict=True))),
+            differences({"early - late": early - late, "evenly - late": even - late}),
         )
     return made
 
@@ -179,14 +179,16 @@ def _damping(found: Found) -> dict[str, Claim]:
                 "Section 4.1, after Theorem 1",
                 _close(slopes[0], 1 + zeta),
                 _numbers({"exponent": slopes[0]}),
+                differences({"exponent - expected": slopes[0] - 1 - zeta}, partial(_close, expected=0.0)),
             )
     slopes = _paired(found, [("damping", "chain", "greedy")], slope)
     if slopes is not None:
         made["damping/chain"] = Claim(
             "On the chain, too, the loss falls faster than the error.",
             "Section 4.1, after Theorem 1",
-            _positive(slopes[0] - 1),
+            positive(slopes[0] - 1),
             _numbers({"exponent": slopes[0]}),
+            differences({"exponent - 1": slopes[0] - 1}),
         )
     return made
 
@@ -201,6 +203,7 @@ def _rates(found: Found) -> dict[str, Claim]:
                 "Section 4.1, after Theorem 1",
                 _close(slopes[0], expected),
                 _numbers({"exponent": slopes[0]}),
+                differences({"exponent - expected": slopes[0] - expected}, partial(_close, expected=0.0)),
             )
     both = _paired(
         found, [("rates", "rewards", "large-gaps"), ("rates", "rewards", "zeta-1")], lambda r: r["losses"][2]
@@ -209,22 +212,25 @@ def _rates(found: Found) -> dict[str, Claim]:
         made["rates/large-gaps"] = Claim(
             "With large gaps the loss vanishes sooner than with small ones, although there is more to lose.",
             "Section 2.2",
-            _positive(both[1] - both[0]),
+            positive(both[1] - both[0]),
             _numbers({"large gaps": both[0], "small gaps": both[1]}),
+            differences({"small gaps - large gaps": both[1] - both[0]}),
         )
     slopes = _paired(found, [("rates", "states", case) for case in ("fits", "does-not-fit")], slope)
     if slopes is not None:
         made["rates/fast-if-the-space-fits"] = Claim(
             "With exact values and a space that contains a perfect policy, the loss falls at least as fast as 1 / n.",
             "Section 4.1, on r*",
-            _positive(-1 + CLOSE - slopes[0]),
+            positive(-1 + CLOSE - slopes[0]),
             _numbers({"exponent": slopes[0]}),
+            differences({"-1 - exponent": -1 - slopes[0]}, lambda values: positive(values + CLOSE)),
         )
         made["rates/slow-if-it-does-not"] = Claim(
             "In the hardest problem for n whose best policy is not perfect, the excess falls more slowly.",
             "Section 6, on the rates of DPI",
-            _positive(slopes[1] - (-1 + PARALLEL)),
+            positive(slopes[1] - (-1 + PARALLEL)),
             _numbers({"exponent": slopes[1]}),
+            differences({"exponent + 1": slopes[1] + 1}, lambda values: positive(values - PARALLEL)),
         )
     return made
 
@@ -239,8 +245,9 @@ def _methods(found: Found) -> dict[str, Claim]:
             made[f"methods/capi-and-{other}"] = Claim(
                 f"With as many transitions, CAPI loses less than {other}, on average over their numbers.",
                 "Section 6",
-                _positive(both[1] - both[0]),
+                positive(both[1] - both[0]),
                 _numbers({"capi": both[0], other: both[1]}),
+                differences({f"{other} - capi": both[1] - both[0]}),
             )
     return made
 
@@ -254,8 +261,9 @@ def _regularities(found: Found) -> dict[str, Claim]:
             made[f"regularities/{n}-transitions"] = Claim(
                 "Smooth values and a small policy space together lose less than either alone, and than neither.",
                 "title and Section 1",
-                all_hold(_positive(other - both) for other in others),
+                all_hold(positive(other - both) for other in others),
                 _numbers(dict(zip(CASES, cases, strict=True))),
+                differences({f"{case} - both": other - both for case, other in zip(CASES[1:], others, strict=True)}),
             )
     return made
 
@@ -270,8 +278,9 @@ def _losses(found: Found) -> dict[str, Claim]:
             made[f"losses/{problem}"] = Claim(
                 "The policy that minimises the gap-weighted loss is better than the one that minimises the 0/1 loss.",
                 "Sections 1 and 3",
-                _positive(both[1] - both[0]),
+                positive(both[1] - both[0]),
                 _numbers({"gap-weighted": both[0], "zero-one": both[1]}),
+                differences({"0/1 - gap-weighted": both[1] - both[0]}),
             )
     return made
 
@@ -285,8 +294,9 @@ def _informative(found: Found) -> dict[str, Claim]:
             made[f"informative/{case}"] = Claim(
                 f"New transitions from states {words} are worth more than from all states alike.",
                 "Section 7, on the sampling distribution",
-                _positive(both[1] - both[0]),
+                positive(both[1] - both[0]),
                 _numbers({case: both[0], "uniform": both[1]}),
+                differences({f"uniform - {case}": both[1] - both[0]}),
             )
     return made
 
@@ -316,13 +326,9 @@ def _paired(found: Found, keys: Sequence[Key], number: Callable[[Record], float]
     return [each[known] for each in values]
 
 
-def _positive(values: Floats) -> bool | None:
-    return is_positive(values) if len(values) >= FEWEST_SEEDS else None
-
-
 def _close(values: Floats, expected: float) -> bool | None:
     """Return whether the mean is within `CLOSE` of what is expected."""
-    return all_hold([_positive(values - expected + CLOSE), _positive(expected + CLOSE - values)])
+    return all_hold([positive(values - expected + CLOSE), positive(expected + CLOSE - values)])
 
 
 def _numbers(found: dict[str, Floats]) -> dict[str, Any]:
