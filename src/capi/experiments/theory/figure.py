@@ -22,21 +22,49 @@ if TYPE_CHECKING:
 COLUMNS = ("group", "problem", "case", "level", "seed", "loss")
 CLOSE = 0.15  # of a measured exponent to the one that the analysis gives
 PARALLEL = 0.35  # an exponent this far above -1 is slower than 1 / n
-UNITS = {"mountain-car": "steps to the goal", "hiv": "minus log10 of the return"}
+UNITS = {"mountain-car": "steps to the goal", "hiv": "log10 of the return"}
 TITLES = {
     "later": "The same budget, spent early, evenly or late",
     "damping": "Loss of greedy decisions against the error of the values",
     "rates": "Loss against the number of samples",
-    "methods": "Methods with equal numbers of transitions",
-    "regularities": "Values and policies with and without regularity",
+    "methods": "Methods with equal numbers of transitions, on the chain",
+    "regularities": "Values and policies with and without regularity, on the chain",
     "losses": "The gap-weighted loss and the 0/1 loss",
     "informative": "Where new transitions come from",
 }
 LEVELS = {
     "damping": "largest error of the values",
-    "rates": "samples",
+    "rewards": "rewards per action and state",
+    "states": "states",
     "methods": "transitions",
     "regularities": "transitions",
+}
+WORDS = {
+    "mountain-car": "Mountain-Car",
+    "hiv": "HIV (higher is better)",
+    "chain-1-0.7": "chain, variant 1, success 0.7",
+    "chain-1-0.9": "chain, variant 1, success 0.9",
+    "chain-2-0.9": "chain, variant 2, success 0.9",
+    "rewards": "noisy values",
+    "states": "exact values, sampled states",
+    "large-gaps": "all gaps 1",
+    "fits": "a perfect policy in the space",
+    "does-not-fit": "none in the space",
+    "capi": "CAPI",
+    "cpi": "CPI, safe step",
+    "cpi-0.1": "CPI, step 0.1",
+    "dpi": "DPI",
+    "cbmpi": "CBMPI",
+    "zero-one": "0/1",
+    "uniform": "all states",
+    "important": "large gaps",
+    "uncertain": "small, uncertain",
+} | {f"zeta-{zeta:g}": f"zeta = {zeta:g}" for zeta in ZETAS}
+EXPECTED = {("damping", f"zeta-{zeta:g}"): 1 + zeta for zeta in ZETAS} | {  # exponents of the analysis
+    ("rates", "zeta-1"): -1.0,
+    ("rates", "zeta-0.5"): -0.75,
+    ("rates", "fits"): -1.0,
+    ("rates", "does-not-fit"): -0.5,
 }
 Key: TypeAlias = tuple[str, str, str]  # group, problem, case
 Lines: TypeAlias = dict[Key, dict[float, list[float]]]  # losses by level
@@ -87,13 +115,15 @@ def _panels(lines: Lines, title: str) -> Figure:
     """Return one panel per problem; the laws of the gap share one."""
     group = next(iter(lines))[0]
     problems = [""] if group == "damping" else list(dict.fromkeys(problem for _, problem, _ in lines))
-    figure, panels = new_figure(1.5 + 3.4 * len(problems), 3.6, n_cols=len(problems))
+    with_levels = group in ("damping", "rates", "methods")
+    width = 6.4 * len(problems) if with_levels else max(2.8 * len(problems), 4.4)
+    figure, panels = new_figure(width, 3.8, n_cols=len(problems))
     for axes, problem in zip(panels, problems, strict=True):
-        (_draw_lines if group in LEVELS else _draw_bars)(
-            axes, {k: v for k, v in lines.items() if problem in ("", k[1])}
-        )
-        what = f": {problem}" if problem else ""
-        name_axes(axes, y=UNITS.get(problem, "loss"), title=title + what if axes is panels[0] else problem)
+        own = {key: levels for key, levels in lines.items() if problem in ("", key[1])}
+        (_draw_lines if with_levels else _draw_cases)(axes, own)
+        what = WORDS.get(problem, problem) if len(problems) > 1 or not with_levels else ""
+        name_axes(axes, y=UNITS.get(problem, "loss"), title=what)
+    _name_figure(figure, title)
     return figure
 
 
@@ -106,19 +136,27 @@ def _two_by_two(lines: Lines, title: str) -> Figure:
         if chosen:
             _draw_lines(axes, chosen, legend=False)
         axes.set_ylim(0.0, 1.2 * max(top, 0.1))
-        name_axes(axes, y="loss", title=case.replace("/", " values, "))
-    figure.suptitle(title, fontsize="medium")
+        name_axes(axes, y="loss", title=case.replace("/", " values, ").replace("-", " "))
+    _name_figure(figure, title)
     return figure
 
 
+def _name_figure(figure: Figure, title: str) -> None:
+    figure.suptitle(f"{title} (bars: one standard error)", fontsize="medium", parse_math=False)
+
+
 def _draw_lines(axes: Axes, lines: Lines, *, legend: bool = True) -> None:
-    group = next(iter(lines))[0]
-    for number, ((_, problem, case), levels) in enumerate(lines.items()):
-        label = problem if group == "damping" else case
+    group, problem, _ = next(iter(lines))
+    for number, ((_, own, case), levels) in enumerate(lines.items()):
+        name = own if group == "damping" else case
         means = [float(np.mean(losses)) for losses in levels.values()]
         errors = [np.nan_to_num(standard_error(np.array(losses))) for losses in levels.values()]
         style: dict[str, Any] = {"color": PALETTE[number % len(PALETTE)], "marker": marker_of(number), "capsize": 2}
+        exponent = EXPECTED.get((group, name))
+        label = WORDS.get(name, name) + ("" if exponent is None else f" (dashes: exponent {exponent:g})")
         axes.errorbar(list(levels), means, yerr=errors, label=label, **style)
+        if exponent is not None:
+            _draw_power(axes, np.array(list(levels)), np.array(means), exponent, style["color"])
     axes.set_xscale("log")
     ticks = sorted({level for levels in lines.values() for level in levels})
     axes.set_xticks(ticks, [f"{tick:,g}" for tick in ticks])
@@ -126,19 +164,38 @@ def _draw_lines(axes: Axes, lines: Lines, *, legend: bool = True) -> None:
     if group in ("damping", "rates"):
         axes.set_yscale("log", nonpositive="mask")
     else:
+        top = max(max(losses) for levels in lines.values() for losses in levels.values())
         axes.set_yscale("symlog", linthresh=0.1)
-        axes.set_ylim(bottom=0.0)
-    name_axes(axes, x=LEVELS[group])
+        axes.set_ylim(0.0, 2 * max(top, 0.1))
+    name_axes(axes, x=LEVELS.get(group) or LEVELS.get(problem, "samples"))
     if legend:
         add_legend(axes, "")
 
 
-def _draw_bars(axes: Axes, lines: Lines) -> None:
-    for number, ((_, _, case), levels) in enumerate(lines.items()):
+def _draw_power(axes: Axes, levels: Floats, means: Floats, exponent: float, colour: str) -> None:
+    """Draw the power law with the exponent of the analysis through the last point with a loss."""
+    known = means > 0
+    if known.any():
+        x, y = levels[known][-1], means[known][-1]
+        axes.plot(levels, y * (levels / x) ** exponent, "--", color=colour, linewidth=1, label="_nolegend_")
+
+
+def _draw_cases(axes: Axes, lines: Lines) -> None:
+    """Draw one pale dot per seed, and their mean."""
+    names = []
+    for number, ((_, problem, case), levels) in enumerate(lines.items()):
         [losses] = levels.values()
-        error = np.nan_to_num(standard_error(np.array(losses)))
-        axes.bar(case, float(np.mean(losses)), yerr=error, color=PALETTE[number % len(PALETTE)], capsize=3)
-    axes.tick_params(axis="x", rotation=20)
+        values = np.array(losses) * (-1 if problem == "hiv" else 1)  # its losses are negative logarithms
+        colour = PALETTE[number % len(PALETTE)]
+        places = number + 0.3 * (np.arange(len(values)) + 0.5) / len(values) - 0.15
+        axes.plot(places, values, "o", color=colour, markersize=2.5, alpha=0.35, linewidth=0)
+        error = np.nan_to_num(standard_error(values))
+        axes.errorbar(number, float(values.mean()), yerr=error, color=colour, marker=marker_of(number), capsize=4)
+        names.append(WORDS.get(case, case))
+    axes.set_xticks(range(len(names)), names)
+    axes.set_xlim(-0.5, len(names) - 0.5)
+    if not any(problem in UNITS for _, problem, _ in lines):
+        axes.set_ylim(bottom=0.0)
 
 
 def claims(records: Sequence[Record]) -> dict[str, Claim]:
