@@ -8,15 +8,14 @@ from hypothesis import strategies as st
 from capi import FiniteMDP
 
 
-def random_mdp(seed, n_states=4, n_actions=2, discount=0.8):
+def random_mdp(seed, n_states=4, n_actions=2, discount=0.8, reward_scale=1.0):
     """Return an MDP with random transitions, some of them impossible, and random rewards of both signs."""
     rng = np.random.default_rng(seed)
     P = rng.random((n_actions, n_states, n_states)) * (rng.random((n_actions, n_states, n_states)) < 0.7)
     P[:, :, 0] += 0.05
     start = rng.random(n_states) + 0.1
-    return FiniteMDP(
-        P / P.sum(axis=2, keepdims=True), rng.normal(size=(n_states, n_actions)), discount, start=start / start.sum()
-    )
+    rewards = reward_scale * rng.normal(size=(n_states, n_actions))
+    return FiniteMDP(P / P.sum(axis=2, keepdims=True), rewards, discount, start=start / start.sum())
 
 
 def all_policies(mdp):

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from capi.domains import ChainWalk
 from capi.errors import InvalidInputError
@@ -68,10 +69,27 @@ def test_terms_add_up_and_grow_with_their_causes(regularity):
     assert total(delta=0.01).total > base.total
     assert total(error=0.1).total > base.total
     assert total(approximation=0.01).approximation == pytest.approx(0.12)
+    assert total(optimization=0.01).total == pytest.approx(base.total + 2 * 2 * 0.01)
     assert total(regularity=None).evaluation > base.evaluation
     assert total(n=3).is_vacuous
     with pytest.raises(InvalidInputError, match="delta must lie strictly between 0 and 1"):
         total(delta=1.0)
+
+
+@settings(max_examples=200)
+@given(st.lists(st.floats(-4, 4), min_size=7, max_size=7))
+def test_the_constants_bound_the_radius_of_the_argument(logarithms):
+    """r solves 2 (1 + alpha) sqrt(r r*) / B + sqrt(2 r z / n) + b (1/3 + 1/alpha) z / n = r / (B K); r / (B K) is bounded."""
+    alpha, beta, K, radius, share, b, z = np.exp(logarithms)  # z stands for z / n
+    K, B = 1 + K, b * (1 + share)
+    linear = 2 * (1 + alpha) * K * math.sqrt(radius) + B * K * math.sqrt(2 * z)
+    r = ((linear + math.sqrt(linear**2 + 4 * B * K * b * (1 / 3 + 1 / alpha) * z)) / 2) ** 2
+    left = 2 * (1 + alpha) * math.sqrt(r * radius) / B + math.sqrt(2 * r * z) + b * (1 / 3 + 1 / alpha) * z
+    assert left == pytest.approx(r / (B * K))
+    assert r >= radius  # there the averages are at most sqrt(r r*) / B
+    c = Constants(K=K, alpha=alpha, beta=beta)
+    bound = K * c.of_radius / B * radius + (c.of_range * b + c.of_scale * B * K) * z
+    assert r / (B * K) <= bound * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("n", [200, 2000])

@@ -10,7 +10,8 @@ from capi.errors import InvalidInputError
 from capi.loss import regrets
 from capi.policy_spaces import Forests, Linear, OptimalTrees, Thresholds, Trees, Unrestricted
 from capi.theory import fixed_point, half_spaces, log_growth, rademacher, vc_radius
-from capi.theory._fronts import ByImprovement, Cuts, Listed, StarHulls, rising
+from capi.theory._fronts import ByImprovement, Cuts, Listed, StarHulls, members_of, rising
+from capi.theory._small_trees import SmallTrees
 
 EXACT = {20: (0.19602127, 0.15560198), 50: (0.12944104, 0.10339792), 200: (0.06713313, 0.05398935)}
 
@@ -77,6 +78,58 @@ def test_fronts_give_the_suprema_over_star_hulls(seed, n_actions):
                 assert expected - 1e-9 <= hulls.at(radius)[0] <= max((losses @ signs).max(), 0) + 1e-9
             else:
                 assert hulls.at(radius)[0] == pytest.approx(expected)
+
+
+def decisions_of_trees(states, rows, n_actions, depth):
+    """Return all decisions (m, len(rows)) of trees of a depth on some rows, by recursion over their cuts."""
+    found = {(a,) * len(rows) for a in range(n_actions)}
+    if depth:
+        for column in states[rows].T:
+            for cut in np.unique(column)[:-1]:
+                low = column <= cut
+                for left in decisions_of_trees(states, rows[low], n_actions, depth - 1):
+                    for right in decisions_of_trees(states, rows[~low], n_actions, depth - 1):
+                        both = np.empty(len(rows), dtype=int)
+                        both[low], both[~low] = left, right
+                        found.add(tuple(both.tolist()))
+    return sorted(found)
+
+
+@pytest.mark.parametrize(
+    ("n", "n_features", "depth", "n_actions"), [(1, 1, 2, 2), (9, 2, 2, 2), (6, 2, 2, 3), (6, 1, 3, 2), (4, 2, 0, 3)]
+)
+def test_small_trees_are_all_trees(n, n_features, depth, n_actions):
+    rng = np.random.default_rng(n)
+    states = rng.integers(6, size=(n, n_features)).astype(float)
+    q, nu = np.round(rng.normal(size=(n, n_actions)), 1), rng.dirichlet(np.ones(n))
+    everything = np.array(decisions_of_trees(states, np.arange(n), n_actions, depth))
+    space = OptimalTrees(
+        max_depth=depth, leaf_penalty=0.2, min_samples_leaf=2
+    )  # preferences on a sample, not other trees
+    members = members_of(space, states, regrets(q), nu)
+    assert isinstance(members, SmallTrees)
+    listed = Listed(np.array([regrets(q)[np.arange(n), actions] for actions in everything]), nu)
+    for _ in range(5):
+        signs = rng.choice([-1.0, 1.0], n) * nu
+        assert members.largest(signs) == pytest.approx(listed.largest(signs))
+        both = [StarHulls.of(iter([each.front(signs)]), is_hull=False) for each in (members, listed)]
+        for radius in (1e-3, 0.03, 1.0):
+            assert both[0].at(radius)[0] == pytest.approx(both[1].at(radius)[0])
+    for n_drawn in (None, 30):
+        found = [fixed_point(each, states, q, n=n_drawn, nu=nu, n_draws=20).radius for each in (space, everything)]
+        assert found[0] == pytest.approx(found[1])
+
+
+def test_trees_on_many_states_are_found_by_improvement_whatever_their_leaves_cost():
+    rng = np.random.default_rng(1)
+    states, q = rng.random((300, 2)), rng.normal(size=(300, 2))
+    cheap, dear = (
+        rademacher(OptimalTrees(max_depth=2, leaf_penalty=price), states, q, n_draws=3) for price in (0.0, 0.5)
+    )
+    assert cheap == dear
+    assert cheap.is_exact
+    states[0, 0] = np.nan
+    assert isinstance(members_of(OptimalTrees(max_depth=1), states, regrets(q), np.full(300, 1 / 300)), ByImprovement)
 
 
 def test_the_front_keeps_what_no_other_member_beats():

@@ -101,6 +101,14 @@ def test_several_value_functions_share_one_envelope():
     assert together.mass_up_to(0.5) == pytest.approx(max(one.mass_up_to(0.5) for one in alone))
 
 
+def test_the_mass_of_several_value_functions_is_that_of_one_of_them():
+    """The one with the most zero gaps need not be the one with the most small gaps."""
+    flat, small = [[1.0, 1.0], [1.0, 1.0], [0.0, 9.0], [0.0, 9.0]], [[0.0, 0.1], [0.0, 0.1], [0.0, 0.1], [0.0, 9.0]]
+    found = gap_regularity([flat, small], zeta=1.0)
+    assert [found.mass_up_to(t) for t in (0.0, 0.1, 9.0)] == [0.5, 0.75, 1.0]
+    assert found.zero_mass == 0.5
+
+
 def test_the_band_contains_the_distribution_and_resamples_whole_groups():
     rng = np.random.default_rng(2)
     q = np.repeat(rng.normal(size=(40, 2)), 10, axis=0)
@@ -185,6 +193,19 @@ def test_the_propagation_inequalities_hold_for_any_policies(seed):
     assert found.loss <= found.vector_bound + 1e-9
     assert found.vector_bound <= found.bound + 1e-9
     assert found.bound <= found.theorem_bound * (1 + 2e-6) + 1e-9
+
+
+@settings(max_examples=20)
+@given(seeds)
+def test_the_bound_by_rounds_is_its_sum(seed):
+    rng = np.random.default_rng(seed)
+    mdp = random_mdp(seed, 3, 2, discount=0.6)
+    policies, nu = rng.integers(2, size=(4, 3)), rng.dirichlet(np.full(3, 5.0))
+    expected = 2 * 0.6**3 * np.abs(mdp.rewards).max() / 0.4
+    for k in range(3):
+        weight = 0.6 ** (2 - k) * future_sum(mdp, [policies[k + 1]], 2 - k, mdp.start, nu, 60)
+        expected += weight * loss_in_values(mdp, policies[k], policies[k + 1], nu)
+    assert propagation(mdp, policies, nu=nu).bound == pytest.approx(expected, rel=1e-5)
 
 
 def test_bad_policies_are_refused():

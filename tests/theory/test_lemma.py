@@ -36,6 +36,19 @@ def test_all_three_forms_hold(seed):
                 assert best <= distortion_in_norm(q, estimates, other, w, p=p, t=t) + 1e-9
 
 
+@settings(max_examples=100)
+@given(seeds)
+def test_a_policy_that_is_not_the_minimiser_loses_little_more(seed):
+    """The term of Theorem 1 for optimisation errors."""
+    q, estimates, space, w = random_case(seed)
+    estimated = [gap_weighted_loss(estimates, actions, w) for actions in space]
+    missed = estimated[0] - min(estimated)
+    for other in space:
+        for t in (2.5, 4.0, 20.0):
+            bound = distortion_by_gaps(q, estimates, other, w, t=t) + t / (t - 2) * missed
+            assert gap_weighted_loss(q, space[0], w) <= bound + 1e-12
+
+
 def test_the_printed_lemma_fails_at_states_without_a_gap():
     """Half of the states have no gap, and their estimated gap outvotes the states that matter."""
     e = 1.0

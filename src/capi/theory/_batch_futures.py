@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from capi._utils.parameters import instance_of
 from capi._utils.validation import Floats
 from capi.errors import InvalidInputError
 from capi.evaluators.averager import Averager
@@ -18,7 +19,8 @@ CHECK_EVERY = 8  # steps between two looks at which policies have settled
 
 def after(model: Averager, policy: Any, m1: int, m2: int) -> float:
     """Return the largest ratio of a row's visits after m1 + m2 steps to its share of the batch."""
-    under = model.under(policy)
+    _check_steps(model)
+    under = model.under(_checked(policy, "policy", model))
     if m1 == 0:
         x = _first(under)
     else:
@@ -32,13 +34,15 @@ def after(model: Averager, policy: Any, m1: int, m2: int) -> float:
     return float(_ratios(model, x))
 
 
-def sums_over(model: Averager, policies: Sequence[Policy], n_rounds: int, relative: float) -> tuple[Floats, float]:
+def sums_over(model: Averager, policies: Any, n_rounds: int, relative: float) -> tuple[Floats, float]:
     """Return the discounted sums of the largest ratio over policies, for each round, and their largest error."""
-    if getattr(model.batch, "elapsed", None) is not None:
-        raise InvalidInputError("concentrability counts steps; this batch has elapsed times. Leave them out.")
-    under = [model.under(policy) for policy in policies]
-    if not under:
-        raise InvalidInputError("policies must hold at least one policy.")
+    _check_steps(model)
+    if not isinstance(policies, Sequence) or not policies:
+        raise InvalidInputError(
+            f"policies must be a sequence with at least one policy in an Averager; got {type(policies).__name__}. "
+            "The bound over all policies needs a FiniteMDP."
+        )
+    under = [model.under(_checked(policy, f"policies[{i}]", model)) for i, policy in enumerate(policies)]
     best = model.under(model.best_policy()) if n_rounds > 1 else None
     found: list[tuple[float, float]] = []
     led: Floats | None = None  # visits of the best policy in the step before the round
@@ -77,6 +81,18 @@ def _sum(model: Averager, under: Sequence[UnderPolicy], starts: list[Floats], re
                 going.append((each, new))
         if not going:
             return total + factor / (1 - discount) * settled, error
+
+
+def _check_steps(model: Averager) -> None:
+    if model.batch.elapsed is not None:
+        raise InvalidInputError("concentrability counts steps; this batch has elapsed times. Leave them out.")
+
+
+def _checked(policy: Any, name: str, model: Averager) -> Any:
+    instance_of(Policy, "a Policy (act, probabilities, n_actions)")(policy, name)
+    if policy.n_actions != model.batch.n_actions:
+        raise InvalidInputError(f"{name} must have {model.batch.n_actions} actions; got {policy.n_actions}.")
+    return policy
 
 
 def _first(under: UnderPolicy) -> Floats:

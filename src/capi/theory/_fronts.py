@@ -5,15 +5,15 @@ supremum of the sums over the star hull at radius r,
 
 .. math:: \sup_\pi \min\bigl(1, \sqrt{r / v(\pi)}\bigr)\, c(\pi)_+ ,
 
-only needs the members that no other one beats in both numbers: their front. Of a set that can be listed, and of thresholds, the front is exact. A space with nothing
-but an exact minimiser gives the vertices of the concave hull of all pairs, one call per vertex and one per edge, through
+only needs the members that no other one beats in both numbers: their front. Of a set that can be listed, of thresholds, and of trees on few states, the front is exact. Any other space
+with an exact minimiser gives the vertices of the concave hull of all pairs, one call per vertex and one per edge, through
 :math:`\max_\pi c(\pi) - \lambda v(\pi)`; the hull is never below the front. A minimiser that is not exact gives points that are too low.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -22,6 +22,7 @@ import numpy as np
 from capi._utils.row_ops import chosen_entries
 from capi._utils.validation import Floats, Ints
 from capi.policy_spaces import OptimalTrees, Partition, Thresholds, Unrestricted
+from capi.theory._small_trees import SmallTrees
 from capi.types import PolicySpace
 
 MOST_VERTICES = 64  # of a hull
@@ -189,7 +190,21 @@ def members_of(space: Any, states: Floats, regrets: Floats, nu: Floats) -> Membe
         return Listed(losses, nu)
     if isinstance(space, Thresholds) and not space.monotone:
         return Cuts(states, regrets, nu, space.feature)
-    return ByImprovement(space, states, regrets, nu)
+    if _is_listable(space, states):
+        return SmallTrees(states, regrets, nu, space.max_depth)
+    return ByImprovement(with_all_members(space), states, regrets, nu)
+
+
+def _is_listable(space: Any, states: Floats) -> bool:
+    """Return whether a space is one of optimal trees on all cuts, and has few trees on the states."""
+    if not isinstance(space, OptimalTrees) or space.monotone or space.n_thresholds is not None:
+        return False
+    return not np.isnan(states).any() and SmallTrees.are_few(states, space.max_depth)
+
+
+def with_all_members(space: Any) -> Any:
+    """Return the space without a price and a least size of leaves: they say which trees are preferred on a sample, not which there are."""
+    return replace(space, leaf_penalty=0.0, min_samples_leaf=1) if isinstance(space, OptimalTrees) else space
 
 
 def rising(squares: Floats, sums: Floats) -> tuple[Floats, Floats]:

@@ -5,11 +5,13 @@ Theorem 1 bounds the loss of one improvement. With the repaired lemma of `capi.t
 
 .. math::
     L(\hat\pi) \le{}& u\,w\,(1 + \kappa) \inf_\Pi L + \frac{K c_r}{B} r^* + u \frac{2 t}{t - 2}\, e\, (1 + \chi) P(g \le t e) \\
-    &+ \frac zn \Bigl[c_b b + c_B B K + u\,w\,\bigl(\tfrac1{2\kappa} + \tfrac23\bigr) b + u \frac{2 t}{t - 2}\, e\, \bigl(\tfrac1{2\chi} + \tfrac23\bigr)\Bigr],
+    &+ u \frac{t}{t - 2}\, \eta
+     + \frac zn \Bigl[c_b b + c_B B K + u\,w\,\bigl(\tfrac1{2\kappa} + \tfrac23\bigr) b + u \frac{2 t}{t - 2}\, e\, \bigl(\tfrac1{2\chi} + \tfrac23\bigr)\Bigr],
     \quad u = \tfrac{K}{K - 1},\; w = \tfrac{t + 2}{t - 2},
 
 with :math:`c_r = 4 (1 + \alpha)^2 (1 + \beta)`, :math:`c_B = 2 (1 + 1/\beta)`, :math:`c_b = 2 (\tfrac13 + \tfrac1\alpha)`. The paper's constants are K = 2, t = 4, :math:`\kappa = 1`,
-which give its factor 12, and 704, 26 and 11 for the last three. ``docs/theory.md`` has the derivation.
+which give its factor 12, and 704, 26 and 11 for the last three. :math:`\eta` is how much more than the least estimated loss the learned policy has on the sample (the
+paper's footnote on optimisation errors). ``docs/theory.md`` has the derivation.
 """
 
 from __future__ import annotations
@@ -23,12 +25,23 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
 
-from capi._utils.parameters import Constraint, Constraints, check_parameters, satisfying, strictly_between
-from capi._utils.validation import Floats, as_floats, as_int, as_not_negative, as_positive, is_real
+from capi._utils.parameters import (
+    Constraint,
+    Constraints,
+    check_parameters,
+    instance_of,
+    optional,
+    satisfying,
+    strictly_between,
+)
+from capi._utils.validation import Floats, as_floats, as_int, as_not_negative, check_rows, is_real
+from capi.errors import InvalidInputError
 from capi.theory.futures import Concentrability
 from capi.theory.gaps import GapRegularity
 from capi.theory.propagating import EXPONENTS
 
+TERMS = ("approximation", "estimation", "evaluation", "optimization", "deviation")
+ROUNDING = 1e-9  # relative
 N_EVENTS = 3  # concentration of the learned policy, of the best one, and of the mass of small gaps
 
 
@@ -102,9 +115,14 @@ class Constants:
         return self.of_sample * (self.t + 2) / (self.t - 2) * (1 + self.kappa)
 
     @property
+    def of_optimization(self) -> float:
+        """The factor of what the minimiser on the sample misses."""
+        return self.of_sample * self.t / (self.t - 2)
+
+    @property
     def of_evaluation(self) -> float:
         """The factor of e P_n(g <= t e)."""
-        return self.of_sample * 2 * self.t / (self.t - 2)
+        return 2 * self.of_optimization
 
 
 @dataclass(frozen=True)
@@ -124,8 +142,10 @@ class ImprovementBound:
     delta : float
         The probability with which the bound may fail.
     worst : float
-        The largest gap: a bound above it says nothing.
+        The largest loss of a decision: a bound above it says nothing.
     constants : Constants
+    optimization : float
+        From a minimiser that does not find the least loss on the sample.
     """
 
     approximation: float
@@ -135,11 +155,12 @@ class ImprovementBound:
     delta: float
     worst: float
     constants: Constants = field(repr=False)
+    optimization: float = 0.0
 
     @property
     def total(self) -> float:
         """The bound."""
-        return self.approximation + self.estimation + self.evaluation + self.deviation
+        return sum(self.terms.values())
 
     @property
     def is_vacuous(self) -> bool:
@@ -149,7 +170,7 @@ class ImprovementBound:
     @property
     def terms(self) -> dict[str, float]:
         """The terms by name."""
-        return {name: getattr(self, name) for name in ("approximation", "estimation", "evaluation", "deviation")}
+        return {name: getattr(self, name) for name in TERMS}
 
 
 @dataclass(frozen=True)
@@ -196,6 +217,7 @@ def improvement_bound(
     *,
     approximation: float = 0.0,
     error: float = 0.0,
+    optimization: float = 0.0,
     regularity: GapRegularity | None = None,
     by_envelope: bool = False,
     largest_gap: float | None = None,
@@ -216,12 +238,15 @@ def improvement_bound(
         The least loss in the space.
     error : float
         The largest error of the action values, over all states that may be sampled.
+    optimization : float
+        How much more than the least loss in the estimated values the policy has on the sample, such as the ``remaining_gap`` of an optimal tree.
     regularity : GapRegularity, optional
         The distribution of the gap, needed if there is an error. By default gaps are as small as can be.
     by_envelope : bool
         Whether the mass of small gaps is bounded by the envelope c_g e^zeta, as the paper does, instead of taken as it is.
     largest_gap : float, optional
-        b; by default ``scale``.
+        b, the largest loss of a decision: with two actions the largest gap, with more the largest difference between action values of a state. At
+        most ``scale``, and by default that.
     constants : Constants, optional
     tune : bool
         Whether to search for the constants with the least bound.
@@ -234,16 +259,10 @@ def improvement_bound(
     >>> improvement_bound(0.00511, 1.9543, 2000, 0.05, tune=True).total < found.total
     True
     """
-    r, B = as_not_negative(radius, "radius"), as_positive(scale, "scale")
-    b = B if largest_gap is None else as_not_negative(largest_gap, "largest_gap")
-    n, z = as_int(n, "n", minimum=1), _confidence(delta, N_EVENTS)
-    least, e = as_not_negative(approximation, "approximation"), as_not_negative(error, "error")
-
-    def bound(chosen: Constants) -> ImprovementBound:
-        return _bound(chosen, r, B, b, n, z, least, e, _small_gaps(regularity, by_envelope), delta)
-
-    given = constants or Constants()
-    return bound(_tuned(lambda chosen: bound(chosen).total, given) if tune else given)
+    least = as_not_negative(approximation, "approximation")
+    one = _improvement(radius, scale, n, delta, N_EVENTS, least, optimization, regularity, by_envelope, largest_gap)
+    e, given = as_not_negative(error, "error"), _constants(constants)
+    return one.bound(_tuned(lambda chosen: one.bound(chosen, e).total, given) if tune else given, e)
 
 
 def performance_bound(
@@ -256,6 +275,7 @@ def performance_bound(
     reward_bound: float,
     greedy_error: float = 0.0,
     errors: ArrayLike = (0.0,),
+    optimization: float = 0.0,
     regularity: GapRegularity | None = None,
     by_envelope: bool = False,
     largest_gap: float | None = None,
@@ -280,12 +300,15 @@ def performance_bound(
         d(Pi), as from `greedy_error`.
     errors : array of shape (K,) or (1,)
         The largest error of the action values in each round.
+    optimization : float
+        As in `improvement_bound`, the largest of all rounds.
     regularity : GapRegularity, optional
         Distribution of the gap of all policies of the space, needed if there are errors.
     by_envelope : bool
         Whether the mass of small gaps is bounded by the envelope c_g e^zeta, as the paper does, instead of taken as it is.
     largest_gap : float, optional
-        b; by default ``scale``.
+        b, the largest loss of a decision: with two actions the largest gap, with more the largest difference between action values of a state. At
+        most ``scale``, and by default that.
     constants : Constants, optional
     tune : bool
         Whether to search for the constants with the least bound.
@@ -297,68 +320,122 @@ def performance_bound(
     >>> round(found.total, 2), found.s
     (18.39, 0.0)
     """
+    instance_of(Concentrability, "a Concentrability, as from discounted_concentrability")(futures, "futures")
     K, discount = len(futures.sums), futures.discount
-    size, r, B = as_int(n, "n", minimum=1), as_not_negative(radius, "radius"), as_positive(scale, "scale")
-    b = B if largest_gap is None else as_not_negative(largest_gap, "largest_gap")
-    z, worst = _confidence(delta, N_EVENTS * K), 2 * as_not_negative(reward_bound, "reward_bound") / (1 - discount)
     d = as_not_negative(greedy_error, "greedy_error")
-    found: Floats = np.broadcast_to(as_floats(errors, "errors", ndim=1), (K,))
+    one = _improvement(radius, scale, n, delta, N_EVENTS * K, d, optimization, regularity, by_envelope, largest_gap)
+    worst = 2 * as_not_negative(reward_bound, "reward_bound") / (1 - discount)
+    levels, of_rounds = np.unique(_errors(errors, K), return_inverse=True)
     coefficients = np.array([futures.coefficient(K, s) for s in EXPONENTS])
     ages = np.arange(K)[::-1]
-    start, small = discount**K * worst, _small_gaps(regularity, by_envelope)
+    start = discount**K * worst
 
     def at(chosen: Constants) -> tuple[float, int, ImprovementBound]:
         """Return the least propagated loss over s, the index of that s, and the bound of a round there."""
-        parts = [_bound(chosen, r, B, b, size, z, d, float(e), small, delta) for e in np.unique(found)]
-        by_error = dict(zip(np.unique(found).tolist(), parts, strict=True))
-        each = np.array([by_error[e].evaluation + _error_deviation(chosen, float(e), z, size) for e in found.tolist()])
-        plain = by_error[float(found[0])]
-        rest = (
-            plain.approximation
-            + plain.estimation
-            + plain.deviation
-            - _error_deviation(chosen, float(found[0]), z, size)
-        )
+        exact = one.bound(chosen, 0.0)
+        each = np.array([one.bound(chosen, float(e)).total for e in levels])[of_rounds] - exact.total
         worst_round = (discount ** (ages[None, :] * EXPONENTS[:, None]) * each[None, :]).max(axis=1)
-        totals = 2 / (1 - discount) * coefficients * (rest + worst_round)
+        losses = exact.total + worst_round
+        with np.errstate(invalid="ignore"):  # what cannot be lost is not propagated, even if coefficients are infinite
+            totals = np.where(losses > 0, 2 / (1 - discount) * coefficients * losses, 0.0)
         i = int(np.argmin(totals))
-        return (
-            float(totals[i]),
-            i,
-            replace(plain, evaluation=float(worst_round[i]), deviation=rest - plain.approximation - plain.estimation),
-        )
+        return float(totals[i]), i, replace(exact, evaluation=float(worst_round[i]))
 
-    given = constants or Constants()
+    given = _constants(constants)
     propagated, i, of_round = at(_tuned(lambda chosen: at(chosen)[0], given) if tune else given)
     return PerformanceBound(
         propagated + start, propagated, start, of_round, float(EXPONENTS[i]), float(coefficients[i]), worst
     )
 
 
-def _bound(
-    chosen: Constants,
+@dataclass(frozen=True, eq=False)
+class _Improvement:
+    """What the bound of one improvement is about, apart from the error of the values."""
+
+    radius: float
+    scale: float
+    largest: float
+    n: int
+    z: float
+    delta: float
+    least: float
+    missed: float  # by the minimiser on the sample
+    small_gaps: Callable[[float], float]
+
+    def bound(self, chosen: Constants, error: float) -> ImprovementBound:
+        """Return the bound for given constants and a given error of the values."""
+        deviation = chosen.of_range * self.largest + chosen.of_scale * self.scale * chosen.K
+        deviation += chosen.of_approximation / (1 + chosen.kappa) * _bernstein(chosen.kappa) * self.largest
+        deviation += chosen.of_evaluation * error * _bernstein(chosen.chi)
+        small = min((1 + chosen.chi) * self.small_gaps(chosen.t * error), 1.0)
+        return ImprovementBound(
+            chosen.of_approximation * self.least,
+            chosen.K * chosen.of_radius / self.scale * self.radius if self.radius else 0.0,
+            chosen.of_evaluation * error * small,
+            deviation * self.z / self.n,
+            self.delta,
+            self.largest,
+            chosen,
+            chosen.of_optimization * self.missed,
+        )
+
+
+def _improvement(
     radius: float,
     scale: float,
-    largest: float,
     n: int,
-    z: float,
-    least: float,
-    error: float,
-    small_gaps: Callable[[float], float],
     delta: float,
-) -> ImprovementBound:
-    small = small_gaps(chosen.t * error)
-    deviation = chosen.of_range * largest + chosen.of_scale * scale * chosen.K
-    deviation += chosen.of_approximation / (1 + chosen.kappa) * (1 / (2 * chosen.kappa) + 2 / 3) * largest
-    return ImprovementBound(
-        chosen.of_approximation * least,
-        chosen.K * chosen.of_radius / scale * radius,
-        chosen.of_evaluation * error * min((1 + chosen.chi) * small, 1.0),
-        deviation * z / n + _error_deviation(chosen, error, z, n),
-        delta,
-        largest,
-        chosen,
+    n_events: int,
+    least: float,
+    missed: float,
+    regularity: GapRegularity | None,
+    by_envelope: bool,
+    largest_gap: float | None,
+) -> _Improvement:
+    r, B = as_not_negative(radius, "radius"), as_not_negative(scale, "scale")
+    b = B if largest_gap is None else as_not_negative(largest_gap, "largest_gap")
+    if b > B * (1 + ROUNDING):
+        raise InvalidInputError(
+            f"largest_gap must be at most scale: the scale must bound all losses. Got {b:.6g} and {B:.6g}."
+        )
+    if r > 0 and B == 0:
+        raise InvalidInputError(f"scale must be positive if radius is; got radius {r:.6g} and scale 0.")
+    optional(instance_of(GapRegularity, "a GapRegularity, as from gap_regularity"))(regularity, "regularity")
+    strictly_between(0, 1)(delta, "delta")
+    size, z = (
+        as_int(n, "n", minimum=1),
+        math.log(n_events / delta),
+    )  # each event fails with probability delta / n_events
+    return _Improvement(
+        r,
+        B,
+        b,
+        size,
+        z,
+        float(delta),
+        least,
+        as_not_negative(missed, "optimization"),
+        _small_gaps(regularity, by_envelope),
     )
+
+
+def _constants(given: Constants | None) -> Constants:
+    optional(instance_of(Constants, "Constants"))(given, "constants")
+    return given or Constants()
+
+
+def _errors(errors: ArrayLike, n_rounds: int) -> Floats:
+    """Return the error of each round (K,)."""
+    found = as_floats(errors, "errors", ndim=1)
+    if len(found) not in (1, n_rounds):
+        raise InvalidInputError(f"errors must have one entry, or one per round ({n_rounds}); got {len(found)}.")
+    check_rows(found >= 0, found, "errors", "must not be negative")
+    return np.broadcast_to(found, (n_rounds,))
+
+
+def _bernstein(share: float) -> float:
+    """Return the factor of z / n after Bernstein's inequality, if ``share`` of the mean is added."""
+    return 1 / (2 * share) + 2 / 3
 
 
 def _small_gaps(regularity: GapRegularity | None, by_envelope: bool) -> Callable[[float], float]:
@@ -366,17 +443,6 @@ def _small_gaps(regularity: GapRegularity | None, by_envelope: bool) -> Callable
     if regularity is None:
         return lambda gap: 1.0  # noqa: ARG005
     return regularity.envelope if by_envelope else regularity.mass_up_to
-
-
-def _error_deviation(chosen: Constants, error: float, z: float, n: int) -> float:
-    """Return what chance adds because the mass of small gaps is that of a sample."""
-    return chosen.of_evaluation * error * (1 / (2 * chosen.chi) + 2 / 3) * z / n
-
-
-def _confidence(delta: float, n_events: int) -> float:
-    """Return z, for events that each fail with probability delta / n_events."""
-    strictly_between(0, 1)(delta, "delta")
-    return math.log(n_events / delta)
 
 
 def _tuned(total: Callable[[Constants], float], start: Constants) -> Constants:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 
+from capi._utils.parameters import instance_of
 from capi._utils.validation import (
     Floats,
     as_floats,
@@ -195,6 +196,7 @@ def excess_over_half_spaces(
     q_values : array of shape (n, 2)
     weights : array of shape (n,), optional
     """
+    instance_of(Policy, "a Policy (act, probabilities, n_actions)")(policy, "policy")
     x = as_states(states, allow_nan=False)
     return gap_weighted_loss(q_values, policy.act(x), weights) - best_half_space_loss(x, q_values, weights)
 

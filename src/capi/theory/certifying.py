@@ -23,7 +23,7 @@ from capi.policies import Decisions, decided
 from capi.policy_spaces import OptimalTrees, Thresholds, Trees
 from capi.policy_spaces._problem import ImprovementProblem, improved
 from capi.theory._certificate_result import Certificate
-from capi.theory._fronts import EXACT, Cuts, StarHulls, drawn_signs
+from capi.theory._fronts import EXACT, Cuts, StarHulls, drawn_signs, with_all_members
 from capi.theory.deviations import Complexity, bernstein_bound, least_mean
 from capi.theory.growth import log_growth
 from capi.types import PolicyEvaluator, PolicySpace
@@ -49,8 +49,8 @@ def certificate(
     The episodes are divided into halves. The learner is refitted, with its own settings, on the first half, which gives a policy and its action
     values. On the second half, which is independent of both, the gap-weighted loss of the policy is a mean of independent units, so an empirical
     Bernstein bound holds for it; local Rademacher averages bound how small the loss of any policy of the space could be. The policy is then
-    evaluated anew on the second half: where the two evaluations differ, values are uncertain. The bounds are about the refitted policy in the values of the first half;
-    how wrong these values are is estimated, not bounded.
+    evaluated anew on the second half: where the two evaluations differ, values are uncertain. The bounds are about the refitted policy in the values of the first half,
+    where losses above the largest one of that half count as that one; how wrong these values are is estimated, not bounded.
 
     Parameters
     ----------
@@ -108,7 +108,7 @@ def certificate(
     bound = bernstein_bound(of_units, largest, delta / 2)
 
     bounded = ImprovementProblem(second.states, -np.minimum(_lost_by_all(held_out), largest), shares, second.allowed)
-    best = improved(space, bounded, q=q, rng=numbered_rng(seeds, IMPROVEMENT))
+    best = improved(with_all_members(space), bounded, q=q, rng=numbered_rng(seeds, IMPROVEMENT))
     least = bounded.loss_of(decided(best, second.states, second.allowed))
     complexity = _complexity(space, held_out, kept, shares, members, largest, draws, seeds, SHARE_OF_DRAWS * delta)
     proven = isinstance(space, EXACT) and not held_out.masked

@@ -21,6 +21,7 @@ from capi._utils.statistics import standard_error
 from capi._utils.validation import Floats, as_int, as_not_negative, as_positive, as_q_values, as_states, as_weights
 from capi.errors import InvalidInputError
 from capi.loss import regrets
+from capi.policy_spaces import Thresholds
 from capi.theory._fronts import Members, StarHulls, drawn_signs, members_of
 from capi.types import PolicySpace
 
@@ -41,8 +42,8 @@ class Rademacher:
     radius : float or None
         The largest mean square of the losses; None for all members.
     is_exact : bool
-        Whether the supremum of each draw is exact, or, for a local average through `improve`, not below it. Otherwise the space has no exact
-        minimiser, and the value is a lower estimate.
+        Whether the supremum of each draw is exact, or, for a local average through `improve` (trees on more than a few states), not below it.
+        Otherwise the space has no exact minimiser, and the value is a lower estimate.
     """
 
     value: float
@@ -155,7 +156,7 @@ def fixed_point(
     nu : array of shape (N,), optional
         Weights of the states; by default all are equal.
     scale : "gap" or float
-        B: the largest gap, which is enough and far smaller, or a number such as the paper's 2 Qmax.
+        B: the largest gap (the largest loss of a decision), which is enough and far smaller, or a larger number such as the paper's 2 Qmax.
     n_draws : int
         Number of draws of signs.
     random_state : int, Generator or None
@@ -170,7 +171,14 @@ def fixed_point(
     (0.005, 1.954)
     """
     members, signs = _problem(space, states, q_values, n, nu, random_state)
-    b = float(regrets(q_values).max()) if scale == "gap" else as_positive(scale, "scale")
+    b = float(regrets(q_values).max())
+    if not isinstance(scale, str) or scale != "gap":
+        given = as_positive(scale, "scale")
+        if given < b * (1 - 1e-9):
+            raise InvalidInputError(
+                f"scale must be at least the largest gap, {b:.6g}, to bound all losses; got {given:.6g}."
+            )
+        b = given
     D = as_int(n_draws, "n_draws", minimum=2)
     hulls = StarHulls.of((members.front(signs()) for _ in range(D)), members.is_hull)
     size = len(as_q_values(q_values)) if n is None else n
@@ -200,12 +208,13 @@ def _problem(
     space: Any, states: ArrayLike, q_values: ArrayLike, n: int | None, nu: ArrayLike | None, random_state: RandomState
 ) -> tuple[Members, Any]:
     """Return the members of the space, and the function that draws signs."""
-    x = as_states(states)
+    x = as_states(states, allow_nan=not isinstance(space, Thresholds))
     q = as_q_values(q_values, n_rows=len(x))
     w = as_weights(nu, "nu", len(x))
     weights: Floats = np.full(len(x), 1 / len(x)) if w is None else w / w.sum()
     size = None if n is None else as_int(n, "n", minimum=1)
-    known: Any = space if isinstance(space, PolicySpace) else _actions(space, q)
+    is_space = isinstance(space, PolicySpace) and not isinstance(space, type)
+    known: Any = space if is_space else _actions(space, q)
     return members_of(known, x, regrets(q), weights), drawn_signs(size, weights, as_generator(random_state))
 
 

@@ -125,7 +125,8 @@ def distortion_in_norm(
     q, error, w = _checked(q_values, estimates, weights)
     if as_positive(p, "p") <= 1:
         raise InvalidInputError(f"p must be above 1; got {p!r}.")
-    norm = float((w @ error**p) ** (1 / p))
+    largest = float(error.max())
+    norm = largest * float((w @ (error / largest) ** p) ** (1 / p)) if largest > 0 else 0.0  # no power overflows
     gaps = second_best_gap(q)
     if t is not None:
         at = np.array([as_positive(t, "t")])
@@ -134,8 +135,9 @@ def distortion_in_norm(
         values = np.unique(gaps[np.isfinite(gaps) & (gaps > 0)])
         at = np.append(values, np.inf)
         masses = np.array([float(w @ (gaps < value)) for value in at])
-    with np.errstate(divide="ignore"):
-        terms = 4 * norm * masses ** (1 - 1 / p) + 4**p * at ** (1 - p) * norm**p
+    with np.errstate(over="ignore", invalid="ignore"):
+        rare = np.where(np.isfinite(at), at * (4 * norm / at) ** p, 0.0)
+    terms = 4 * norm * masses ** (1 - 1 / p) + rare
     return 3 * gap_weighted_loss(q, _as_actions(other, "other", q), weights) + float(terms.min())
 
 

@@ -97,13 +97,15 @@ def concentrability(
     >>> round(concentrability(mdp, mdp.optimal_policy, 0, 300), 2)
     88.89
     """
+    first, then = as_int(m1, "m1", minimum=0), as_int(m2, "m2", minimum=0)
     if isinstance(mdp, Averager):
-        return after(mdp, policy, as_int(m1, "m1", minimum=0), as_int(m2, "m2", minimum=0))
+        _check_own_states(rho, nu)
+        return after(mdp, policy, first, then)
     check_mdp(mdp)
     x, to = as_state_weights(rho, "rho", mdp), as_state_weights(nu, "nu", mdp)
-    for matrix, steps in ((mdp.transition_matrix(mdp.optimal_policy), m1), (mdp.transition_matrix(policy), m2)):
+    for matrix, steps in ((mdp.transition_matrix(mdp.optimal_policy), first), (mdp.transition_matrix(policy), then)):
         backward = matrix.T
-        for _ in range(as_int(steps, "m1 and m2", minimum=0)):
+        for _ in range(steps):
             x = backward @ x
     return _largest_ratio(x, to)
 
@@ -143,7 +145,8 @@ def discounted_concentrability(
     """
     K, relative = as_int(n_rounds, "n_rounds", minimum=1), as_positive(relative_error, "relative_error")
     if isinstance(mdp, Averager):
-        return Concentrability(*sums_over(mdp, list(policies or ()), K, relative), mdp.discount)
+        _check_own_states(rho, nu)
+        return Concentrability(*sums_over(mdp, policies, K, relative), mdp.discount)
     check_mdp(mdp)
     first, to = as_state_weights(rho, "rho", mdp), as_state_weights(nu, "nu", mdp)
     starts = np.empty((mdp.n_states, K))
@@ -154,6 +157,12 @@ def discounted_concentrability(
         return _over_all(mdp, starts, to, relative)
     sums, error = _over_members(mdp, as_policies(policies, mdp), starts, to, relative)
     return Concentrability(sums, error, mdp.discount)
+
+
+def _check_own_states(rho: ArrayLike | None, nu: ArrayLike | None) -> None:
+    for value, name in ((rho, "rho"), (nu, "nu")):
+        if value is not None:
+            raise InvalidInputError(f"{name} of an Averager is that of its batch; leave {name} out.")
 
 
 def future_sum(mdp: FiniteMDP, policy: Ints, start: Floats, nu: Floats) -> float:

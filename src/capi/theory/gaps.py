@@ -71,8 +71,11 @@ class GapRegularity:
 
     def mass_up_to(self, gap: float) -> float:
         """Return the largest mass of states whose gap is at most ``gap``, those without a gap included."""
-        found = [_mass(curve, as_not_negative(gap, "gap")) for curve in self.curves]
-        return min(max(found) + self.zero_mass, 1.0)
+        at = as_not_negative(gap, "gap")
+        above = [
+            float(masses[-1] - _mass_up_to(at, gaps, masses)) if len(gaps) else 0.0 for gaps, masses in self.curves
+        ]
+        return 1.0 - min(above)
 
     def envelope(self, gap: float) -> float:
         """Return c_g gap ** zeta plus the mass of states without a gap, at most 1; it bounds `mass_up_to` from ``holds_from`` on."""
@@ -197,10 +200,9 @@ def _curve(gaps: Floats, weights: Floats) -> tuple[Floats, Floats]:
     return values, np.cumsum(np.bincount(place, weights[positive], minlength=len(values)))
 
 
-def _mass(curve: tuple[Floats, Floats], gap: float) -> float:
-    """Return the mass of positive gaps up to ``gap``."""
-    i = int(np.searchsorted(curve[0], gap, side="right"))
-    return float(curve[1][i - 1]) if i else 0.0
+def _mass_up_to(at: Any, gaps: Floats, masses: Floats) -> Any:
+    """Return the mass of positive gaps up to each of ``at``, from the distinct gaps and their masses."""
+    return np.concatenate([[0.0], masses])[np.searchsorted(gaps, at, side="right")]
 
 
 def _envelope(curves: Sequence[tuple[Floats, Floats]], zeta: float, start: float) -> float:
@@ -262,7 +264,7 @@ def _bootstrapped(
         if w.sum() == 0:
             w = weights
         curves = [_curve(row, w / w.sum()) for row in gaps]
-        masses[b] = np.max([[_mass(curve, gap) for gap in grid] for curve in curves], axis=0)
+        masses[b] = np.max([_mass_up_to(grid, *curve) for curve in curves], axis=0)
         zetas[b] = _fitted(curves)[0]
     tails = [(1 - LEVEL) / 2, (1 + LEVEL) / 2]
     low, high = np.quantile(zetas, tails)

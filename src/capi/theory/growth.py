@@ -12,6 +12,7 @@ This replaces the paper's Proposition on :math:`r^*`, which is false at n = d, w
 from __future__ import annotations
 
 import math
+from numbers import Integral
 from typing import Any
 
 from capi._utils.validation import as_int, as_not_negative
@@ -57,7 +58,7 @@ def log_growth(space: Any, n: int, *, n_features: int = 1, n_actions: int = 2, n
         return min((leaves - 1) * math.log(max(d * most, 1)) + leaves * math.log(A), everything)
     if isinstance(space, Linear):
         return min(A * (A - 1) / 2 * _log_cover(n, d), everything)
-    if isinstance(space, int) and not isinstance(space, bool):
+    if isinstance(space, Integral) and not isinstance(space, bool):
         return min(as_int(space, "space", minimum=1) * math.log(A), everything)
     raise InvalidInputError(
         f"the growth function of {type(space).__name__} is not known. Use Thresholds, Trees, OptimalTrees, Linear, or the number of cells of a "
@@ -75,7 +76,7 @@ def vc_radius(log_growth: float, n: int, scale: float) -> float:
     n : int
         Number of states.
     scale : float
-        The largest gap, b.
+        The largest loss of a decision, b; with two actions the largest gap.
 
     Examples
     --------

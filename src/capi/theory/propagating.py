@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
+from capi._utils.parameters import instance_of
 from capi._utils.row_ops import chosen_entries, row_max
 from capi._utils.validation import Floats
 from capi.errors import InvalidInputError
@@ -122,6 +123,7 @@ def propagation(
         begun = discount * (best @ begun)
     if futures is None:
         futures = discounted_concentrability(mdp, actions, K, rho=first, nu=sampled)
+    _check_futures(futures, K, discount)
     theorem, s = theorem_form(futures, losses, start_term)
     return Propagation(
         mdp.performance_loss(actions[-1], first),
@@ -136,6 +138,14 @@ def propagation(
         start_term,
         float(first @ begun),
     )
+
+
+def _check_futures(futures: Concentrability, n_rounds: int, discount: float) -> None:
+    instance_of(Concentrability, "a Concentrability, as from discounted_concentrability")(futures, "futures")
+    if futures.discount != discount:
+        raise InvalidInputError(f"futures must have the discount of the MDP, {discount:g}; got {futures.discount:g}.")
+    if len(futures.sums) < n_rounds:
+        raise InvalidInputError(f"futures must have the sums of at least {n_rounds} rounds; got {len(futures.sums)}.")
 
 
 def theorem_form(futures: Concentrability, losses: Floats, start_term: float) -> tuple[float, float]:
