@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from capi.cli import app, init
-from capi.runs import RunSettings, guess_roles, settings_text
+from capi.runs import RunSettings, fit_run, guess_roles, settings_text
 
 RNG = np.random.default_rng(0)
 N, LENGTH = 40, 6
@@ -191,6 +191,36 @@ def test_a_series_without_episodes_is_pointed_out(tmp_path):
     assert "# Note: datetime increases from row to row" in (tmp_path / "s.toml").read_text(encoding="utf-8")
     with_days = guess_roles(path, {"episode": None})
     assert not with_days.notes
+
+
+def test_rare_actions_restrict_the_policy(tmp_path):
+    """A policy must not choose an action of which the table has a few rows; without rare actions nothing is restricted."""
+    path, settings = tmp_path / "table.parquet", tmp_path / "s.toml"
+    n = 1000
+    x, coin = np.linspace(-1, 1, n), np.arange(n) % 2
+    action = np.where(np.arange(n) % 50 == 25, 7, coin)
+    pd.DataFrame({"x": x, "item": coin, "action": action, "reward": np.where(action == 7, 9.0, x * coin)}).to_parquet(
+        path
+    )
+    done = capi("init", path, "--out", settings)
+    assert "rare actions (rows): 7 (20)" in " ".join(done.stdout.split())
+    found = RunSettings.from_toml(settings)
+    assert (found.support, found.support_depth) == (0.1, 3)
+    assert set(fit_run(found, tmp_path / "run").policy.act([[-0.5, 1.0], [0.5, 0.0]])) <= {0, 1}  # of 0, 1 and 7
+    assert not guess_roles(path, {"action": "item"}).rare
+    capi("init", path, "--action", "item", "--out", settings, "--force")
+    assert RunSettings.from_toml(settings).support is None
+
+
+def test_episodes_without_an_order_and_with_dates_on_a_schedule_are_pointed_out(tmp_path):
+    path = tmp_path / "table.parquet"
+    frame = pd.DataFrame({"user_id": ID, "x": X, "action": ACT, "reward": Z})
+    frame.to_parquet(path)
+    assert "no column orders the rows of an episode" in guess_roles(path).notes[0]
+    frame.assign(date=pd.to_datetime("2024-01-01") + pd.to_timedelta(STEP, "D")).to_parquet(path)
+    assert "all episodes have the same number of rows" in guess_roles(path).notes[0]
+    frame.assign(week=STEP).to_parquet(path)
+    assert not guess_roles(path).notes  # the week is a state
 
 
 def test_columns_that_were_not_read_as_numbers_or_dates_say_why(tmp_path):

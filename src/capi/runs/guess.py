@@ -34,6 +34,7 @@ from capi.runs.table import split_at_commas
 
 MOST_ACTIONS = 50  # a column with more values is not a choice among a few actions
 FEW_ACTIONS = 12  # values of a column that may be the action although its name says nothing
+RARE = 0.1  # rows of an action, relative to the most frequent one
 MOST_STAGES = 20  # rows of episodes that end on schedule
 FREE_TEXT = 0.5  # share of distinct values in the rows above which text is not a category
 OPTIONAL = ("episode", "time", "terminated", "truncated", "propensity", "weight")
@@ -55,6 +56,8 @@ class GuessedRoles:
         From columns without a role to the reason.
     notes : sequence of str
         What the form of the table suggests to check.
+    rare : mapping
+        From actions that are rare beside the most frequent one to their rows.
     n_rows, n_episodes : int
     """
 
@@ -63,6 +66,7 @@ class GuessedRoles:
     unsure: Mapping[str, tuple[str, ...]]
     left_out: Mapping[str, str]
     notes: Sequence[str]
+    rare: Mapping[str, int]
     n_rows: int
     n_episodes: int
 
@@ -132,6 +136,7 @@ class _Guesser:
             self.unsure,
             self.left_out,
             self._notes(),
+            self._rare_actions(),
             n_rows,
             n_rows if episode is None else episode.n_distinct,
         )
@@ -224,21 +229,56 @@ class _Guesser:
         return len(np.unique(pairs)) == len(np.unique(episode.codes))
 
     def _notes(self) -> list[str]:
-        if "episode" in self.found or "episode" in self.given:
-            return []
+        return [note for note in (self._about_rows(), self._about_rare_actions()) if note]
+
+    def _about_rows(self) -> str | None:
+        """Return what may be wrong with which rows belong together, and in which order."""
+        if self.found.get("episode") is not None:
+            if "time" not in self.found and "time" not in self.given:
+                return (
+                    "no column orders the rows of an episode, so they keep the order of the table. If decisions do not affect later rows, "
+                    "set discount = 0."
+                )
+            if self._has_a_schedule() and not self._ends_on_schedule():
+                return (
+                    "all episodes have the same number of rows. If they end on schedule, add a column with the number of the row (1, 2, ...) to the "
+                    "states, because it says how many decisions remain."
+                )
+            return None
+        if "episode" in self.given:
+            return None
         stages = self.unsure.get("action", ())
         if len(stages) > 1 and len({re.sub(r"\d+", "", name) for name in stages}) == 1:
-            return [
+            return (
                 f"{' and '.join(stages[:2])} look like decisions that followed each other. Write one row per decision instead of one per episode, "
                 "with a column for the episode and one for the time."
-            ]
+            )
         times = [c.name for c in self.columns if (c.kind == "date" or c.says("time")) and is_clock(c)]
         if times:
-            return [
+            return (
                 f"{times[0]} increases from row to row, but no column says which rows belong together, so each row counts as a decision of its own. "
                 "If decisions affect later rows, name that column as the episode; divide one long series into days or weeks."
-            ]
-        return []
+            )
+        return None
+
+    def _about_rare_actions(self) -> str | None:
+        rare = self._rare_actions()
+        if not rare:
+            return None
+        listed = ", ".join(f"{_shortened(name)} ({n})" for name, n in list(rare.items())[:6])
+        return (
+            f"rare actions (rows): {listed}{', ...' if len(rare) > 6 else ''}. The settings restrict the policy to actions that are not rare in similar "
+            "states (support). If some actions mean the same, merge them."
+        )
+
+    def _rare_actions(self) -> dict[str, int]:
+        """Return the rows of the actions that are rare beside the most frequent one."""
+        action = self.found.get("action")
+        if action is None or action.n_distinct > FIRST:
+            return {}
+        counts = np.bincount(action.codes[action.codes >= 0], minlength=action.n_distinct)
+        rare = np.flatnonzero(counts < RARE * counts.max())
+        return {str(action.values[i]): int(counts[i]) for i in rare}
 
     def _free(self) -> list[Profile]:
         taken = {column.name for column in self.found.values()}
@@ -279,10 +319,17 @@ class _Guesser:
     def _ends_on_schedule(self) -> bool:
         """Whether all episodes have the same few rows, so that the time says how many decisions are still to come."""
         episode, time = self.found.get("episode"), self.found.get("time")
-        if episode is None or time is None or time.kind == "date" or "terminated" in self.found:
+        if episode is None or time is None or time.kind == "date" or not self._has_a_schedule():
+            return False
+        return time.n_distinct * episode.n_distinct == episode.n_rows
+
+    def _has_a_schedule(self) -> bool:
+        """Whether all episodes have the same few rows, and none ends for a reason that is recorded."""
+        episode = self.found.get("episode")
+        if episode is None or "terminated" in self.found:
             return False
         lengths = np.bincount(episode.codes)
-        return bool(2 <= lengths.min() == lengths.max() <= MOST_STAGES and time.n_distinct == lengths.max())
+        return bool(2 <= lengths.min() == lengths.max() <= MOST_STAGES)
 
     def _reason_against(self, column: Profile) -> str | None:
         """Return why a column should not be a state, if so."""

@@ -10,7 +10,7 @@ import tomli_w
 
 from capi.errors import InvalidInputError
 from capi.files.atomic import write_text
-from capi.runs.guess import GuessedRoles
+from capi.runs.guess import RARE, GuessedRoles
 from capi.runs.settings import RunSettings
 
 HOLD_OUT = 0.3
@@ -92,9 +92,16 @@ def _learning(guess: GuessedRoles) -> list[str]:
         discount = [
             f"discount = {DISCOUNT}  # how much the reward of the next row counts, relative to this one; 0 for none of it"
         ]
+    support = [
+        f"support = {RARE}  # choose only among actions that the table takes at least this many times as often as the most frequent one in similar states",
+        "support_depth = 3  # a tree of this depth says which actions these are",
+    ]
+    if not guess.rare:
+        support = [f"# {line}" for line in support[:1]]
     return [
         *discount,
         f"hold_out = {HOLD_OUT}  # share of the episodes that only evaluate the policy: capi evaluate run",
+        *support,
         "random_state = 0  # the same seed gives the same policy",
         "# select = true  # try several learners, and keep what was done unless the result is better (takes longer)",
     ]
