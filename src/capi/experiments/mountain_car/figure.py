@@ -245,13 +245,14 @@ def _neighbours(steps: Steps) -> dict[str, Claim]:
             WHERE,
             all_hold(_has_optimum(found) for found in by_size.values()),
             numbers,
-            differences(
-                {
-                    f"kappa {end} - best between, {n:,} samples": values
-                    for n, found in by_size.items()
-                    for end, values in _over_the_best(found).items()
-                }
-            ),
+            {
+                name: part
+                for n, found in by_size.items()
+                for name, part in differences(
+                    {f"kappa {end} - best, {n:,} samples": values for end, values in _over_the_best(found).items()},
+                    lambda _, found=found: _has_optimum(found),  # type: ignore[misc]  # both ends together
+                ).items()
+            },
         ),
     }
 

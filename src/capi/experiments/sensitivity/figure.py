@@ -100,7 +100,7 @@ def claims(records: Sequence[Record]) -> dict[str, Claim]:
         change, lead = _change(scores, case), _lead(scores, case)
         name = f"{problem}/{factor}-{'none' if level is None else level}"
         found[name] = Claim(
-            f"With {name_of(case)} instead of {level_of(factor, BASE[problem][factor])}, the lead of CAPI is a different one.",
+            f"With {name_of(case)} instead of {level_of(factor, BASE[problem][factor])}, the lead of CAPI changes.",
             "not stated in the paper",
             changed(change),
             {"lead": float(np.mean(lead)) if len(lead) else None},
