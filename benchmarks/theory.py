@@ -1,21 +1,36 @@
-"""The paper's quantities on the chain of 200 states with all 400 half-spaces, and a certificate on 30,000 rows.
+"""The paper's quantities on the chain of 200 states with all 400 half-spaces, certificates on 30,000 rows, and what surrogates lose.
 
-Peer: the definitions, written down one policy, one pair of policies or one draw at a time, in the same process. Where that would take minutes, both run on a part of the work.
+    python benchmarks/theory.py [speed | certificates | surrogates]
+
+Peer of ``speed``: the definitions, written down one policy, one pair of policies or one draw at a time, in the same process. Where that would take minutes, both run on a
+part of the work. Times are seconds of the processor, of all threads together.
 """
 
+import sys
 import time
+from functools import partial
 
 import numpy as np
-from timing import best_of
+import timing
 
 from capi import CAPI
+from capi._utils.threads import one_blas_thread
 from capi.datasets import load_hiv_batch
 from capi.domains import ChainWalk
 from capi.evaluators import FittedQ
 from capi.loss import regrets
-from capi.policy_spaces import Thresholds
-from capi.theory import certificate, discounted_concentrability, fixed_point, greedy_error, half_spaces
+from capi.policy_spaces import Linear, Thresholds
+from capi.theory import (
+    best_half_space_loss,
+    certificate,
+    discounted_concentrability,
+    excess_over_half_spaces,
+    fixed_point,
+    greedy_error,
+    half_spaces,
+)
 
+best_of = partial(timing.best_of, clock=time.process_time)
 STEPS = 1837  # after which 0.99 ** m / (0.01 min nu) is below a millionth of the sum
 
 
@@ -65,7 +80,7 @@ def line(name, ours, target, part, mine, theirs, numbers):
     )
 
 
-def main():
+def speed():
     mdp, space = ChainWalk(variant=2).mdp, half_spaces(200)
     mdp.optimal_action_values  # noqa: B018  solved once, for all
     q, few = mdp.optimal_action_values, space[::40]
@@ -80,25 +95,47 @@ def main():
     all_of, found = best_of(lambda: fixed_point(space, mdp.states, q, n=2000, n_draws=2000), repeats=1)
     ours, few_draws = best_of(lambda: fixed_point(space, mdp.states, q, n=2000, n_draws=20))
     theirs, expected = best_of(lambda: radius(mdp, space, q, 2000, 20), repeats=1)
-    line(
-        "r*, 2,000 draws",
-        all_of,
-        20,
-        "20 draws",
-        ours,
-        theirs,
-        f"{few_draws.radius:.4f} {expected:.4f} ({found.radius:.5f} with all)",
-    )
+    numbers = f"{few_draws.radius:.4f} {expected:.4f} ({found.radius:.5f} with all)"
+    line("r*, 2,000 draws", all_of, 20, "20 draws", ours, theirs, numbers)
+
+
+def certificates():
     batch = load_hiv_batch()
-    learner = CAPI(FittedQ(), Thresholds(), discount=0.98, n_iterations=20, random_state=0)
-    fit, _ = best_of(lambda: learner.fit(batch), repeats=1)
-    started = time.perf_counter()
-    made = certificate(learner, batch, units="rows")
-    seconds = time.perf_counter() - started
-    print(
-        f"{'certificate':24}{seconds:8.2f} s (target 60 s)  {len(batch)} rows; the fit that it certifies takes {fit:.2f} s: {seconds / fit:.2f}x   {made.verdict}"
-    )
+    learners = {
+        "one cut, 20 rounds": CAPI(FittedQ(), Thresholds(), discount=0.98, n_iterations=20, random_state=0),
+        "default": CAPI(discount=0.98, random_state=0),
+    }
+    for name, learner in learners.items():
+        fit, _ = best_of(lambda learner=learner: learner.fit(batch), repeats=1)
+        print(f"{name}: a fit on {len(batch)} rows takes {fit:.1f} s", flush=True)
+        for units in ("rows", "episodes"):
+            seconds, made = best_of(lambda learner=learner, units=units: certificate(learner, batch, units=units), 1)
+            print(
+                f"  {units}: {seconds:.1f} s (target 60 s), {seconds / fit:.2f} of the fit. {made.verdict}", flush=True
+            )
+
+
+def surrogates(n_problems=30):
+    """Print how much more than the best half-space linear policies lose, on random problems with 60 states in a plane."""
+    rng, best, excess = np.random.default_rng(0), [], {}
+    for _ in range(n_problems):
+        states = rng.normal(size=(60, 2))
+        q = rng.normal(size=(60, 2)) + np.stack([np.zeros(60), states @ [1.0, 0.5]], axis=1)
+        best.append(best_half_space_loss(states, q))
+        for surrogate in ("logistic", "hinge", "exponential"):
+            for polish in (False, True):
+                policy = Linear(surrogate=surrogate, polish=polish).improve(states, q)
+                excess.setdefault((surrogate, polish), []).append(excess_over_half_spaces(policy, states, q))
+    print(f"the best half-space loses {np.mean(best):.3f}")
+    for (surrogate, polish), found in excess.items():
+        zero = int(np.sum(np.array(found) < 1e-9))
+        print(
+            f"{surrogate:12} polish={polish!s:5}  {np.mean(found):.4f} more, nothing in {zero} of {n_problems}",
+            flush=True,
+        )
 
 
 if __name__ == "__main__":
-    main()
+    chosen = {"speed": speed, "certificates": certificates, "surrogates": surrogates}[(sys.argv[1:] or ["speed"])[0]]
+    with one_blas_thread():  # for the peer, too
+        chosen()

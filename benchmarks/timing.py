@@ -3,11 +3,11 @@
 import time
 
 
-def best_of(call, repeats=3):
-    """Return the least seconds of several calls, and the result of the last one."""
+def best_of(call, repeats=3, clock=time.perf_counter):
+    """Return the least seconds of several calls, and the result of the last one; ``time.process_time`` counts those of the processor alone."""
     times = []
     for _ in range(repeats):
-        started = time.perf_counter()
+        started = clock()
         result = call()
-        times.append(time.perf_counter() - started)
+        times.append(clock() - started)
     return min(times), result

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from capi._utils.row_ops import row_max
+from capi._utils.threads import one_blas_thread
 from capi._utils.validation import Floats, Ints, as_distribution, as_floats, as_int, check_actions
 from capi.errors import InvalidInputError
 from capi.finite.mdp import FiniteMDP
@@ -66,7 +67,10 @@ def as_state_weights(value: ArrayLike | None, name: str, mdp: FiniteMDP) -> Floa
 def regrets_of_all(mdp: FiniteMDP, policies: Ints) -> Floats:
     """Return the regrets of all actions in the values of each policy (m, S, A)."""
     found = np.empty((len(policies), mdp.n_states, mdp.n_actions))
-    for i, actions in enumerate(policies):
-        q = mdp.action_values(actions)
-        found[i] = row_max(q)[:, None] - q
+    with (
+        one_blas_thread()
+    ):  # on systems of a few hundred states other threads only wait, which beside other work takes far longer
+        for i, actions in enumerate(policies):
+            q = mdp.action_values(actions)
+            found[i] = row_max(q)[:, None] - q
     return found
