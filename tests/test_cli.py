@@ -127,6 +127,9 @@ def test_all_experiments_follow_one_another_even_if_one_fails(tmp_path, monkeypa
     assert done.exit_code == 1
     assert "must be a folder" in done.stderr
     assert (tmp_path / "out" / "other-toy" / "table.csv").exists()
+    poster = tmp_path / "out" / "poster.html"
+    assert f"poster   {poster}" in done.stdout.replace("\n", "")
+    assert 'id="other-toy"' in poster.read_text(encoding="utf-8")
     refused = capi("reproduce", "all", "--only", "a", "0")
     assert refused.stderr == "error: --only needs the name of one experiment; got all.\n"
 

@@ -97,7 +97,9 @@ def test_an_experiment_is_one_object(tmp_path, monkeypatch):
     monkeypatch.setattr(toy, "folder", tmp_path)
     done = run("reproduce", "toy", "--out", tmp_path / "out", "--runs", 1, "--jobs", 1, "--json", "--quiet")
     assert done.exit_code == 0, done.stderr
-    [record] = json.loads(done.stdout)["experiments"]
+    printed = json.loads(done.stdout)
+    assert printed["poster"] is None, "only of all experiments together"
+    [record] = printed["experiments"]
     assert record["folder"] == str(tmp_path / "out")
     assert (record["finished"], record["failed"]) == (3, 0)
     assert done.stderr == ""

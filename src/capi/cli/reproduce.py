@@ -62,7 +62,7 @@ def reproduce(
     dask: Dask = None,
     as_json: Json = False,
 ) -> None:
-    """Run an experiment from the paper; write and print its records, table, claims and figures.
+    """Run an experiment from the paper; write and print its records, table, claims and figures; with all, also a page of all of them.
 
     Finished runs are kept and never computed again: if interrupted, the same command continues with the rest. A run that
     fails is recorded with its traceback, does not stop the others, and is tried again by the same command.
@@ -89,10 +89,18 @@ def reproduce(
     except KeyboardInterrupt:
         rich.console.Console(stderr=True).print(STOPPED)
         raise typer.Exit(exit_code()) from None
+    poster = _poster(folders, out, full) if name == "all" else None
     if as_json:
-        print_json({"experiments": [_record(result) for result in results]})
+        print_json({"experiments": [_record(result) for result in results], "poster": poster})
+    elif poster is not None:
+        typer.echo(f"poster   {poster}")
     if not all(finished):
         raise typer.Exit(1)
+
+
+def _poster(folders: dict[str, str | Path], out: str | None, full: bool) -> Path | None:
+    target = _results_of("poster", full).with_suffix(".html") if out is None else Path(out) / "poster.html"
+    return experiments.write_poster(folders, target)
 
 
 def _record(result: Result) -> dict[str, Any]:

@@ -15,12 +15,14 @@ from capi._utils.late import lazy_exports
 if TYPE_CHECKING:
     from capi.experiments.driver import recompute as recompute
     from capi.experiments.driver import reproduce as reproduce
+    from capi.experiments.poster import write_poster as write_poster
 else:
     __all__, __getattr__, __dir__ = lazy_exports(
         __name__,
         {
             "recompute": "driver",
             "reproduce": "driver",
+            "write_poster": "poster",
         },
     )
 

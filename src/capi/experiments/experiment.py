@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from capi._utils.suggestions import did_you_mean
 from capi.errors import InvalidInputError
 from capi.experiments import NAMES
-from capi.experiments.comparison import Difference, Verdict
 from capi.experiments.setting import Setting, Size
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from capi.experiments.comparison import Difference, Verdict
 
 SIZES: tuple[Size, ...] = ("quick", "full")
 Record: TypeAlias = dict[str, Any]
