@@ -109,7 +109,12 @@ class Refinement:
             return cut
         below = values[k - 1] if k else np.nextafter(values[0], -np.inf)
         new = replace(cut, value=float(below))
-        return new if self._large_enough(new, rows) else cut
+        return new if self._separates(j, below) and self._large_enough(new, rows) else cut
+
+    def _separates(self, j: int, below: float) -> bool:
+        """Return whether a cut has known values on both sides, somewhere in the sample, if missing values may not be cut off alone."""
+        column = self.states[:, j]
+        return self.binned.missing_apart or bool((column <= below).any() and (column > below).any())
 
     def _costs(self, tree: CutTree, grown_on: Ints, rows: Ints) -> Floats:
         """Return the loss of each of ``rows`` in a tree whose leaves take the best actions of the rows ``grown_on``."""

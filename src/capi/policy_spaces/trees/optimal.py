@@ -282,6 +282,9 @@ def _grown(cuts: CutTree, sample: ImprovementProblem, binned: Binned) -> Tree:
         left = cut.goes_left(sample.states, binned, rows)
         j = int(binned.feature[cut.v])
         column = sample.states[rows, j]
+        low, high = cut.low, cut.high
+        if binned.missing_apart and not (left & ~np.isnan(column)).any():  # "is known" sends known values left
+            left, low, high = ~left, high, low
         if binned.missing_apart or _separates(column, left):
             nodes[number], above[number] = _node(column, left, j)
         else:  # missing values alone on one side of an ordinary cut: the values of other states show where it is
@@ -289,7 +292,7 @@ def _grown(cuts: CutTree, sample: ImprovementProblem, binned: Binned) -> Tree:
                 sample.states[:, j], cut.goes_left(sample.states, binned, np.arange(n)), j
             )
         nodes[number]["left"] = len(nodes)
-        waiting += [(len(nodes) + 1, cut.high, rows[~left]), (len(nodes), cut.low, rows[left])]
+        waiting += [(len(nodes) + 1, high, rows[~left]), (len(nodes), low, rows[left])]
         nodes += [np.zeros((), dtype=NODE), np.zeros((), dtype=NODE)]
         above += [0.0, 0.0]
     leaf_of_row = np.empty(n, dtype=np.int32)
