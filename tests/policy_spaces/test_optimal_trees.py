@@ -17,7 +17,7 @@ from capi.loss import gap_weighted_loss
 from capi.policies import Training, described
 from capi.policy_spaces import OptimalTrees, Thresholds, Trees
 from capi.policy_spaces._problem import ImprovementProblem
-from capi.policy_spaces.trees import _rankings, _refined, _search, optimal
+from capi.policy_spaces.trees import _rankings, _refined, _rooms, _search, optimal
 from capi.policy_spaces.trees._binned import Binned
 from capi.policy_spaces.trees._search import Switches
 from capi.testing import check_policy_space
@@ -119,7 +119,7 @@ def test_room_for_tables_does_not_matter(monkeypatch, room):
     states, values = problem(n=300, d=4)
     space = OptimalTrees(3, n_thresholds=8)
     expected = space._solved(ImprovementProblem.of(states, values), PLAIN).rules()
-    monkeypatch.setattr(_search, "TABLES", room)
+    monkeypatch.setattr(_rooms, "TABLES", room)
     assert space._solved(ImprovementProblem.of(states, values), Switches(engine=records.BY_TABLES)).rules() == expected
 
 
@@ -222,15 +222,45 @@ def test_work_limit_is_a_budget_that_can_be_reproduced(shape):
     assert unhurried.rules() == exact.rules()
 
 
+def least_limit(states, values, depth=3, min_leaf=1):
+    """The exponent of the least work limit, a power of two, with which the search finishes."""
+    space = OptimalTrees(depth, 30, min_leaf)
+    return next(e for e in range(40) if replace(space, work_limit=2**e).improve(states, values).optimal_on_cuts)
+
+
 @pytest.mark.compiled
 def test_the_work_of_a_larger_sample_is_larger():
-    """The limit at which a search finishes grows with the sample: here, rows of the same problem, repeated."""
+    states, values = problem(n=1200, d=3)
+    assert least_limit(states[:150], values[:150]) < least_limit(states, values)
+
+
+@pytest.mark.compiled
+@pytest.mark.parametrize("min_leaf", [1, 8])
+def test_equal_rows_are_searched_once(min_leaf):
     states, values = problem(n=150, d=3)
-    needed = []
-    for times in (1, 8):
-        x, q = np.tile(states, (times, 1)), np.tile(values, (times, 1))
-        needed.append(next(e for e in range(40) if OptimalTrees(3, 30, work_limit=2**e).improve(x, q).optimal_on_cuts))
-    assert needed[0] < needed[1]
+    x, q = np.tile(states, (8, 1)), np.tile(values, (8, 1))
+    some = OptimalTrees(3, 30, -(-min_leaf // 8)).improve(states, values)
+    all_of_them = OptimalTrees(3, 30, min_leaf).improve(x, q)
+    np.testing.assert_array_equal(all_of_them.tree.nodes, some.tree.nodes)
+    np.testing.assert_array_equal(all_of_them.tree.counts, 8 * some.tree.counts)
+    assert least_limit(x, q, min_leaf=min_leaf) <= 1 + least_limit(states, values, min_leaf=-(-min_leaf // 8))
+
+
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("depth", [2, 3])
+@pytest.mark.parametrize("engine", [records.BY_TABLES, records.BY_ROWS])
+def test_equal_rows_keep_their_number_and_their_losses(monkeypatch, seed, depth, engine):
+    """Merged or not, the tree is the same, also if leaves must have a minimum size."""
+    rng = np.random.default_rng(seed)
+    states, values, weights = tiny_problem(rng, depth)
+    again = rng.integers(len(states), size=20)
+    given = ImprovementProblem.of(
+        states[again], values[again] + rng.integers(0, 2, 20)[:, None], weights=weights[again] + 1
+    )
+    space = OptimalTrees(depth, min_samples_leaf=int(rng.integers(1, 6)), leaf_penalty=0.1 * (seed % 2))
+    merged = space._solved(given, Switches(engine=engine))
+    monkeypatch.setattr(_search, "WORTH_MERGING", 0.0)
+    assert merged.rules() == space._solved(given, Switches(engine=engine)).rules()
 
 
 @pytest.mark.compiled
@@ -308,6 +338,21 @@ def test_the_gap_covers_the_optimum_on_all_cuts(depth):
         costs = [loss(policy, states, values) + penalty * policy.n_leaves for policy in (some, best)]
         assert best.optimal
         assert costs[1] - 1e-9 <= costs[0] <= costs[1] + some.remaining_gap + 1e-9
+
+
+@pytest.mark.parametrize("apart", [True, False])
+def test_cuts_may_move_below_all_known_values_of_a_node(apart):
+    """Then missing values go left alone; if that is forbidden, known values of other states must be there, too."""
+    n_alone = 0
+    for seed in (96, 2995, 3630) if apart else (82, 449, 493):
+        rng = np.random.default_rng(seed)
+        states = rng.normal(size=(int(rng.integers(4, 20)), int(rng.integers(1, 3))))
+        states[rng.random(states.shape) < 0.4] = np.nan
+        values = rng.integers(0, 5, size=(len(states), 2)).astype(float)
+        policy = OptimalTrees(int(rng.integers(2, 4)), 1, 1, missing_splits=apart).improve(states, values)
+        assert loss(policy, states, values) == pytest.approx(policy.leaf_regrets.sum() / len(states), abs=1e-12)
+        n_alone += "is known" in policy.rules()
+    assert (n_alone > 0) == apart
 
 
 @pytest.mark.compiled

@@ -41,15 +41,15 @@ def test_extreme_sums_of_all_lanes_match_those_of_one_lane_at_a_time(n):
         np.testing.assert_array_equal(extremes[:, lane], expected)
 
 
-@pytest.mark.parametrize("n_actions", [1, 3, 6])
-def test_costs_of_all_lanes_match_those_of_one_lane_at_a_time(n_actions):
-    order, place, losses, ends, n, masks = rows_of_a_node(n_actions, 60, n_actions)
+@pytest.mark.parametrize("n_others", [0, 1, 2, 3, 6])
+def test_costs_of_all_lanes_match_those_of_one_lane_at_a_time(n_others):
+    order, place, losses, ends, n, masks = rows_of_a_node(n_others, 60, n_others)
     is_left = place[order][:, None] <= np.arange(LANES)  # (n, lanes)
     totals = losses.T @ is_left
-    run, best = np.stack([np.zeros(n_actions), losses.sum(axis=0)]), np.full((2, LANES), np.inf)
-    sums_of_losses(order, place, losses, ends, n, masks, totals, run, np.empty((n_actions, LANES)), best)
+    run, best = np.stack([np.zeros(n_others), losses.sum(axis=0)]), np.full((2, LANES), np.inf)
+    sums_of_losses(order, place, losses, ends, n, masks, totals, run, np.empty((n_others, LANES)), best)
     for lane in range(LANES):
         for side, chosen in enumerate((is_left[:, lane], ~is_left[:, lane])):
             below = np.cumsum(np.where(chosen[:, None], losses, 0.0), axis=0)
-            both = below.min(axis=1) + (below[-1] - below).min(axis=1)
+            both = below.min(axis=1, initial=0.0) + (below[-1] - below).min(axis=1, initial=0.0)
             assert best[side, lane] == both[:-1][ends[:-1]].min()

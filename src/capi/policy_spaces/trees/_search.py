@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from capi._utils.row_ops import row_max
@@ -20,6 +21,7 @@ from capi._utils.validation import Floats, Ints
 from capi.policy_spaces._problem import ImprovementProblem, finite_total
 from capi.policy_spaces.trees._binned import Binned
 from capi.policy_spaces.trees._indicators import Indicators, steps_for, steps_of_tables
+from capi.policy_spaces.trees._rooms import NO_LIMIT, room_for
 from capi.policy_spaces.trees.greedy import DEEPEST
 from capi.trees._optimal import records, search, tables
 from capi.trees._optimal.rows import sort_all
@@ -28,12 +30,9 @@ from capi.trees.ranks import encode
 
 DIGITS = 48  # binary digits of the sum of all losses: sums of integers up to 2^53 are exact
 TIE = 1e-12  # a split that gains less than this share of the total gap is not made
-TABLES = 2**22  # numbers in the tables of one thread: twice 32 MB
-SLOTS = 2**16  # of the cache
 PROVED = 3  # levels of the optimal parts of a tree that is too deep for a proof
-BOUNDS = 2**24  # of sides by their first features
-NO_LIMIT = np.iinfo(np.int64).max
 POLLING = 0.05  # seconds
+WORTH_MERGING = 0.9  # share of the rows that may differ
 FEW_CUTS = 5  # per column, on average: up to so many, comparing all trees may be faster than a search
 STOPPED_BY = {
     records.BY_ITSELF: None,
@@ -119,6 +118,8 @@ class Search:
             binned.codes,
             np.ascontiguousarray(np.column_stack([losses, np.ones(len(losses))]) if counted else losses),
             most,
+            np.ones(len(losses), dtype=np.int64),
+            np.random.default_rng(0).integers(1, 2**63 - 1, size=len(losses)),
             firsts,
             starts,
             sample.n_actions,
@@ -171,11 +172,15 @@ class Search:
 
     def _part(self, rows: Ints, depth: int) -> Search:
         """Return the search for the best tree of some rows."""
-        binned = replace(self.binned, codes=self.binned.codes[rows])
-        kept, limit = self.problem, self.limits.work_limit
-        problem = kept._replace(codes=binned.codes, losses=kept.losses[rows], most=kept.most[rows])
+        limit = self.limits.work_limit
         limits = replace(self.limits, work_limit=None if limit is None else 1 + limit // 2**self.depth)
-        return Search(problem, binned, depth, limits, self.exponent, self.stop)
+        return replace(self._of_rows(rows), depth=depth, limits=limits)
+
+    def _of_rows(self, rows: Ints) -> Search:
+        """Return the same search on some of the rows."""
+        binned, kept = replace(self.binned, codes=self.binned.codes[rows]), self.problem
+        parts = {name: getattr(kept, name)[rows] for name in ("losses", "most", "sizes", "marks")}
+        return replace(self, problem=kept._replace(codes=binned.codes, **parts), binned=binned, start=None)
 
     def _completed(self, splits: Split, levels: int, rows: Ints, depth: int, n_jobs: int) -> Found:
         """Return the first ``levels`` of a tree with the best trees of a ``depth`` below, without splits that gain too little."""
@@ -218,11 +223,23 @@ class Search:
     def _searched(self, n_jobs: int) -> Found:
         """Return the best tree; threads share the features to try at the root."""
         n = len(self.problem.codes)
-        rows = np.arange(n, dtype=np.int32)
         at_once = self._at_once(n)
         known = None if at_once or self._starts_well(n) else self._incumbent()
         least = np.array([np.inf if known is None else known.cost])
-        rooms = [self._room(least) for _ in range(1 if at_once else n_jobs)]
+        cost, bound, splits = self._merged()._least(n_jobs, least) if self.depth > 1 else self._least(1, least)
+        if self.stop[0] != records.BY_ITSELF:
+            known = known or self._incumbent()
+            if known.cost <= cost:
+                return Found(known.splits, known.cost, min(bound, known.cost))
+        return Found(splits(), cost, min(bound, cost))
+
+    def _least(self, n_jobs: int, least: Floats) -> tuple[float, float, Callable[[], Split]]:
+        """Return the cost of the best tree, a bound, and the tree itself if it is asked for; ``least`` is the cost of a known one."""
+        n = len(self.problem.codes)
+        rows = np.arange(n, dtype=np.int32)
+        at_once = self._at_once(n)
+        limits = self.limits.node_limit, self.limits.work_limit
+        rooms = [room_for(self.problem, self.depth, limits, least, self.stop) for _ in range(1 if at_once else n_jobs)]
 
         def tried(v: int) -> tuple[float, int, float, Ints]:
             room = rooms.pop()
@@ -244,12 +261,27 @@ class Search:
         results = in_threads(tried, order, n_jobs)
         cost, _, _, record = min(results, key=lambda result: result[:2])
         bound = min(result[2] for result in results)
-        if self.stop[0] != records.BY_ITSELF:
-            known = known or self._incumbent()
-            if known.cost <= cost:
-                return Found(known.splits, known.cost, min(bound, known.cost))
-        splits = self._with_last_level(record, 0, 1, rows, rooms[0])
-        return Found(splits, cost, min(bound, cost))
+        return cost, bound, lambda: self._with_last_level(record, 0, 1, rows, rooms[0])
+
+    def _merged(self) -> Search:
+        """Return the same search on rows that differ; each has the losses of all rows that are equal to it."""
+        codes, kept = self.problem.codes, self.problem
+        if self.binned.n_bins.max() > WORTH_MERGING * len(codes):  # so many rows differ
+            return self
+        factors = np.random.default_rng(0).integers(1, 2**63, size=codes.shape[1], dtype=np.uint64)
+        kind, _ = pd.factorize(codes.astype(np.uint64) @ factors)
+        first = np.full(kind.max() + 1, -1)
+        first[kind[::-1]] = np.arange(len(kind))[::-1]
+        if (
+            len(first) > WORTH_MERGING * len(kind) or (codes != codes[first[kind]]).any()
+        ):  # or two kinds of rows look alike
+            return self
+        merged = self._of_rows(first)
+        losses = np.stack([np.bincount(kind, weights=column) for column in kept.losses.T], axis=1)
+        problem = merged.problem._replace(losses=losses, most=np.bincount(kind, weights=kept.most))
+        if kept.min_leaf > 1:
+            problem = problem._replace(sizes=np.bincount(kind))
+        return replace(merged, problem=problem)
 
     def _at_once(self, n: int) -> Any:
         """Return the kernel that finds the best tree without a search, if there is one."""
@@ -261,85 +293,6 @@ class Search:
         """Return whether the first cut that is searched gives a good tree in less time than it takes to grow a greedy one."""
         by_tables = bool(tables.by_tables(self.problem, n, self.problem.table_starts[-1, -1]))
         return self.depth == 3 and self.start is None and by_tables
-
-    def _room(self, least: Floats) -> records.Work:
-        """Return the work arrays of one thread."""
-        (n, n_columns), n_bins, levels = self.problem.losses.shape, self.binned.n_bins, DEEPEST - 1
-        n_features, most = len(n_bins), int(n_bins.max())
-        cells = int(self.problem.table_starts[-1, -1])
-        largest = int(np.prod(np.sort(n_bins)[-2:])) if n_features > 1 else 0
-        if not tables.by_tables(self.problem, n, cells):  # then not for fewer rows either
-            cells, largest = 0, 0
-        kept = cells if self.depth > 2 and cells * n_columns <= TABLES else largest
-        stacked = most if self.depth > 2 and 0 < most * cells * n_columns <= TABLES else 0
-        kept_bounds = self.depth > 2 and 2 * levels * most * n_features <= BOUNDS
-        slots = SLOTS if self.depth == DEEPEST and self.problem.caching else 1
-        return records.Work(
-            pairs=records.Tables(
-                prefix=np.empty((n_columns, int(n_bins.sum()))),
-                best=np.empty((4, int(n_bins.sum()))),
-                raw=np.empty((2, int(n_bins.sum()))),
-                rolling=np.empty((n_columns, most)),
-                beside=np.empty((n_columns, most)),
-                low_sums=np.empty(n_columns),
-                high_sums=np.empty(n_columns),
-                minima=np.empty((9, most)),
-                bins=np.empty((2, int(n_bins.sum()), n_columns)),
-                tables=np.empty((2, kept * n_columns)),
-                filled=np.zeros(1, dtype=np.int64),
-                bins_up_to=np.empty((stacked, int(n_bins.sum()), n_columns)),
-                tables_up_to=np.empty((stacked, kept * n_columns)),
-                stop=self.stop,
-            ),
-            scan=records.Scan(
-                orders=np.empty((self.depth - 1, n_features, n), dtype=np.int32),
-                codes=np.empty((self.depth - 1, n_features, n), dtype=np.int32),
-                is_right=np.empty(n, dtype=np.uint8),
-                totals=np.empty((levels, n_columns)),
-                sums=np.empty((2, 2, n_columns)),
-                is_end=np.empty((n_features, n), dtype=np.bool_),
-                by_feature=np.empty((n_features, n, 1 if self.problem.n_actions == 2 else self.problem.n_actions)),
-                first_costs=np.empty(n_features),
-                first_bounds=np.empty(n_features),
-                active=np.empty(n_features, dtype=np.int64),
-                place=np.empty(n, dtype=np.uint8),
-                masks=np.triu(np.ones((records.LANES + 1, records.LANES))),
-                lane_cuts=np.empty(records.LANES, dtype=np.int64),
-                lane_ends=np.empty(records.LANES, dtype=np.int64),
-                lane_totals=np.empty((n_columns, records.LANES)),
-                lane_sums=np.empty((n_columns, records.LANES)),
-                lane_runs=np.empty((2, n_columns)),
-                lane_costs=np.empty((2, records.LANES)),
-                extremes=np.empty((4, records.LANES)),
-            ),
-            state=records.State(
-                ends=np.empty(most + 1, dtype=np.int64),
-                positions=np.empty((levels, most + 2), dtype=np.int64),
-                reach=np.empty((levels, most + 2)),
-                fresh=np.empty((2 * records.LANES, 2), dtype=np.int64),
-                cuts=np.empty((levels, most), dtype=np.int64),
-                low=np.empty((levels, most + 2)),
-                high=np.empty((levels, most + 2)),
-                waiting=np.empty((levels, most + 2, 2), dtype=np.int64),
-                order=np.empty((levels, n_features), dtype=np.int64),
-                nodes=np.zeros(levels, dtype=records.NODE),
-                sides=np.zeros((levels, 2), dtype=records.SIDE),
-                by_side=np.zeros((levels, 2, most + 2, n_features if kept_bounds else 0)),
-                no_bounds=np.zeros(n_features),
-                record=np.empty((levels, 7, 2), dtype=np.int64),
-                kept=np.empty((2, 7, 2), dtype=np.int64),
-                path=np.zeros(1, dtype=np.int64),
-                keys=np.zeros(slots, dtype=np.int64),
-                known=np.zeros(slots, dtype=records.SIDE),
-                complete=np.zeros(slots, dtype=np.bool_),
-                budget=np.array(
-                    [(0, self.limits.node_limit or NO_LIMIT, 0, self.limits.work_limit or NO_LIMIT)], records.BUDGET
-                ),
-                hint=np.full(2, -1),
-                least=least,
-                stop=self.stop,
-            ),
-        )
 
     def _orders(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Return all rows in the order of each feature (V, n), and their codes."""

@@ -35,21 +35,21 @@ def plain_differences(rows, place, losses, ends, n, masks, extremes):
 
 @apart
 def plain_losses(rows, place, losses, ends, n, masks, totals, run, sums, best):
-    """Lower the costs (2, lanes) of both sides by the cuts of one feature.
+    """Lower the costs (2, lanes) of both sides, less those of the first action, by the cuts of one feature.
 
-    ``totals`` (C, lanes) are the sums left of each lane's cut; ``run`` (2, C) are zeros and the sums of all rows; ``sums``
-    (C, lanes) are overwritten.
+    ``losses`` (n, D) are those of the other actions, less that of the first. ``totals`` (D, lanes) are their sums left of each
+    lane's cut; ``run`` (2, D) are zeros and the sums of all rows; ``sums`` (D, lanes) are overwritten.
     """
-    n_actions = losses.shape[1]
-    for c in range(n_actions):
+    n_others = losses.shape[1]
+    for c in range(n_others):
         for lane in range(LANES):
             sums[c, lane] = 0.0
     for i in range(n - 1):
-        for c in range(n_actions):
+        for c in range(n_others):
             run[0, c] += losses[i, c]
         for lane in range(LANES):
-            low, low_above, high, high_above = np.inf, np.inf, np.inf, np.inf
-            for c in range(n_actions):
+            low, low_above, high, high_above = 0.0, 0.0, 0.0, 0.0
+            for c in range(n_others):
                 sums[c, lane] += masks[place[rows[i]], lane] * losses[i, c]
                 left = sums[c, lane]
                 above = totals[c, lane] - left
@@ -131,47 +131,77 @@ def _differences() -> Any:
     return scan
 
 
-def _losses() -> Any:
-    """Return the vector twin of `plain_losses`, on addresses; ``sums`` (A, lanes) are zeros."""
+def _losses(unrolled: int = 0) -> Any:
+    """Return the vector twin of `plain_losses`, on addresses; ``sums`` (D, lanes) are zeros.
+
+    If the number of other actions is given, their sums stay in registers, which takes half the time.
+    """
 
     @intrinsic
     def scan(  # numba passes one argument per name
-        typing: Any, rows: Any, place: Any, losses: Any, ends: Any, n: Any, n_actions: Any, masks: Any, totals: Any, run: Any, whole: Any, sums: Any, best: Any,  # noqa: ARG001
+        typing: Any, rows: Any, place: Any, losses: Any, ends: Any, n: Any, n_others: Any, masks: Any, totals: Any, run: Any, whole: Any, sums: Any, best: Any,  # noqa: ARG001
     ) -> Any:  # fmt: skip
         signature = types.void(*[types.int64] * 12)
 
         def generate(context: Any, builder: ir.IRBuilder, _: Any, arguments: Any) -> Any:
-            rows, place, losses, ends, n, n_actions, masks, totals, run, whole, sums, best = arguments
+            rows, place, losses, ends, n, n_others, masks, totals, run, whole, sums, best = arguments
             write = _Writer(builder)
-            infinite = ir.Constant(FLOATS, [float("inf")] * LANES)
+            zeros = ir.Constant(FLOATS, [0.0] * LANES)
             places = [best, builder.add(best, ir.Constant(WORD, 8 * LANES))]
             found = [cgutils.alloca_once_value(builder, write.load(at, FLOATS)) for at in places]
-            minima = [cgutils.alloca_once_value(builder, infinite) for _ in range(4)]
+            minima = [cgutils.alloca_once_value(builder, zeros) for _ in range(4)]
+
+            def lower(left: Any, so_far: Any, total: Any, rest: Any) -> None:
+                """Lower the minima to the sums of one action: of both sides of a cut, below and above the lanes' cuts."""
+                right = builder.fsub(write.spread(so_far), left)
+                for variable, value in zip(
+                    minima, (left, builder.fsub(total, left), right, builder.fsub(rest, right)), strict=True
+                ):
+                    builder.store(write.extreme("<", value, builder.load(variable)), variable)
+
+            def keep() -> None:
+                for k, variable in enumerate(found):
+                    both = builder.fadd(builder.load(minima[2 * k]), builder.load(minima[2 * k + 1]))
+                    builder.store(write.extreme("<", both, builder.load(variable)), variable)
+
+            def restart() -> None:
+                for variable in minima:
+                    builder.store(zeros, variable)
+
+            def constants(c: Any) -> tuple[Any, Any]:
+                total = write.load(write.at(totals, c, 8 * LANES), FLOATS)
+                return total, builder.fsub(write.spread(write.load(write.at(whole, c, 8), FLOAT)), total)
+
+            fixed = [ir.Constant(WORD, c) for c in range(unrolled)]
+            fixed_constants = [constants(c) for c in fixed]
+            lefts = [cgutils.alloca_once_value(builder, zeros) for _ in fixed]
+            runs = [cgutils.alloca_once_value(builder, ir.Constant(FLOAT, 0.0)) for _ in fixed]
             with cgutils.for_range(builder, builder.sub(n, ir.Constant(WORD, 1))) as loop:
                 mask = write.mask_of(rows, place, masks, loop.index)
-                first = builder.mul(loop.index, n_actions)
-                for variable in minima:
-                    builder.store(infinite, variable)
-                with cgutils.for_range(builder, n_actions) as actions:
-                    c = actions.index
+                first = builder.mul(loop.index, n_others)
+                for c, left, so_far in zip(fixed, lefts, runs, strict=True):
                     step = write.load(write.at(losses, builder.add(first, c), 8), FLOAT)
-                    so_far = builder.fadd(write.load(write.at(run, c, 8), FLOAT), step)
-                    write.store(so_far, write.at(run, c, 8))
-                    rest = builder.fsub(write.load(write.at(whole, c, 8), FLOAT), so_far)
-                    at = write.at(sums, c, 8 * LANES)
-                    left = builder.fadd(write.load(at, FLOATS), builder.fmul(mask, write.spread(step)))
-                    write.store(left, at)
-                    above = builder.fsub(write.load(write.at(totals, c, 8 * LANES), FLOATS), left)
-                    right, right_above = (
-                        builder.fsub(write.spread(so_far), left),
-                        builder.fsub(write.spread(rest), above),
-                    )
-                    for variable, value in zip(minima, (left, above, right, right_above), strict=True):
-                        builder.store(write.extreme("<", value, builder.load(variable)), variable)
-                with builder.if_then(write.is_end(ends, loop.index)):
-                    for k, variable in enumerate(found):
-                        both = builder.fadd(builder.load(minima[2 * k]), builder.load(minima[2 * k + 1]))
-                        builder.store(write.extreme("<", both, builder.load(variable)), variable)
+                    builder.store(builder.fadd(builder.load(so_far), step), so_far)
+                    builder.store(builder.fadd(builder.load(left), builder.fmul(mask, write.spread(step))), left)
+                if unrolled:
+                    with builder.if_then(write.is_end(ends, loop.index)):
+                        restart()
+                        for left, so_far, (total, rest) in zip(lefts, runs, fixed_constants, strict=True):
+                            lower(builder.load(left), builder.load(so_far), total, rest)
+                        keep()
+                else:
+                    restart()
+                    with cgutils.for_range(builder, n_others) as actions:
+                        c = actions.index
+                        step = write.load(write.at(losses, builder.add(first, c), 8), FLOAT)
+                        so_far = builder.fadd(write.load(write.at(run, c, 8), FLOAT), step)
+                        write.store(so_far, write.at(run, c, 8))
+                        at = write.at(sums, c, 8 * LANES)
+                        left = builder.fadd(write.load(at, FLOATS), builder.fmul(mask, write.spread(step)))
+                        write.store(left, at)
+                        lower(left, so_far, *constants(c))
+                    with builder.if_then(write.is_end(ends, loop.index)):
+                        keep()
             for variable, at in zip(found, places, strict=True):
                 write.store(builder.load(variable), at)
             return context.get_dummy_value()
@@ -182,7 +212,7 @@ def _losses() -> Any:
 
 
 if SIMD:
-    _scan_differences, _scan_losses = _differences(), _losses()
+    _scan_differences, _scan_losses, _scan_two, _scan_three = _differences(), _losses(), _losses(2), _losses(3)
 
     @apart
     def scan_differences(rows, place, losses, ends, n, masks, extremes):
@@ -199,22 +229,17 @@ if SIMD:
 
     @apart
     def scan_losses(rows, place, losses, ends, n, masks, totals, run, sums, best):
-        """Do the same as `plain_losses`; ``sums`` (C, lanes) are overwritten."""
-        sums[:] = 0.0
-        _scan_losses(
-            address_of(rows),
-            address_of(place),
-            address_of(losses),
-            address_of(ends),
-            n,
-            losses.shape[1],
-            address_of(masks),
-            address_of(totals),
-            address_of(run),
-            address_of(run[1]),
-            address_of(sums),
-            address_of(best),
-        )
+        """Do the same as `plain_losses`."""
+        d, at, where, of = losses.shape[1], address_of(rows), address_of(place), address_of(losses)
+        end, mask, total, so_far = address_of(ends), address_of(masks), address_of(totals), address_of(run)
+        whole, kept, least = address_of(run[1]), address_of(sums), address_of(best)
+        if d == 2:
+            _scan_two(at, where, of, end, n, d, mask, total, so_far, whole, kept, least)
+        elif d == 3:
+            _scan_three(at, where, of, end, n, d, mask, total, so_far, whole, kept, least)
+        else:
+            sums[:] = 0.0
+            _scan_losses(at, where, of, end, n, d, mask, total, so_far, whole, kept, least)
 
 else:
     scan_differences, scan_losses = plain_differences, plain_losses

@@ -12,19 +12,17 @@ from capi.trees._optimal.records import (
     REVERSED,
     ROOM,
 )
-from capi.trees._optimal.sums import add_rows, copy, least_of, set_two
+from capi.trees._optimal.sums import add_rows, copy, least_of, set_two, size_of
 
 
 @apart
-def side_of(v, t, right):
-    """Return a 32-bit key for one side of a cut."""
-    return (np.int64(v) << 17) | (np.int64(t) << 1) | np.int64(right)
-
-
-@apart
-def key_of(one, other):
-    """Return the key of the rows that are on both of two sides; never 0."""
-    return ((min(one, other) + 1) << 32) | (max(one, other) + 1)
+def key_of(work, level, side):
+    """Return the marks of the rows on one side of the cut being searched; 0 if they are not to be remembered."""
+    if len(work.keys) == 1:
+        return np.int64(0)
+    marks, node = work.marks[level], work.nodes[level]
+    left = marks[node["middle"] + 1]
+    return left if side == 0 else left ^ marks[node["n_cuts"] + 1]
 
 
 @apart
@@ -74,21 +72,24 @@ def remember(work, key, level, side, complete):
 def find_cuts(problem, work, scan, level, first, last, v):
     """Write the cuts that separate rows and leave enough on both sides; return their number, and how many leave too few."""
     rows, codes = scan.orders[level, v], scan.codes[level, v]
-    positions, reach = work.positions[level], work.reach[level]
-    n, n_cuts, n_small, so_far = last - first, 0, 0, 0.0
-    positions[0], reach[0] = 0, 0.0
+    positions, reach, marks = work.positions[level], work.reach[level], work.marks[level]
+    n, least, n_cuts, n_small, so_far, mark, n_left = last - first, problem.min_leaf, 0, 0, 0.0, np.int64(0), 0
+    n_all = size_of(problem, scan.totals[level], n)
+    positions[0], reach[0], marks[0] = 0, 0.0, 0
     for i in range(first, last):
-        row, n_left = rows[i], i - first + 1
+        row = rows[i]
         so_far += problem.most[row]
+        mark ^= problem.marks[row]
+        n_left += problem.sizes[row]
         if i + 1 == last or codes[i] == codes[i + 1]:
             continue
-        if n_left < problem.min_leaf or n - n_left < problem.min_leaf:
+        if n_left < least or n_all - n_left < least:
             n_small += 1
             continue
         work.cuts[level, n_cuts] = codes[i]
-        positions[n_cuts + 1], reach[n_cuts + 1] = n_left, so_far
+        positions[n_cuts + 1], reach[n_cuts + 1], marks[n_cuts + 1] = i - first + 1, so_far, mark
         n_cuts += 1
-    positions[n_cuts + 1], reach[n_cuts + 1] = n, so_far
+    positions[n_cuts + 1], reach[n_cuts + 1], marks[n_cuts + 1] = n, so_far, mark
     return n_cuts, n_small
 
 
@@ -143,7 +144,7 @@ def open_node(problem, work, scan, level, first, last, limit):
     node["n_cuts"], node["n_waiting"], node["last_first"] = 0, 0, 0
     node["feature"], node["cut"], node["place"] = NO_SPLIT, NO_SPLIT, -1
     work.record[level] = NO_SPLIT
-    if leaf > 2 * problem.penalty and last - first >= 2 * problem.min_leaf:
+    if leaf > 2 * problem.penalty and size_of(problem, total, last - first) >= 2 * problem.min_leaf:
         return True
     node["bound"] = min(leaf, 2 * problem.penalty)
     return False

@@ -49,6 +49,8 @@ class Problem(NamedTuple):
     codes: Any  # (n, V) uint16
     losses: Any  # (n, C)
     most: Any  # (n,) the largest loss of each row
+    sizes: Any  # (n,) int64, the number of equal rows that each row stands for; ones if leaves may have any size
+    marks: Any  # (n,) int64, random: the marks of a set of rows, combined by exclusive or, tell it from all others
     firsts: Any  # (V + 1,) where the bins of each feature start
     table_starts: Any  # (V, V) where the table of a pair of features starts, in cells
     n_actions: int
@@ -88,7 +90,7 @@ class Scan(NamedTuple):
     totals: Any  # (L, C)
     sums: Any  # (2, 2, C)
     is_end: Any  # (V, n) bool, whether a row of a node is followed by a cut, in the order of each feature
-    by_feature: Any  # (V, n, A) the losses of these rows; with two actions, their difference
+    by_feature: Any  # (V, n, A - 1) the losses of these rows, less that of the first action
     first_costs: Any  # (V,) of the best cut of each feature
     first_bounds: Any  # (V,) the same, relaxed
     active: Any  # (V,) features with cuts in a node
@@ -97,8 +99,9 @@ class Scan(NamedTuple):
     lane_cuts: Any  # (lanes,)
     lane_ends: Any  # (lanes,) rows left of each lane's cut
     lane_totals: Any  # (C, lanes) and their losses
-    lane_sums: Any  # (C, lanes)
-    lane_runs: Any  # (2, C)
+    lane_steps: Any  # (A - 1, lanes) and these, less that of the first action
+    lane_sums: Any  # (A - 1, lanes)
+    lane_runs: Any  # (2, A - 1)
     lane_costs: Any  # (2, lanes) least costs of both sides
     extremes: Any  # (4, lanes)
 
@@ -121,8 +124,8 @@ class State(NamedTuple):
     no_bounds: Any  # (V,) zeros
     record: Any  # (L, 7, 2) the splits of each level's best tree, those of node i at 2i + 1 and 2i + 2
     kept: Any  # (2, 7, 2)
-    path: Any  # (1,) the side of a cut of the root that is searched
-    keys: Any  # (H,) int64, the cache: sides of two cuts
+    marks: Any  # (L, K + 2) int64, of the rows left of each cut
+    keys: Any  # (H,) int64, the cache: the marks of sets of rows
     known: Any  # (H,) SIDE
     complete: Any  # (H,) whether the cost is the least
     budget: Any  # (1,) BUDGET

@@ -12,6 +12,7 @@ import numpy as np
 from capi._utils.compile import apart, entry, inner_minima
 from capi.trees._optimal.lanes import scan_differences, scan_losses
 from capi.trees._optimal.records import LANES
+from capi.trees._optimal.sums import size_of
 
 
 @entry
@@ -71,16 +72,18 @@ def gather(problem, work, level, first, last):
     """
     n_active, n_actions, total = 0, problem.n_actions, work.totals[level]
     n, least, sums = last - first, problem.min_leaf, work.sums[0, 0]
+    n_all = size_of(problem, total, n)
     for v in range(problem.codes.shape[1]):
         rows, codes = work.orders[level, v][first:last], work.codes[level, v][first:last]
         ends, losses = work.is_end[v], work.by_feature[v]
-        run, cost, relaxed = 0.0, np.inf, np.inf
+        run, cost, relaxed, n_left = 0.0, np.inf, np.inf, 0
         for c in range(n_actions):
             sums[c] = 0.0
         for k in range(n):
             row, here = rows[k], np.inf
             end = k + 1 < n and codes[k] != codes[k + 1]
             ends[k] = end
+            n_left += problem.sizes[row]
             if n_actions == 2:
                 step = problem.losses[row, 1] - problem.losses[row, 0]
                 losses[k, 0] = step
@@ -88,13 +91,15 @@ def gather(problem, work, level, first, last):
                 if end:
                     here = min(total[0] + run, total[1] - run)
             else:
+                first_loss = problem.losses[row, 0]
+                for c in range(n_actions - 1):
+                    losses[k, c] = problem.losses[row, c + 1] - first_loss
                 for c in range(n_actions):
-                    losses[k, c] = problem.losses[row, c]
                     sums[c] += problem.losses[row, c]
                 if end:
                     here = least_sum(sums, total, n_actions)
             relaxed = min(relaxed, here)
-            if k + 1 >= least and n - k - 1 >= least:
+            if n_left >= least and n_all - n_left >= least:
                 cost = min(cost, here)
         work.first_costs[v], work.first_bounds[v] = cost, relaxed
         if relaxed < np.inf:
@@ -117,7 +122,7 @@ def set_places(work, rows, n, n_lanes):
 @apart
 def set_lane_totals(problem, work, rows, n, n_lanes):
     """Write the sums of the rows left of each lane's cut; lanes without a cut have all rows left."""
-    totals, losses = work.lane_totals, problem.losses
+    totals, losses, steps = work.lane_totals, problem.losses, work.lane_steps
     for c in range(problem.n_actions):
         run, start = 0.0, 0
         for lane in range(LANES):
@@ -126,6 +131,9 @@ def set_lane_totals(problem, work, rows, n, n_lanes):
                 run += losses[rows[i], c]
             totals[c, lane] = run
             start = end
+    for c in range(problem.n_actions - 1):
+        for lane in range(LANES):
+            steps[c, lane] = totals[c + 1, lane] - totals[0, lane]
 
 
 @apart
@@ -145,9 +153,11 @@ def cost_of_lanes(problem, work, level, first, v, n, n_lanes, n_active):
         if n_actions == 2:
             scan_differences(rows, work.place, losses, ends, n, work.masks, extremes)
         else:
-            for c in range(n_actions):
-                work.lane_runs[0, c], work.lane_runs[1, c] = 0.0, whole[c]
-            scan_losses(rows, work.place, losses, ends, n, work.masks, totals, work.lane_runs, work.lane_sums, best)
+            for c in range(n_actions - 1):
+                work.lane_runs[0, c], work.lane_runs[1, c] = 0.0, whole[c + 1] - whole[0]
+            scan_losses(
+                rows, work.place, losses, ends, n, work.masks, work.lane_steps, work.lane_runs, work.lane_sums, best
+            )
     for lane in range(n_lanes):
         left_leaf, right_leaf = np.inf, np.inf
         for c in range(n_actions):
@@ -157,6 +167,9 @@ def cost_of_lanes(problem, work, level, first, v, n, n_lanes, n_active):
             low, high = totals[0, lane], totals[1, lane]
             best[0, lane] = min(low + extremes[0, lane], high - extremes[1, lane])
             best[1, lane] = min(whole[0] - low + extremes[2, lane], whole[1] - high - extremes[3, lane])
+        else:
+            best[0, lane] += totals[0, lane]
+            best[1, lane] += whole[0] - totals[0, lane]
         best[0, lane] = min(best[0, lane] + 2 * penalty, left_leaf + penalty)
         best[1, lane] = min(best[1, lane] + 2 * penalty, right_leaf + penalty)
 
@@ -166,6 +179,7 @@ def two_sides(problem, work, level, first, v, n, n_left, n_active):
     """Return the costs of depth one left and right of a cut whose leaves have enough rows."""
     n_actions, least = problem.n_actions, problem.min_leaf
     work.lane_ends[0] = n_left
+    sizes, size_left, size = problem.sizes, 0, work.totals[level, n_actions]
     rows = work.orders[level, v][first:]
     set_places(work, rows, n, 1)
     total = work.sums[1]
@@ -174,24 +188,27 @@ def two_sides(problem, work, level, first, v, n, n_left, n_active):
         for i in range(n_left):
             total[0, c] += problem.losses[rows[i], c]
         total[1, c] = work.totals[level, c] - total[0, c]
+    for i in range(n_left):
+        size_left += sizes[rows[i]]
     left, right = np.inf, np.inf
     for k in range(n_active):
         w = work.active[k]
-        sums, count_left, now_left, now_right = work.sums[0], 0, np.inf, np.inf
+        sums, count, count_left, now_left, now_right = work.sums[0], 0, 0, np.inf, np.inf
         sums[:] = 0.0
         for i in range(n - 1):
             row = work.orders[level, w, first + i]
             side = work.place[row]
-            count_left += 1 - side
+            count += sizes[row]
+            count_left += (1 - side) * sizes[row]
             for c in range(n_actions):
                 sums[side, c] += problem.losses[row, c]
             if not work.is_end[w, i]:
                 continue
-            count_right = i + 1 - count_left
-            if count_left >= least and n_left - count_left >= least:
+            count_right = count - count_left
+            if count_left >= least and size_left - count_left >= least:
                 now_left = least_sum(sums[0], total[0], n_actions)
                 left = min(left, now_left)
-            if count_right >= least and n - n_left - count_right >= least:
+            if count_right >= least and size - size_left - count_right >= least:
                 now_right = least_sum(sums[1], total[1], n_actions)
                 right = min(right, now_right)
     left_leaf, right_leaf = np.inf, np.inf

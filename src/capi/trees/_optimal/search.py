@@ -22,7 +22,6 @@ from capi.trees._optimal.nodes import (
     room_of,
     set_order,
     set_side,
-    side_of,
     take_cut,
     wait,
 )
@@ -249,7 +248,7 @@ def search_three(problem, work, level, first, last, limit, only, _):
                 most = most_of(problem, work.state, level, side)
                 if most < work.state.sides[level, side]["bound"]:
                     break
-                key = key_of(work.state.path[0], side_of(v, t, side)) if level == 1 and problem.caching else 0
+                key = key_of(work.state, level, side)
                 if key != 0 and is_known(work.state, key, most, level, side):
                     continue
                 work.state.budget[0]["nodes"] += 1
@@ -299,7 +298,6 @@ def search_four(problem, work, level, first, last, limit, only, _):
                 if not parted:
                     part(work.scan, level, first, last, v, n_left)
                     parted = True
-                work.state.path[0] = side_of(v, t, side)
                 start, end = (first, middle) if side == 0 else (middle, last)
                 set_side(
                     work.state,

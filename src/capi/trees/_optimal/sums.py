@@ -28,6 +28,12 @@ def add_rows(losses, rows, total):
             total[c] += row[c]
 
 
+@apart
+def size_of(problem, total, n):
+    """Return how many rows ``n`` merged rows stand for, whose sums are ``total`` (C,); without a minimum size, ``n`` will do."""
+    return total[problem.n_actions] if problem.min_leaf > 1 else float(n)
+
+
 @inner_minima
 def least_of(total, n_actions):
     """Return the cost of the best single action."""
