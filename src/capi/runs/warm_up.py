@@ -114,8 +114,8 @@ def _fitted_q() -> None:
 def _optimal_trees() -> None:
     _improved(
         *(
-            policy_spaces.OptimalTrees(max_depth=depth, min_samples_leaf=leaf)
-            for depth in (1, 2, 3, 4)
+            policy_spaces.OptimalTrees(max_depth=depth, min_samples_leaf=leaf, n_thresholds=cuts)
+            for depth, cuts in ((1, None), (2, None), (2, 8), (3, None), (4, None))  # few cuts: tables, many: passes
             for leaf in (1, 5)
         )
     )
