@@ -113,6 +113,18 @@ def test_switches_and_threads_do_not_matter(depth, missing, min_leaf):
         assert policy.tree.nodes.tobytes() == expected.tree.nodes.tobytes(), switches
 
 
+@pytest.mark.compiled
+def test_a_feature_may_be_constant_on_one_side_and_not_on_a_larger_one():
+    """A bound for trees that cut this feature first also holds for the larger side, where it has cuts."""
+    rng = np.random.default_rng(0)
+    for k in range(100):
+        states = np.column_stack([rng.integers(0, 6, size=60), rng.permutation(60) // 2]).astype(float)
+        values = rng.integers(0, 3, size=(60, 3)).astype(float)
+        given, space = ImprovementProblem.of(states, values), OptimalTrees(3, min_samples_leaf=1)
+        rules = [space._solved(given, switches).rules() for switches in (PLAIN, Switches(engine=records.BY_ROWS))]
+        assert rules[0] == rules[1], k
+
+
 @pytest.mark.parametrize("room", [0, 2_500, 2**22])
 def test_room_for_tables_does_not_matter(monkeypatch, room):
     """Without any the sides of a cut are searched one by one, with little the tables move from cut to cut, else all are kept."""

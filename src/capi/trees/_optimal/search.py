@@ -98,7 +98,8 @@ def search_two(problem, work, level, first, last, limit, only, known):
 
     Trees that cost more than ``limit`` are ignored: if all do, or if the search was stopped, the cost is that of some tree,
     not of the best. The bound holds for the relaxed cost. ``only`` is the one feature that may be cut first, or -1.
-    ``known`` (V,) are lower bounds on the relaxed cost of trees by the first feature, and are raised; V may be 0.
+    ``known`` (V,) are lower bounds on the relaxed cost of trees by the first feature, and are raised; V may be 0. They also
+    hold for cuts with all rows on one side, because these may separate the rows of a larger node.
     """
     if not open_node(problem, work.state, work.scan, level, first, last, limit):
         return result_of(work.state, level)
@@ -118,7 +119,7 @@ def search_two(problem, work, level, first, last, limit, only, known):
                 compare_lanes(problem, work, level, first, last, n_lanes, n_active)
                 n_lanes = choose_lanes(problem, work, level)
             if len(known) > 0:
-                known[v] = max(inherited, node["bound"])
+                known[v] = max(inherited, min(node["bound"], all_left + problem.penalty))
         node["bound"] = min(so_far, node["bound"])
     return result_of(work.state, level)
 
