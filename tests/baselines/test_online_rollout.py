@@ -6,7 +6,7 @@ import pytest
 from capi.baselines import OnlineRollout
 from capi.domains import ChainWalk
 from capi.errors import InvalidInputError
-from capi.policies import Tabular
+from capi.policies import Constant, Tabular
 from capi.testing import check_policy
 
 
@@ -28,3 +28,16 @@ def test_it_is_a_policy_and_respects_masks():
     assert (policy.act(chain.mdp.states, allowed) == 0).all()
     with pytest.raises(InvalidInputError, match="n_rollouts must be an integer"):
         OnlineRollout(chain, policy, 0.99, n_rollouts=0)
+
+
+def test_bad_settings_are_refused_at_once():
+    chain = ChainWalk(variant=2)
+    for change, words in (
+        ({"domain": "chain"}, "domain must have"),
+        ({"base": "left"}, "base must be a Policy"),
+        ({"discount": 1.0}, "discount must lie in"),
+        ({"horizon": 0}, "horizon must be an integer"),
+        ({"n_rollouts": -1}, "n_rollouts must be an integer"),
+    ):
+        with pytest.raises(InvalidInputError, match=words):
+            OnlineRollout(**{"domain": chain, "base": Constant(0, 2), "discount": 0.9, **change})

@@ -43,3 +43,26 @@ def test_functions_are_asked_once_for_the_same_states_and_shared_by_clones():
 def test_what_is_no_q_function_is_refused():
     with pytest.raises(InvalidInputError, match=r"functions\[0\] is a float"):
         ValueFeatures([1.0]).fit(np.zeros((1, 1)))
+
+
+class WithoutWeakReferences:
+    __slots__ = ()
+    n_actions = 2
+
+    def values(self, states):
+        return np.ones((len(states), 2))
+
+
+def test_functions_that_cannot_be_remembered_are_asked_again():
+    assert ValueFeatures([WithoutWeakReferences()]).fit_transform(np.zeros((3, 1))).shape == (3, 2)
+
+
+def test_values_of_another_shape_are_named():
+    class OfOtherShape:
+        def values(self, states):
+            return np.ones((1, 2))
+
+    with pytest.raises(InvalidInputError, match=r"functions\[0\]"):
+        ValueFeatures([OfOtherShape()]).fit_transform(np.zeros((3, 1)))
+    with pytest.raises(InvalidInputError, match="functions must be a sequence"):
+        ValueFeatures(None).fit(np.zeros((3, 1)))

@@ -94,3 +94,29 @@ def test_candidates_may_be_drawn_and_bad_settings_are_refused():
         ImportantStates(MDP.states, exact, 0)
     with pytest.raises(InvalidInputError, match="values must be a function"):
         ImportantStates(MDP.states, None, 5)
+
+
+class OfOtherShape:
+    n_actions = 2
+
+    def values(self, states):
+        return np.zeros((len(states) + 1, 2))
+
+
+class WithoutNumbers:
+    n_actions = 2
+
+    def values(self, states):
+        return np.full((len(states), 2), np.nan)
+
+
+@pytest.mark.parametrize("bad", [3, None, OfOtherShape(), WithoutNumbers(), TabularQ])
+def test_what_values_return_is_checked(bad):
+    rng, x, policy = np.random.default_rng(0), np.array([[0.0], [1.0]]), Constant(0, 2)
+    good = TabularQ(np.array([[0.0, 1.0], [1.0, 0.0]]))
+    with pytest.raises(InvalidInputError, match="values"):
+        ImportantStates(x, lambda policy, rng: bad, 3)(0, policy, rng)
+    with pytest.raises(InvalidInputError, match=r"values\[1\]"):
+        UncertainStates(x, lambda policy, rng: [good, bad], 3)(0, policy, rng)
+    with pytest.raises(InvalidInputError, match="at least two Q-functions"):
+        UncertainStates(x, lambda policy, rng: bad, 3)(0, policy, rng)

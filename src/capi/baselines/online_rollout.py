@@ -7,11 +7,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from capi._utils.parameters import Constraints, at_least, check_parameters
+from capi._utils.parameters import Constraints, at_least, check_parameters, instance_of
 from capi._utils.validation import Bools, Floats, Ints, as_discount, as_states
 from capi.evaluators.rollouts import Rollouts
 from capi.loss import greedy
 from capi.policies import Deterministic
+from capi.simulation.engine import check_domain
 from capi.types import Domain, Policy
 
 
@@ -54,6 +55,8 @@ class OnlineRollout(Deterministic):
     random_state: int = field(default=0, repr=False)
 
     _constraints: ClassVar[Constraints] = {
+        "domain": check_domain,
+        "base": instance_of(Policy, "a Policy (act, probabilities, n_actions)"),
         "discount": as_discount,
         "n_rollouts": at_least(1),
         "horizon": at_least(1),

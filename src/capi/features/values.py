@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, TransformerMixin
 
-from capi._utils.validation import Floats, as_states
+from capi._utils.validation import Floats, as_q_values, as_states
 from capi.errors import InvalidInputError
 
 MOST_TABLES = 4  # of states whose values are remembered: learning and next states, of two actions
@@ -49,6 +49,10 @@ class ValueFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # s
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:  # noqa: ARG002
         """Check the functions on the states ``X`` (n, d)."""
+        if not isinstance(self.functions, Sequence):
+            raise InvalidInputError(
+                f"functions must be a sequence of Q-functions; got a {type(self.functions).__name__}."
+            )
         for i, function in enumerate(self.functions):
             if not callable(getattr(function, "values", None)):
                 raise InvalidInputError(
@@ -60,7 +64,10 @@ class ValueFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # s
     def transform(self, X: ArrayLike) -> Floats:
         """Return the values of all functions and actions; (n, d) -> (n, p)."""
         x = as_states(X)
-        return np.concatenate([np.empty((len(x), 0)), *(_values(function, x) for function in self.functions)], axis=1)
+        tables = [
+            as_q_values(_values(q, x), n_rows=len(x), name=f"functions[{i}]") for i, q in enumerate(self.functions)
+        ]
+        return np.concatenate([np.empty((len(x), 0)), *tables], axis=1)
 
 
 # Values of a round may be features of the next one, and so on. One regressor per action asks each of them once per action, so without memory the
@@ -70,7 +77,10 @@ _known: WeakKeyDictionary[Any, list[tuple[Floats, Floats]]] = WeakKeyDictionary(
 
 def _values(function: Any, states: Floats) -> Floats:
     """Return the values of a function, which never changes, and remember them for the last few tables of states."""
-    kept = _known.setdefault(function, [])
+    try:
+        kept = _known.setdefault(function, [])
+    except TypeError:  # without weak references, or without a hash
+        return function.values(states)
     for known, values in kept:
         if known.shape == states.shape and np.array_equal(known, states, equal_nan=True):
             return values

@@ -15,9 +15,9 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 from scipy.stats import norm
 
-from capi._utils.parameters import Constraints, at_least, check_parameters, satisfying
+from capi._utils.parameters import Constraints, at_least, check_parameters, instance_of, one_of, satisfying
 from capi._utils.row_ops import chosen_entries
-from capi._utils.validation import Floats, as_q_values, as_states
+from capi._utils.validation import Floats, as_q_values, as_states, check_shape
 from capi.errors import InvalidInputError
 from capi.loss import greedy, second_best_gap
 from capi.types import Policy, QFunction, StateSample
@@ -62,7 +62,7 @@ class ImportantStates:
     n: int
     weighted: bool = True
 
-    _constraints: ClassVar[Constraints] = {"n": at_least(1), "values": _CALLABLE}
+    _constraints: ClassVar[Constraints] = {"n": at_least(1), "values": _CALLABLE, "weighted": one_of(True, False)}
 
     def __post_init__(self) -> None:
         check_parameters(self)
@@ -70,7 +70,7 @@ class ImportantStates:
     def __call__(self, k: int, policy: Policy, rng: np.random.Generator) -> StateSample:  # noqa: ARG002
         """Return the states of a round."""
         x = _drawn(self.candidates, rng)
-        gaps = second_best_gap(self.values(policy, rng).values(x))
+        gaps = second_best_gap(_values_at(x, self.values(policy, rng), "values"))
         gaps = np.where(np.isfinite(gaps), gaps, 0.0)
         rows, chance = _chosen(gaps, self.n, rng)
         return StateSample(x[rows], 1 / chance[rows] if self.weighted else None)
@@ -115,18 +115,19 @@ class UncertainStates:
     def __call__(self, k: int, policy: Policy, rng: np.random.Generator) -> StateSample:  # noqa: ARG002
         """Return the states of a round."""
         x = _drawn(self.candidates, rng)
-        found = list(self.values(policy, rng))
-        if len(found) < 2:
+        found = self.values(policy, rng)
+        if not isinstance(found, Sequence) or len(found) < 2:
             raise InvalidInputError(
-                f"values must return at least two Q-functions, whose differences show what is uncertain; got {len(found)}."
+                "values must return at least two Q-functions, whose differences show what is uncertain; "
+                f"got {len(found) if isinstance(found, Sequence) else f'a {type(found).__name__}'}."
             )
-        costs = expected_mistake([q.values(x) for q in found])
+        costs = expected_mistake([_values_at(x, q, f"values[{i}]") for i, q in enumerate(found)])
         return StateSample(x[_chosen(costs, self.n, rng)[0]])
 
 
-def expected_mistake(estimates: Sequence[Any]) -> Floats:
-    """Return what it may cost in each state to take the action that looks best, from several estimates (n, A) of the same values."""
-    tables = np.stack([as_q_values(table, name=f"estimates[{i}]") for i, table in enumerate(estimates)])
+def expected_mistake(estimates: Sequence[Floats]) -> Floats:
+    """Return what it may cost in each state to take the action that looks best, from two or more estimates (n, A) of the same values."""
+    tables = np.stack(estimates)
     mean = tables.mean(axis=0)
     if mean.shape[1] < 2:
         return np.zeros(len(mean))
@@ -139,6 +140,14 @@ def expected_mistake(estimates: Sequence[Any]) -> Floats:
     safe = np.where(spread > 0, spread, 1.0)
     cost = safe * norm.pdf(gap / safe) - gap * norm.cdf(-gap / safe)
     return np.where(spread > 0, np.maximum(cost, 0.0), 0.0)
+
+
+def _values_at(states: Floats, q: Any, name: str) -> Floats:
+    """Return the checked values of a Q-function in states (n, d) -> (n, A)."""
+    instance_of(QFunction, "a QFunction, or return one")(q, name)
+    values = as_q_values(q.values(states), name=f"{name} in the candidates")
+    check_shape(values, f"{name} in the candidates", (len(states), q.n_actions), "candidates")
+    return values
 
 
 def _drawn(candidates: Candidates, rng: np.random.Generator) -> Floats:
