@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from capi import CAPI, Transitions
+from capi.baselines import CPI, PSDP
 from capi.errors import InvalidInputError
 from capi.evaluators import FittedQ
 from capi.evaluators.averager import Averager
 from capi.loss import regrets
 from capi.policies import Constant
-from capi.policy_spaces import Forests, OptimalTrees, Thresholds
+from capi.policy_spaces import Forests, OptimalTrees, Thresholds, Unrestricted
 from capi.testing import random_batch
 from capi.theory import certificate, concentrability, discounted_concentrability
 from capi.theory._fronts import Cuts, StarHulls, drawn_signs
@@ -146,6 +147,23 @@ def test_several_steps_masks_and_other_spaces_are_certified():
     assert found.least_bound == 0
 
 
+def test_all_policies_lose_nothing_at_best_and_equal_values_cannot_be_lost():
+    found = certificate(learner(Unrestricted()), arms(40))
+    assert (found.least_loss, found.least_bound, found.notes) == (0.0, 0.0, ())
+    flat = Transitions(
+        *(np.zeros((40, 1)), np.arange(40) % 2, np.zeros(40), np.zeros((40, 1)), np.ones(40, dtype=bool))
+    )
+    assert certificate(learner(Thresholds()), flat).verdict.startswith("There is nothing to lose")
+
+
+def test_prices_of_leaves_do_not_raise_the_least_loss():
+    """A policy that is not preferred is still in the space."""
+    dear, free = (certificate(learner(OptimalTrees(max_depth=2, leaf_penalty=p)), crossed(2000)) for p in (0.6, 0.0))
+    assert dear.learning_loss > 0.3
+    assert dear.least_loss == free.least_loss == 0
+    assert dear.least_bound == 0
+
+
 def test_the_same_seed_gives_the_same_certificate():
     batch = random_batch(1, n_episodes=30)
     again = [
@@ -169,6 +187,9 @@ def test_what_cannot_be_certified_is_refused():
         certificate(learner(Thresholds()), batch, 0.0)
     with pytest.raises(InvalidInputError, match="units must be one of"):
         certificate(learner(Thresholds()), batch, units="days")
+    for other in (CPI(FittedQ(), Thresholds(), 0.9, 2), PSDP(FittedQ(n_sweeps=1), Thresholds(), 0.9, 2)):
+        with pytest.raises(InvalidInputError, match="combines it with earlier policies"):
+            certificate(other, batch)
     with pytest.raises(InvalidInputError, match="the same in every round"):
         certificate(learner(lambda k, policy, rng: Thresholds(), n_iterations=1), batch)
 

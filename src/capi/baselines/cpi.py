@@ -230,6 +230,7 @@ class _SmallSteps(ImprovementSolver[Policy]):
     min_weight: float = 0.0
     model: Any = None
 
+    starts_from_previous: ClassVar[bool] = True  # so the policy is not that of one improvement
     _constraints: ClassVar[Constraints] = {
         "space": satisfying(
             lambda space: isinstance(space, PolicySpace) and not isinstance(space, type), "have the method improve"

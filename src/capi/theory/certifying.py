@@ -17,10 +17,11 @@ from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError, RareActionWarning
 from capi.evaluators.averager import Averager, why_not
 from capi.learning import rules
+from capi.learning.iteration import Loop
 from capi.learning.learner import Learner
 from capi.loss import greedy
 from capi.policies import Decisions, decided
-from capi.policy_spaces import OptimalTrees, Thresholds, Trees
+from capi.policy_spaces import OptimalTrees, Thresholds, Trees, Unrestricted
 from capi.policy_spaces._problem import ImprovementProblem, improved
 from capi.theory._certificate_result import Certificate
 from capi.theory._fronts import EXACT, Cuts, StarHulls, drawn_signs, with_all_members
@@ -87,16 +88,12 @@ def certificate(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RareActionWarning)  # fit warns of the whole batch
         loop = rules.with_rules(learner.loop(), first, None)
+        evaluator, space = _parts_of(loop)
         again = clone(learner)
         if "random_state" in again.get_params(deep=False):
             again.set_params(random_state=int(numbered_rng(seeds, FIT).integers(2**31)))
         again.fit(first)
-        excluded = rules.excluded_actions(loop.evaluator, first)
-    evaluator, space = loop.evaluator, loop.space
-    if not isinstance(evaluator, PolicyEvaluator) or not isinstance(space, PolicySpace):
-        raise InvalidInputError(
-            "certificate needs an evaluator and a space that are the same in every round; one is a function of it."
-        )
+        excluded = rules.excluded_actions(evaluator, first)
     policy, q = again.policy_, again.q_
     kept = np.setdiff1d(np.arange(batch.n_actions), excluded)
 
@@ -126,11 +123,11 @@ def certificate(
         notes.append(
             f"{n_clipped} held-out rows lose more than any row of the other half; they count as the largest loss there."
         )
-    if complexity is None:
+    if complexity is None and not isinstance(space, Unrestricted):  # there the best policy loses nothing
         notes.append(
             f"the number of different policies of {type(space).__name__} is not known, so the best one may lose nothing."
         )
-    elif not proven:
+    elif complexity is not None and not proven:
         notes.append(f"{type(space).__name__} may not find its best policy, so the best one may lose nothing.")
     return Certificate(
         delta=float(delta),
@@ -166,6 +163,19 @@ def _check(learner: Any, batch: Any) -> None:
             f"certificate divides the episodes into halves, so it needs at least four; this batch has {batch.n_episodes}. "
             "Name the episode column, or collect more episodes."
         )
+
+
+def _parts_of(loop: Loop) -> tuple[PolicyEvaluator, PolicySpace]:
+    """Return evaluator and space; refuse loops whose last policy is not that of an improvement which can be repeated."""
+    if not isinstance(loop.evaluator, PolicyEvaluator) or not isinstance(loop.space, PolicySpace):
+        raise InvalidInputError(
+            "certificate needs an evaluator and a space that are the same in every round; one is a function of it."
+        )
+    if loop.update is not None or getattr(loop.space, "starts_from_previous", False):
+        raise InvalidInputError(
+            "certificate is about the policy of the last improvement; this learner combines it with earlier policies."
+        )
+    return loop.evaluator, loop.space
 
 
 def _problem(part: Transitions, q: Any, excluded: Ints) -> ImprovementProblem:
