@@ -23,7 +23,7 @@ REPRODUCTION = Path(__file__).parent.parent / "docs" / "reproduction"
 
 @dataclass(frozen=True)
 class Item:
-    """Groups of settings of an experiment, and with how many seeds to run them."""
+    """Groups of settings of an experiment (all if there are none), and with how many seeds to run them."""
 
     experiment: str
     groups: tuple[str, ...]
@@ -36,11 +36,19 @@ class Item:
         chosen = [
             setting
             for setting in experiment.settings("full")
-            if setting.values["group"] in self.groups
-            and (self.most_samples is None or setting.values["n_samples"] <= self.most_samples)
+            if not self.groups
+            or (
+                group_of(setting) in self.groups
+                and (self.most_samples is None or setting.values["n_samples"] <= self.most_samples)
+            )
         ]
         records = Records(folder / self.experiment / FOLDER)
         return [Task(experiment, setting, seed, records) for seed in range(n_seeds) for setting in chosen]
+
+
+def group_of(setting):
+    """Return the group of a setting, which its name begins with."""
+    return setting.name.partition("/")[0]
 
 
 TRACKS = ("no-track-limit", "track-limit")
@@ -54,6 +62,10 @@ LIST = (
     Item("hiv", ("own-eta_v-5",), 10),
     Item("hiv", ("own-new-trees",), 5),
     Item("pole", ("new-trees",), 5),
+    Item("combinations", (), 5),
+    Item("sensitivity", (), 5),
+    Item("readable", (), 5),
+    Item("patients", (), 5),
     Item("mountain-car", READINGS, 50),
 )
 FIRST_ETAS = (None, 20)  # Tree-FQI, and the Tree-CAPI that most items have
@@ -88,7 +100,7 @@ def status(folder):
         n_failed = sum(record is not None and not is_finished(record) for record in found)
         hours = sum(record["run"]["cpu_seconds"] for record in found if record is not None) / 3600
         print(
-            f"{item.experiment:13} {' '.join(item.groups):28} {item.n_seeds:3} seeds"
+            f"{item.experiment:13} {' '.join(item.groups) or 'all':28} {item.n_seeds:3} seeds"
             f"{'' if item.most_samples is None else f', up to {item.most_samples:.0e} samples':24}"
             f"{sum(map(is_finished, found)):6} of {len(found):5} finished, {n_failed} failed, {hours:.1f} CPU hours"
         )

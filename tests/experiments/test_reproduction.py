@@ -22,6 +22,9 @@ QUICKEST = {
     "theory": "damping/zeta-1/greedy",
     "chain": "variant-1-figures/success-0.9/capi",
     "sensitivity": "mountain-car/base/rfqi",
+    "combinations": "evaluators/LSTDQ-Trees",
+    "readable": "pole/tree-1",
+    "patients": None,
 }
 
 pytestmark = pytest.mark.skipif(not NAMES, reason="the records come with the repository only")
@@ -116,7 +119,7 @@ def test_every_item_begins_before_any_goes_on(script, tmp_path):
     assert len(set(keys)) == len(keys)
     n_first = sum(task.seed == 0 for task in tasks)
     assert all(task.seed == 0 for task in tasks[:n_first])
-    after = [(task.records.folder.parent.name, task.setting.values["group"]) for task in tasks[n_first:]]
+    after = [(task.records.folder.parent.name, script.group_of(task.setting)) for task in tasks[n_first:]]
     assert list(dict.fromkeys(after)) == [
         ("hiv", "own"),
         ("hiv", "shared"),
@@ -127,8 +130,16 @@ def test_every_item_begins_before_any_goes_on(script, tmp_path):
         ("hiv", "own-eta_v-5"),
         ("hiv", "own-new-trees"),
         ("pole", "new-trees"),
+        ("combinations", "evaluators"),
+        ("combinations", "spaces"),
+        ("sensitivity", "hiv"),
+        ("sensitivity", "mountain-car"),
+        ("sensitivity", "pole"),
+        ("readable", "pole"),
+        ("readable", "hiv"),
+        *(("patients", str(n)) for n in (10, 20, 40, 80, 200)),
     ]
-    own = [task for task in tasks if task.setting.values["group"] == "own"]
+    own = [task for task in tasks if script.group_of(task.setting) == "own"]
     assert len(own) == 20 * 11
     assert [task.seed for task in own] == sorted(task.seed for task in own), "paired seeds stay together"
     largest = [task for task in tasks if task.setting.values.get("n_samples") == 30_000_000]

@@ -32,5 +32,8 @@ NAMES = {
     "mountain-car": "Mountain-Car: nearest-neighbour policies and regularized fitted Q-iteration",
     "pole": "pole balancing: value-based and rollout-based methods",
     "theory": "claims of the analysis: later rounds, gaps, rates, methods, regularities, losses",
+    "readable": "beyond the paper: one small tree instead of a forest, on HIV and the pole",
+    "combinations": "beyond the paper: every evaluator under one space, every space under one evaluator",
+    "patients": "beyond the paper: return against the number of patients, with selection",
     "sensitivity": "what the comparisons depend on: one choice changed at a time",
 }

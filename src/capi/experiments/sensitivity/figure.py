@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from capi._utils.statistics import bootstrap_interval, standard_error
+from capi._utils.statistics import standard_error
 from capi._utils.validation import Floats
 from capi.experiments.comparison import changed, differences, paired
+from capi.experiments.drawing import interval_figure
 from capi.experiments.experiment import Claim, Record, Row
 from capi.experiments.sensitivity.settings import BASE, METHODS, cases
-from capi.plotting.style import PALETTE, name_axes, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,6 +32,8 @@ WORDS = {
     "starts": "starts of the log",
 }
 LEVELS = {
+    ("ties", "first"): "to the first action",
+    ("ties", "last"): "to the last action",
     ("scale", None): "raw",
     ("scale", "box"): "unit square",
     ("track_limit", None): "none",
@@ -71,21 +73,9 @@ def figures(rows: Sequence[Row]) -> dict[str, Figure]:
         chosen = [case for case in _ordered(scores) if case[0] == problem and len(_lead(scores, case))]
         if not chosen:
             continue
-        figure, [axes] = new_figure(7.2, 1.2 + 0.32 * len(chosen))
-        for place, case in enumerate(chosen):
-            lead = _lead(scores, case)
-            colour = PALETTE[1] if case[1] == "base" else PALETTE[0]
-            middle = float(np.mean(lead))
-            if len(lead) > 1:
-                axes.plot(bootstrap_interval(lead), [place, place], color=colour, linewidth=2)
-            axes.plot([middle], [place], color=colour, marker="D" if case[1] == "base" else "o")
-            if case[1] == "base":
-                axes.axvline(middle, color=colour, linewidth=1, linestyle=":")
-        axes.axvline(0.0, color="0.4", linewidth=1)
-        axes.set_yticks(range(len(chosen)), [name_of(case) for case in chosen])
-        axes.invert_yaxis()
-        name_axes(axes, x=f"lead of CAPI in {UNITS[problem]} (mean, 95 % bootstrap interval)", title=problem)
-        found[f"sensitivity-{problem}.png"] = figure
+        leads = {name_of(case): _lead(scores, case) for case in chosen}
+        label = f"lead of CAPI in {UNITS[problem]}"
+        found[f"sensitivity-{problem}.png"] = interval_figure(problem, label, leads, reference=WORDS["base"])
     return found
 
 

@@ -1,0 +1,102 @@
+"""Table, figure and verdicts of the number of patients."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
+
+from capi._utils.statistics import standard_error
+from capi._utils.validation import Floats
+from capi.experiments.comparison import differences, paired, positive
+from capi.experiments.drawing import line_figure
+from capi.experiments.experiment import Claim, Record, Row
+from capi.experiments.patients.settings import METHODS, PATIENTS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLUMNS = ("n_logged", "method", "seed", "return", "chosen", "learning_cpu_seconds")
+SHARE = 0.9  # of the return with all patients: enough
+Returns: TypeAlias = dict[tuple[str, int], dict[int, float]]  # by method, number of patients and seed
+
+
+def table(records: Sequence[Record]) -> list[Row]:
+    """Return one row per run."""
+    return [{name: r[name] for name in COLUMNS} for r in records]
+
+
+def summary(rows: Sequence[Row]) -> tuple[str, list[str], list[list[str]]]:
+    """Return one line per method with the mean return by the number of patients, and what selection chose."""
+    returns = _returns(rows)
+    lines = [
+        [method, *(_short(returns.get((method, n), {})) for n in PATIENTS)]
+        for method in METHODS
+        if any(key[0] == method for key in returns)
+    ]
+    chosen = [[row["chosen"] for row in rows if row["n_logged"] == n and row["chosen"]] for n in PATIENTS]
+    if any(chosen):
+        lines.append(["selection chose", *(", ".join(sorted(set(names))) for names in chosen)])
+    return "HIV: return over 5000 days, mean (s.e.)", ["method", *(f"{n} patients" for n in PATIENTS)], lines
+
+
+def figures(rows: Sequence[Row]) -> dict[str, Figure]:
+    """Return the figure: return against the number of patients."""
+    returns = _returns(rows)
+    lines = {
+        method: {n: np.array(list(found.values())) for (m, n), found in returns.items() if m == method}
+        for method in METHODS
+        if any(key[0] == method for key in returns)
+    }
+    title = "HIV treatment learned from few patients"
+    return {
+        "patients.png": line_figure(
+            title, "patients in the log (200 decisions each)", "discounted return", lines, logarithmic=True
+        )
+    }
+
+
+def claims(records: Sequence[Record]) -> dict[str, Claim]:
+    """Return which numbers of patients are enough for each method, and where selection is better than always a forest."""
+    returns, found = _returns(table(records)), {}
+    for method in METHODS:
+        every = returns.get((method, PATIENTS[-1]), {})
+        for n in PATIENTS[:-1]:
+            few = returns.get((method, n), {})
+            if not few or not every:
+                continue
+            holds = positive(paired(few, {seed: SHARE * value for seed, value in every.items()}))
+            found[f"enough/{method.lower()}/{n}"] = Claim(
+                f"{n} patients are enough for {method}: the return is at least {SHARE:.0%} of that with {PATIENTS[-1]}.",
+                "beyond the paper",
+                holds,
+                {"return": float(np.mean(list(few.values())))},
+                differences({f"{n} - {PATIENTS[-1]} patients": paired(few, every)}, lambda _, holds=holds: holds),  # type: ignore[misc]
+            )
+    for n in PATIENTS:
+        gain = paired(returns.get(("selection", n), {}), returns.get(("Tree-CAPI", n), {}))
+        if len(gain):
+            found[f"selection/{n}"] = Claim(
+                f"With {n} patients, selection has a higher return than always learning a forest.",
+                "beyond the paper",
+                positive(gain),
+                {},
+                differences({"selection - Tree-CAPI": gain}),
+            )
+    return found
+
+
+def _returns(rows: Sequence[Row]) -> Returns:
+    found: Returns = {}
+    for row in rows:
+        found.setdefault((row["method"], row["n_logged"]), {})[row["seed"]] = row["return"]
+    return found
+
+
+def _short(returns: dict[int, float]) -> str:
+    values: Floats = np.array(list(returns.values()))
+    if not len(values):
+        return ""
+    error = standard_error(values)
+    return f"{values.mean():.3g}" + ("" if np.isnan(error) else f" ({error:.2g})")
