@@ -173,7 +173,7 @@ def test_pieces_work_on_some_of_the_records(records):
 def test_unknown_names_are_refused():
     with pytest.raises(
         InvalidInputError,
-        match="the experiment must be one of chain, hiv, mountain-car, pole, theory, readable, combinations, patients, sensitivity; got 'mars'",
+        match="the experiment must be one of chain, hiv, mountain-car, pole, theory, readable, combinations, patients, sensitivity, small-trees; got 'mars'",
     ):
         load_experiment("mars")
     assert callable(claims)

@@ -36,4 +36,5 @@ NAMES = {
     "combinations": "beyond the paper: every evaluator under one space, every space under one evaluator",
     "patients": "beyond the paper: return against the number of patients, with selection",
     "sensitivity": "what the comparisons depend on: one choice changed at a time",
+    "small-trees": "small trees for finite problems: the loop, imitation, greedy trees, and proved optima",
 }

@@ -1,0 +1,201 @@
+"""Table, figures and claims of the comparison of small trees, from its records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from capi._utils.statistics import all_hold
+from capi.experiments.comparison import Difference, differences
+from capi.experiments.experiment import Claim, Record, Row
+from capi.experiments.small_trees.settings import PROBLEMS
+from capi.plotting.style import PALETTE, add_legend, marker_of, name_axes, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+COLUMNS = ("group", "problem", "depth", "method", "batch", "value", "share", "bound", "proved", "cpu_seconds")
+WHERE = "beyond the paper"
+CLOSE = 0.02  # to the proved optimum, as a share of (optimum - random)
+NEAR = 0.01  # to imitation
+LONG, TIMES = 60.0, 100.0  # processor seconds of the solver, and how much less the loop may need
+OURS = {"capi": "The loop", "capi-search": "The loop with a search node by node"}
+Case: TypeAlias = tuple[str, int]  # problem and depth
+Found: TypeAlias = dict[str, dict[Case, Record]]  # by method
+
+
+def table(records: Sequence[Record]) -> list[Row]:
+    """Return one row per tree; the share is that of (optimum - random)."""
+    return [
+        {
+            **{name: r.get(name) for name in COLUMNS},
+            "share": None if r["value"] is None else share(r, r["value"]),
+        }
+        for r in records
+    ]
+
+
+def share(record: Record, value: float) -> float:
+    """Return which share of the way from random actions to the optimum a value is."""
+    return float((value - record["random"]) / (record["optimum"] - record["random"]))
+
+
+def summary(rows: Sequence[Row]) -> tuple[str, list[str], list[list[str]]]:
+    """Return one line per source, problem and depth, with the share that each method reaches."""
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    lines = []
+    for group, problem, depth in dict.fromkeys((row["group"], row["problem"], row["depth"]) for row in rows):
+        own = [row for row in rows if (row["group"], row["problem"], row["depth"]) == (group, problem, depth)]
+        lines.append([group, problem, str(depth), *(_shown([r for r in own if r["method"] == m]) for m in methods)])
+    title = "Small trees: value between random actions (0) and the optimum (1), processor seconds in brackets"
+    return title, ["source", "problem", "depth", *methods], lines
+
+
+def _shown(rows: Sequence[Row]) -> str:
+    shares = [row["share"] for row in rows if row["share"] is not None]
+    if not rows:
+        return ""
+    seconds = float(np.mean([row["cpu_seconds"] for row in rows]))
+    value = f"{np.mean(shares):.3f}" if shares else "none"
+    proved = "" if rows[0]["proved"] is None else "" if rows[0]["proved"] else " not proved"
+    return f"{value}{proved} ({seconds:.3g} s)"
+
+
+def figures(rows: Sequence[Row]) -> dict[str, Figure]:
+    """Return one figure per source: a panel per problem, the share against the depth."""
+    found = {}
+    for group in dict.fromkeys(row["group"] for row in rows):
+        own = [row for row in rows if row["group"] == group and row["share"] is not None]
+        if own:
+            found[f"small-trees-{group}.png"] = _panels(own)
+    return found
+
+
+def _panels(rows: Sequence[Row]) -> Figure:
+    problems = [name for name in PROBLEMS if any(row["problem"] == name for row in rows)]
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    n_cols = min(4, len(problems))
+    n_rows = -(-len(problems) // n_cols)
+    figure, panels = new_figure(1.0 + 2.6 * n_cols, 0.8 + 2.4 * n_rows, n_rows=n_rows, n_cols=n_cols)
+    for axes, problem in zip(panels, problems, strict=False):
+        for number, method in enumerate(methods):
+            own = [row for row in rows if row["problem"] == problem and row["method"] == method]
+            depths = sorted({row["depth"] for row in own})
+            means = [float(np.mean([row["share"] for row in own if row["depth"] == depth])) for depth in depths]
+            style: dict[str, Any] = {"color": PALETTE[number % len(PALETTE)], "marker": marker_of(number)}
+            axes.plot(depths, means, label=method, alpha=0.8, **style)
+        axes.set_xticks([1, 2, 3, 4])
+        name_axes(axes, x="depth", y="share", title=problem)
+    for axes in panels[len(problems) :]:
+        axes.set_visible(False)
+    add_legend(panels[0], "")
+    return figure
+
+
+# -- claims -------------------------------------------------------------------------------------------
+
+
+def claims(records: Sequence[Record]) -> dict[str, Claim]:
+    """Return our targets with what the records say about them."""
+    model = _by_method(r for r in records if r["group"] == "model")
+    made: dict[str, Claim] = {}
+    for method, words in OURS.items():
+        if model.get(method):
+            made |= _about(method, words, model)
+    return made | _from_batches([r for r in records if r["group"] == "batch"])
+
+
+def _about(method: str, words: str, model: Found) -> dict[str, Claim]:
+    ours, proofs = model[method], model.get("milp", {})
+    made = {}
+    proved = {case: r for case, r in proofs.items() if r["proved"] and case in ours}
+    if proved:
+        gaps = {case: share(r, r["value"]) - share(r, ours[case]["value"]) for case, r in proved.items()}
+        made[f"near-the-optimum/{method}"] = Claim(
+            f"{words} is within {CLOSE:.0%} of (optimum - random) of the best tree wherever that is proved.",
+            WHERE,
+            max(gaps.values()) <= CLOSE,
+            _largest(gaps, "gap") | {"missed": _names(case for case, gap in gaps.items() if gap > CLOSE)},
+        )
+    long = {case: r["cpu_seconds"] for case, r in proofs.items() if r["cpu_seconds"] > LONG and case in ours}
+    if long:
+        times = {case: seconds / max(ours[case]["cpu_seconds"], 1e-3) for case, seconds in long.items()}
+        made[f"cheap/{method}"] = Claim(
+            f"{words} needs at most 1/{TIMES:g} of the processor time where the solver needs over {LONG:g} s.",
+            WHERE,
+            min(times.values()) >= TIMES,
+            {"n": len(times), "least_ratio": min(times.values()), "where": _name(min(times, key=lambda c: times[c]))},
+        )
+    both = {case: r for case, r in model.get("imitation", {}).items() if case in ours}
+    if both:
+        behind = {case: share(r, r["value"]) - share(r, ours[case]["value"]) for case, r in both.items()}
+        made[f"not-behind-imitation/{method}"] = Claim(
+            f"{words} is never more than {NEAR:.0%} of (optimum - random) behind imitation.",
+            WHERE,
+            max(behind.values()) <= NEAR,
+            _largest(behind, "behind") | {"missed": _names(case for case, each in behind.items() if each > NEAR)},
+        )
+    return made
+
+
+def _from_batches(records: Sequence[Record]) -> dict[str, Claim]:
+    """Compare with imitation from the same batches; with fewer than five of them the claim stays open."""
+    shares: dict[tuple[Case, str], dict[int, float]] = {}
+    for r in records:
+        shares.setdefault(((r["problem"], r["depth"]), r["method"]), {})[r["batch"]] = share(r, r["value"])
+    ahead = {}
+    for case, method in shares:
+        ours, theirs = shares[case, method], shares.get((case, "imitation"), {})
+        common = sorted(ours.keys() & theirs.keys())
+        if method == "capi" and common:
+            ahead[_name(case)] = np.array([ours[k] - theirs[k] + NEAR for k in common])
+    if not ahead:
+        return {}
+    parts: Mapping[str, Difference] = differences(ahead)
+    means = {name: part.mean - NEAR for name, part in parts.items()}
+    least = min(means, key=lambda name: means[name])
+    return {
+        "not-behind-imitation/batch": Claim(
+            f"From a batch, the loop is never more than {NEAR:.0%} of (optimum - random) behind imitation of Tree-FQI.",
+            WHERE,
+            all_hold([part.supports for part in parts.values()]),
+            {
+                "n": len(means),
+                "median_ahead": float(np.median(list(means.values()))),
+                "least_ahead": means[least],
+                "where": least,
+            },
+            parts,
+        )
+    }
+
+
+def _by_method(records: Iterable[Record]) -> Found:
+    """Return records by method; of two proofs of a case the one with more time."""
+    found: Found = {}
+    for r in records:
+        cases = found.setdefault(r["method"], {})
+        case = (r["problem"], r["depth"])
+        if case not in cases or r.get("time_limit", 0) >= cases[case].get("time_limit", 0):
+            cases[case] = r
+    return found
+
+
+def _largest(by_case: Mapping[Case, float], what: str) -> dict[str, Any]:
+    worst = max(by_case, key=lambda case: by_case[case])
+    return {
+        "n": len(by_case),
+        f"median_{what}": float(np.median(list(by_case.values()))),
+        f"largest_{what}": by_case[worst],
+        "where": _name(worst),
+    }
+
+
+def _name(case: Case) -> str:
+    return f"{case[0]}, depth {case[1]}"
+
+
+def _names(cases: Iterable[Case]) -> list[str]:
+    return [_name(case) for case in cases]
