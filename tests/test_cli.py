@@ -29,9 +29,7 @@ def test_version_and_help():
 def test_an_unknown_experiment_is_one_sentence_and_exit_code_1():
     done = capi("reproduce", "nothing")
     assert done.returncode == 1
-    assert (
-        done.stderr == "error: the experiment must be one of chain, hiv, mountain-car, pole, theory; got 'nothing'.\n"
-    )
+    assert done.stderr == f"error: the experiment must be one of {', '.join(NAMES)}; got 'nothing'.\n"
 
 
 def test_a_file_in_the_way_is_one_sentence(tmp_path):
