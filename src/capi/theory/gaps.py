@@ -92,22 +92,23 @@ class GapRegularity:
     def plot(self) -> Figure:
         """Return a figure of the distribution of the gap on logarithmic axes, with the envelope."""
         figure, [axes] = new_figure(6.0, 3.6)
-        for number, (gaps, masses) in enumerate(self.curves):
+        drawn = [curve for curve in self.curves if len(curve[0])]
+        for number, (gaps, masses) in enumerate(drawn):
             shade = 1.0 if len(self.curves) == 1 else 0.3
             label = "measured" if number == 0 else "_nolegend_"
             axes.step(gaps, masses, where="post", color=colour_of(0), label=label, alpha=shade)
-        positive = [gaps[0] for gaps, _ in self.curves if len(gaps)]
-        if positive:
-            low = max(min(positive), self.holds_from, 1e-12 * self.largest)
+        if drawn:
+            low = max(min(gaps[0] for gaps, _ in drawn), self.holds_from, 1e-12 * self.largest)
             x = np.geomspace(low, self.largest, 100)
             words = f"{self.c_g:.3g} e^{self.zeta:.3g}"
             axes.plot(x, np.minimum(self.c_g * x**self.zeta, 1.0), "--", color=INK, label=words)
             axes.set(xscale="log", yscale="log")
-        if self.grid is not None and self.band is not None:
+        if drawn and self.grid is not None and self.band is not None:
             axes.fill_between(self.grid, *self.band, color=colour_of(0), alpha=0.2, linewidth=0, label="95 % band")
         title = f"{100 * self.zero_mass:.3g} % of the states have no gap."
         name_axes(axes, x="gap e between the best two actions", y="mass of gaps in (0, e]", title=title)
-        add_legend(axes, "")
+        if drawn:
+            add_legend(axes, "")
         return figure
 
 
@@ -250,12 +251,20 @@ def _clusters(groups: ArrayLike | None, n: int) -> Ints:
     return np.unique(labels, return_inverse=True)[1].astype(np.int64)
 
 
+def _grid(positive: Floats) -> Floats:
+    """Return some of the positive gaps, given in increasing order: half of them alike, and half dense among the smallest ones."""
+    n = len(positive)
+    if n == 0:
+        return np.zeros(1)
+    places = np.concatenate([np.linspace(1, n, N_GRID // 2), np.geomspace(1, n, N_GRID // 2)])
+    return positive[np.unique(np.round(places).astype(int)) - 1]
+
+
 def _bootstrapped(
     gaps: Floats, weights: Floats, clusters: Ints, n_resamples: int, rng: np.random.Generator
 ) -> tuple[Floats, Floats, tuple[float, float]]:
     """Return a grid of gaps, the band of the largest mass up to each of them, and the interval of the fitted exponent."""
-    positive = np.unique(gaps[gaps > 0])
-    grid = positive[np.unique(np.linspace(0, len(positive) - 1, N_GRID).astype(int))] if len(positive) else np.zeros(1)
+    grid = _grid(np.unique(gaps[gaps > 0]))
     names = np.unique(clusters)
     masses, zetas = np.empty((n_resamples, len(grid))), np.empty(n_resamples)
     for b in range(n_resamples):
