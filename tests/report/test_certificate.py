@@ -34,6 +34,7 @@ def test_the_page_shows_the_verdict_and_the_numbers(run):
     page = write_report(run).read_text()
     assert '<a href="#certificate">How sure it is</a>' in page
     assert found["verdict"] == record["verdict"]
+    assert "The bound on the excess comes from 100 draws of random signs." in page
     assert "hold with probability 95.0 %" in page or "hold with probability 95 %" in page
 
 
@@ -45,7 +46,7 @@ def test_a_certificate_of_another_policy_is_left_out(run, changed):
 
 @pytest.mark.parametrize("value", [None, "x", [], True, 1e400, {}, 10**400])
 def test_strange_values_are_left_out(run, changed, value):
-    changed(loss_bound=value, delta=value, per_episode=value, verdict="<b>&")
+    changed(loss_bound=value, delta=value, per_episode=value, n_draws=value, verdict="<b>&")
     assert write_report(run).read_text().count("&lt;b&gt;&amp;") == 1
     json.dumps(report_record(run)["certificate"], allow_nan=False)
 

@@ -36,6 +36,7 @@ def certificate_record(folder: Path) -> dict[str, Any] | None:
             {"name": name, "value": number_or_none(found.get(key)), "words": words, "main": key == "loss_bound"}
             for key, (name, words) in ROWS.items()
         ],
+        "n_draws": number_or_none(found.get("n_draws")),
         "per_episode": number_or_none(found.get("per_episode")),
         "confidence": 1 - delta if delta is not None and 0 < delta < 1 else None,
     }
