@@ -64,7 +64,14 @@ def test_a_selected_run_is_one_that_all_commands_understand(tables, tmp_path):
     record = report_record(run)["selection"]
     assert record["rows"][0]["name"] == "tree"
     assert record["sentence"] == found["gate"]["sentence"]
-    assert "What was tried" in write_report(run).read_text()
+    page = write_report(run).read_text()
+    table = page[page.index('aria-label="Candidates"') :]
+    head, body = (
+        table[: table.index("</thead>")],
+        table[table.index("<tbody>") : table.index("</tr>", table.index("<tbody>"))],
+    )
+    assert head.count("<th ") == body.count("<th ") + body.count("<td")  # a column for every number
+    assert "Values: doubly robust." in page
 
 
 def test_without_room_for_improvement_the_run_returns_what_was_done(tables, tmp_path):

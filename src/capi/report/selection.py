@@ -36,6 +36,7 @@ def selection_record(folder: Path) -> dict[str, Any] | None:
         "rows": rows[:MOST_ROWS],
         "sentence": short(str(dict(gate or {}).get("sentence", "")), LONGEST_SENTENCE),
         "returned": short(str(found.get("returned", "")), LONGEST_NAME),
+        "score": short(str(found.get("score", "")), LONGEST_NAME),
     }
 
 
