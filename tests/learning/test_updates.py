@@ -7,6 +7,7 @@ from capi.errors import InvalidInputError
 from capi.evaluators import Exact, FittedQ
 from capi.learning import NearLog
 from capi.policies import Constant, EpsilonGreedy, Mixture, Uniform, one_hot
+from capi.policies.behaviour import ClonedBehaviour
 from capi.policy_spaces import Thresholds, Trees
 from capi.testing import check_policy, random_batch
 
@@ -113,3 +114,16 @@ def test_bad_settings_are_refused(behaviour, share, message):
 def test_the_behaviour_policy_must_have_the_actions_of_the_batch():
     with pytest.raises(InvalidInputError, match="must have the same actions; number 0 has 3, number 1 has 2"):
         learner(0.5, Uniform(2)).fit(BATCH)
+
+
+def test_without_a_behaviour_policy_the_loop_clones_the_batch():
+    learned = learner(0.25, None).fit(BATCH)
+    assert isinstance(learned.policy_.policies[1], ClonedBehaviour)
+    np.testing.assert_array_equal(learned.policy_.weights, [0.75, 0.25])
+    assert learned.update.behaviour is None  # settings stay as they were
+    again = learner(0.25, None).fit(BATCH).policy_.probabilities(BATCH.states)
+    np.testing.assert_array_equal(learned.policy_.probabilities(BATCH.states), again)
+    with pytest.raises(InvalidInputError, match="must be the update of a CAPI"):
+        NearLog(None, 0.5)(Uniform(3), Uniform(3), q=None, states=BATCH.states, k=0)
+    with pytest.raises(InvalidInputError, match="NearLog needs a fixed batch"):
+        learner(0.25, None).fit(lambda k, policy, rng: BATCH)

@@ -112,7 +112,11 @@ class Learner:
         if after is not None and not isinstance(after, Iteration):
             raise InvalidInputError(f"after must be an Iteration yielded by iterate; got {after!r}.")
         seeds = seed_sequence(loop.random_state) if after is None else after.seeds
-        loop = replace(loop, space=rules.with_behaviour(loop.space, transitions, seeds))
+        loop = replace(
+            loop,
+            space=rules.with_behaviour(loop.space, transitions, seeds),
+            update=rules.with_behaviour(loop.update, transitions, seeds),
+        )
         policy = loop.initial_policy if after is None else after.policy
         q = None if after is None else after.q
         excluded = rules.excluded_actions(loop.evaluator, transitions)

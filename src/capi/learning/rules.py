@@ -20,6 +20,7 @@ from capi.errors import InvalidInputError, RareActionWarning
 from capi.evaluators._sweeps import unwrapped, with_one_sweep
 from capi.evaluators.fitted_q import FittedQ
 from capi.learning.iteration import Loop, n_actions
+from capi.learning.updates import NearLog
 from capi.policies import Constant, Greedy, cloned
 from capi.policy_spaces.reweighted import Reweighted
 from capi.policy_spaces.trees.optimal import OptimalTrees
@@ -125,13 +126,15 @@ def first_policy(
     return policy, q
 
 
-def with_behaviour(space: Any, transitions: Any, seeds: np.random.SeedSequence) -> Any:
-    """Return the space; one that stays near the log gets what was done, if its user did not give it."""
-    if not isinstance(space, Reweighted) or space.behaviour is not None:
-        return space
+def with_behaviour(part: Any, transitions: Any, seeds: np.random.SeedSequence) -> Any:
+    """Return a space or an update; one that stays near the log gets what was done, if its user did not give it."""
+    if not isinstance(part, Reweighted | NearLog) or part.behaviour is not None:
+        return part
     if not isinstance(transitions, Transitions):
-        raise InvalidInputError("Reweighted needs a fixed batch, or behaviour: what was done. Pass transitions to fit.")
-    return replace(space, behaviour=cloned(transitions, random_state=numbered_rng(seeds, 0, LOG_STREAM), n_jobs=-1))
+        raise InvalidInputError(
+            f"{type(part).__name__} needs a fixed batch, or behaviour: what was done. Pass transitions to fit."
+        )
+    return replace(part, behaviour=cloned(transitions, random_state=numbered_rng(seeds, 0, LOG_STREAM), n_jobs=-1))
 
 
 def default_space(n_rows: int) -> OptimalTrees:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from capi._utils.parameters import Constraints, check_parameters, instance_of
+from capi._utils.parameters import Constraints, check_parameters, instance_of, optional
 from capi._utils.validation import Floats, is_real
 from capi.errors import InvalidInputError
 from capi.policies import Mixture
@@ -30,8 +30,8 @@ class NearLog:
 
     Parameters
     ----------
-    behaviour : Policy
-        The policy to stay near, such as a model of the logged decisions, over the actions of the batch.
+    behaviour : Policy, optional
+        The policy to stay near, over the actions of the batch; by default `capi.policies.cloned` of the batch that is learned from.
     share : float in [0, 1)
         The share of decisions that the behaviour policy makes; 0 gives the new policy itself.
 
@@ -58,11 +58,11 @@ class NearLog:
     array([0.75, 0.25])
     """
 
-    behaviour: Policy
+    behaviour: Policy | None
     share: float
 
     _constraints: ClassVar[Constraints] = {
-        "behaviour": instance_of(Policy, "a Policy (act, probabilities, n_actions)"),
+        "behaviour": optional(instance_of(Policy, "a Policy (act, probabilities, n_actions)")),
         "share": _below_one,
     }
 
@@ -81,4 +81,8 @@ class NearLog:
         """Return the mixture of the new and the behaviour policy."""
         if self.share == 0:
             return new
+        if self.behaviour is None:
+            raise InvalidInputError(
+                "NearLog without behaviour must be the update of a CAPI, which learns what was done from its batch."
+            )
         return Mixture([new, self.behaviour], np.array([1 - self.share, self.share]))
