@@ -10,11 +10,12 @@ import pytest
 
 from capi import CAPI, FiniteMDP, Support, Transitions
 from capi.errors import InvalidInputError
-from capi.evaluators import FittedQ
+from capi.evaluators import LSTDQ, BoostedQ, FittedQ, Pessimistic
 from capi.finite.mdp import TabularQ
+from capi.learning import NearLog
 from capi.policies import Constant, Uniform
-from capi.policy_spaces import Forests, Reweighted, Trees
-from capi.selection import Candidate, bellman_error, choose, default_candidates, held_out_loss
+from capi.policy_spaces import Forests, Neighbors, OptimalTrees, Reweighted, Trees
+from capi.selection import Candidate, bellman_error, choose, default_candidates, doubly_robust, held_out_loss
 from capi.selection._memory import NAME
 from capi.selection.candidates import BestSingleAction, WhatWasDone
 from capi.selection.result import Tried
@@ -267,12 +268,59 @@ def test_a_budget_leaves_candidates_out():
     assert {one.fate for one in found.tried if one.name == "deeper"} == {"not tried: no time left"}
 
 
-def test_the_default_candidates_cover_sizes_and_support():
-    names = [c.name for c in default_candidates(arms(), 0.0)]
-    assert len(set(names)) == len(names)
-    kinds = {type(c.learner.space) for c in default_candidates(arms(), 0.0)}
-    assert {Forests, Reweighted} <= kinds
-    assert any(c.learner.support is not None for c in default_candidates(arms(), 0.0))
+def steps(n_episodes=40, seed=0, length=20):
+    """Return episodes of a walk on a line by a coin, in which the right action at the place gives 1."""
+    rng = np.random.default_rng(seed)
+    n = n_episodes * length
+    x, actions = rng.random((n, 1)), rng.integers(2, size=n)
+    following = np.clip(x + 0.1 * rng.normal(size=(n, 1)), 0.0, 1.0)
+    rewards = 1.0 * (actions == (x[:, 0] > 0.5))
+    ends = np.zeros(n, dtype=bool)
+    return Transitions(x, actions, rewards, following, ends, episodes=np.repeat(np.arange(n_episodes), length))
+
+
+def test_the_default_candidates_cover_values_spaces_and_ways_to_stay_near_the_log():
+    given = default_candidates(arms(), 0.0)
+    assert len({c.name for c in given}) == len(given)
+    spaces = {type(c.learner.space) for c in given}
+    assert spaces >= {OptimalTrees, Forests, Neighbors, Reweighted}
+    assert {type(c.learner.evaluator) for c in given} == {FittedQ, BoostedQ, LSTDQ, Pessimistic}
+    assert any(c.learner.support is not None for c in given)
+    assert any(isinstance(c.learner.update, NearLog) and c.near_log for c in given)
+    x = np.where(np.arange(1200).reshape(600, 2) % 7 == 0, np.nan, 0.5)
+    holes = Transitions(x, np.arange(600) % 2, np.zeros(600), x, np.ones(600, dtype=bool))
+    left_out = {c.name for c in given} - {c.name for c in default_candidates(holes, 0.0)}
+    assert left_out == {"tree of depth 3, linear values", "neighbours"}
+
+
+def test_all_default_candidates_learn_and_are_valued():
+    batch = arms(120, gain=3.0)
+    found = choose(batch, 0.0).selection_
+    assert [one.fate for one in found.tried if one.rough is None] == []
+    assert len(found.tried) == len(default_candidates(batch, 0.0)) + 1
+    assert found.gate.verdict == "better"
+
+
+def test_values_are_doubly_robust_where_policies_and_log_overlap():
+    found = choose(arms(), 0.0, candidates={"tree": tree()}).selection_
+    assert found.score == found.to_dict()["score"] == "doubly robust"
+    value = next(one.value for one in found.tried if one.name == "tree")
+    assert value == pytest.approx(1.0, abs=0.2)  # the right action in every state
+    learner = CAPI(FittedQ(n_trees=5, min_samples_split=20), Trees(max_depth=1), 0.9, 2, random_state=0)
+    assert choose(steps(), 0.9, candidates={"tree": learner}).selection_.score == "simulated episodes"
+
+
+def test_simulated_values_are_those_of_learners_on_halves_and_of_the_policy_of_all_learning_episodes():
+    batch, Spy.seen = steps(), []
+    found = choose(batch, 0.9, candidates=[Candidate("spy", Spy(), 1)], random_state=3).selection_
+    learning, test = batch.split(0.7, random_state=3)
+    first, second, whole = Spy.seen[:3]
+    assert not first & second
+    assert first | second == whole == set(learning.states[:, 0])
+    assert all(not seen & set(test.states[:, 0]) for seen in Spy.seen)
+    spy = next(one for one in found.tried if one.name == "spy")
+    assert spy.value == pytest.approx(spy.rough, abs=0.3)  # its policy is the same everywhere
+    assert spy.value != spy.rough
 
 
 def test_the_result_can_be_printed_drawn_and_written():
@@ -364,6 +412,47 @@ def test_the_held_out_loss_is_the_mean_regret():
 
     assert held_out_loss(Constant(0, 2), Table(), batch) == 3.0
     assert held_out_loss(Uniform(2), Table(), batch) == (0.5 + 3 * 2.0) / 4
+
+
+def test_the_doubly_robust_value_needs_only_the_probabilities_or_the_values():
+    rng = np.random.default_rng(0)
+    n, share, discount = 20_000, 0.7, 0.5
+    x = np.tile([[0.0], [1.0]], (n, 1))
+    actions = rng.integers(2, size=2 * n)
+    rewards = actions * (1 + x[:, 0]) + rng.normal(size=2 * n)
+    ends = np.tile([False, True], n)
+    batch = Transitions(x, actions, rewards, 1 - x, ends, episodes=np.repeat(np.arange(n), 2))
+
+    class Mostly(Uniform):
+        def probabilities(self, states, allowed=None):
+            return np.tile([1 - share, share], (len(states), 1))
+
+    class Table:
+        n_actions = 2
+
+        def __init__(self, table):
+            self.table = np.array(table)
+
+        def values(self, states):
+            return self.table[states[:, 0].astype(int)]
+
+    exact = share * 1 + discount * share * 2
+    right = Table([[discount * 2 * share, 1 + discount * 2 * share], [0.0, 2.0]])
+    even, wrong = np.full(2 * n, 0.5), np.full((2 * n, 2), [0.8, 0.2])
+    for q, logged in ((right, even), (Table([[5.0, -1.0], [3.0, 3.0]]), even), (right, wrong), (None, even)):
+        found = doubly_robust(Mostly(2), q, batch, logged, discount=discount)
+        error = found.of_episodes.std() / np.sqrt(n)
+        assert abs(found.value - exact) < 4 * error
+        assert found.of_episodes.mean() == pytest.approx(0.0, abs=1e-9)
+        assert found.overlaps
+    biased = doubly_robust(Mostly(2), None, batch, wrong, discount=discount)
+    assert abs(biased.value - exact) > 0.3
+    ratios = np.array([share / 0.5, (1 - share) / 0.5])
+    expected = np.mean(ratios) ** 2 / np.mean(ratios**2)  # of one decision; two have its square
+    kish = (expected + discount * expected**2) / (1 + discount)
+    assert doubly_robust(Mostly(2), right, batch, even, discount=discount).effective_episodes == pytest.approx(
+        kish * n, rel=0.03
+    )
 
 
 # -- the gate's error rate ----------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """Episodes made of the steps of a log: their values against closed forms, and what happens where the log has not been."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -77,6 +79,45 @@ def test_the_values_of_a_finite_process_are_exact_up_to_chance():
         value, _ = world.value(policy, starts, 2000, 0)
         spread = np.ptp(mdp.values(probabilities))
         assert value == pytest.approx(exact.mean(), abs=0.1 * max(spread, 1.0))
+
+
+def positions(names=None, seed=0):
+    """Return a random walk over 40 whole numbers, or over their names, in which each step moves by one."""
+    rng = np.random.default_rng(seed)
+    x = rng.integers(40, size=(30, 1))
+    names = np.arange(40) if names is None else names
+    rows = []
+    for _ in range(50):
+        actions = rng.integers(2, size=30)
+        y = np.clip(x + 2 * actions[:, None] - 1, 0, 39)
+        rows.append((x, actions, 1.0 * (y[:, 0] == 30), y))
+        x = y
+    x, actions, rewards, y = (np.concatenate(part) for part in zip(*rows, strict=True))
+    order = np.argsort(np.tile(np.arange(30), 50), kind="stable")
+    ends = np.zeros(1500, dtype=bool)
+    return Transitions(
+        names[x][order], actions[order], rewards[order], names[y][order], ends, episodes=np.repeat(np.arange(30), 50)
+    )
+
+
+def test_states_that_repeat_are_moved_if_they_are_places_and_taken_from_rows_if_they_are_names():
+    class Towards(Deterministic):
+        n_actions = 2
+
+        def act(self, states, allowed=None):
+            return np.where(states[:, 0] < 29.5, 1, 0)
+
+    batch = positions()
+    world, starts = surroundings(batch, 0.9)
+    assert world.moves.all()
+    first = starts.states[starts.episode_starts, 0]
+    away = np.where(first == 30, 1, np.abs(first - 30) - 1)  # steps until the first reward
+    exact = np.mean(0.9**away / (1 - 0.9**2))  # every second step, from then on
+    moved, taken = (w.value(Towards(), starts, 500, 0)[0] for w in (world, replace(world, moves=~world.moves)))
+    assert moved == pytest.approx(exact, rel=0.2)
+    assert abs(taken - exact) > abs(moved - exact)
+    names = np.random.default_rng(3).permutation(40)
+    assert not surroundings(positions(names), 0.9)[0].moves.any()
 
 
 def test_an_action_that_the_log_never_takes_ends_in_the_worst_way():

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from capi.selection.result import Selection as Selection
     from capi.selection.result import Tried as Tried
     from capi.selection.scores import bellman_error as bellman_error
+    from capi.selection.scores import doubly_robust as doubly_robust
     from capi.selection.scores import held_out_loss as held_out_loss
     from capi.selection.selecting import choose as choose
 else:
@@ -30,6 +31,7 @@ else:
             "choose": "selecting",
             "default_candidates": "candidates",
             "diagnose": "diagnosis",
+            "doubly_robust": "scores",
             "held_out_loss": "scores",
         },
     )

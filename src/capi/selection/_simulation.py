@@ -7,7 +7,7 @@ and the end are those of a row, drawn from the leaf of a tree.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -27,6 +27,7 @@ N_TREES, LEAF, PROJECTIONS = 30, 3, 20
 RIDGE = 1e-3  # of the linear part, relative to the variance of a column
 FEW_VALUES = 10  # columns with so many values at most are not moved, but taken from the row
 USUAL = 0.95  # share of the log's rows that are known from the other episodes
+CLEARLY = 0.9  # of the squared error of rows, if states that repeat are moved instead
 LOST = 0.1  # probability that a step from an unknown state and action ends in the worst way
 MOST_COMPARED = 5_000  # rows of an action among which the nearest one is looked for
 
@@ -65,6 +66,7 @@ class Surroundings:
     scale: Floats  # (d,)
     moves: Bools  # (d,) columns that are moved; the others are taken from rows
     usual: float  # distance to the nearest row that is usual for other episodes of the log
+    places: tuple[Floats, ...] | None = None  # if states repeat, the values of each column in order
 
     @classmethod
     def of(cls, batch: Transitions, others: Transitions, discount: float, seed: int, n_jobs: int = 1) -> Surroundings:
@@ -73,8 +75,7 @@ class Surroundings:
         counted = np.ones(len(batch)) if batch.weights is None else batch.weights
         both = np.concatenate([batch.states, batch.next_states])
         centre, scale = _moments(batch.states)
-        n_different = len(np.unique(batch.states, axis=0))
-        moves = np.array([len(np.unique(column)) > FEW_VALUES for column in both.T]) & (2 * n_different > len(batch))
+        moves = np.array([len(np.unique(column)) > FEW_VALUES for column in both.T])
         projections = Projections.drawn(batch.states, PROJECTIONS, rng)
         plain = cls(batch, discount, [], centre, scale, moves, np.inf)
         parts = [
@@ -83,10 +84,25 @@ class Surroundings:
         ]
         found = cls(batch, discount, parts, centre, scale, moves, np.inf)
         chosen = rng.permutation(len(others))[:MOST_COMPARED]
+        if 2 * len(np.unique(batch.states, axis=0)) <= len(batch):
+            found = replace(found, places=tuple(np.unique(column[np.isfinite(column)]) for column in both.T))
+            found = replace(found, moves=found._better_moved(others, chosen, seed))
         distances = found.distances(others.states[chosen], others.actions[chosen])
         distances = distances[np.isfinite(distances)]
         usual = float(np.quantile(distances, USUAL)) if len(distances) else np.inf
-        return cls(batch, discount, parts, centre, scale, moves, usual)
+        return replace(found, usual=usual)
+
+    def _better_moved(self, others: Transitions, chosen: Ints, seed: int) -> Bools:
+        """Return which columns are nearer to the next states of other episodes if they are moved than if they are taken from rows (d,).
+
+        States that repeat may be places on a line or names of states: similar rows then start elsewhere and also end elsewhere.
+        """
+        rows, _, moved = self.step(others.states[chosen], others.actions[chosen], np.random.default_rng(seed))
+        true = others.next_states[chosen]
+        errors = [
+            np.nan_to_num(np.square((x - true)[rows >= 0])).sum(axis=0) for x in (moved, self.batch.next_states[rows])
+        ]
+        return self.moves & (errors[0] < CLEARLY * errors[1])
 
     def _of_action(
         self, rows: Ints, counted: Floats, projections: Projections | None, rng: np.random.Generator, n_jobs: int
@@ -157,8 +173,19 @@ class Surroundings:
             origins, ends = b.states[rows[mine]], b.next_states[rows[mine]]
             turned = (self._linear(x) - self._linear(origins)) @ part.slopes * self.scale
             moved = np.clip(x + (ends - origins) + turned, *self._range)
-            following[mine] = np.where(self.moves & ~np.isnan(moved), moved, ends)
+            following[mine] = np.where(self.moves & ~np.isnan(moved), self._nearest_place(moved), ends)
         return rows, rewards, following
+
+    def _nearest_place(self, states: Floats) -> Floats:
+        """Return states with the nearest value of each column that the log has, if its states repeat."""
+        if self.places is None or not self.moves.any():
+            return states
+        found = states.copy()
+        for j in np.flatnonzero(self.moves):
+            values, x = self.places[j], np.nan_to_num(states[:, j])
+            after = np.clip(np.searchsorted(values, x), 1, len(values) - 1)
+            found[:, j] = np.where(x - values[after - 1] <= values[after] - x, values[after - 1], values[after])
+        return found
 
     @cached_property
     def _range(self) -> tuple[Floats, Floats]:

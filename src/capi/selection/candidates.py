@@ -11,19 +11,24 @@ import numpy as np
 from capi._utils.late import sklearn
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
+from capi.evaluators import LSTDQ, BoostedQ, Pessimistic
+from capi.features.bases import Polynomial
 from capi.learning import rules
 from capi.learning.capi import CAPI
 from capi.learning.learner import Learner, training_of
 from capi.learning.support import Support
+from capi.learning.updates import NearLog
 from capi.offline.score import fitted_value
 from capi.policies import Constant, cloned, described
-from capi.policy_spaces import Forests, OptimalTrees, Reweighted
+from capi.policy_spaces import Forests, Neighbors, OptimalTrees, Reweighted
 from capi.types import Policy
 
 QUICK_ROUNDS = 5  # of a learner that is only compared roughly
 FINE, COARSE = 5, 30  # rows of a node of the value trees, for data with little and with much noise
 FOREST, NEAR_LOG, WITH_SUPPORT = 10_000, 20_000, 1  # sizes of policies that are not read
-SUPPORT = 0.3
+SUPPORT, SHARE = 0.3, 0.3  # threshold of a support; share of decisions that stay as they were
+SWEEPS = 10  # of boosted values
+NEIGHBOURS, RIDGE, MANY_COLUMNS = 20, 1e-3, 20  # above so many columns, linear values have no products of columns
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +51,8 @@ class Candidate:
     @property
     def near_log(self) -> bool:
         """Whether its policies draw actions nearly as the log does."""
-        return isinstance(getattr(self.learner, "space", None), Reweighted)
+        mixed = isinstance(getattr(self.learner, "update", None), NearLog)
+        return mixed or isinstance(getattr(self.learner, "space", None), Reweighted)
 
     def fitted(self, batch: Transitions, *, quick: bool = False) -> Any:
         """Return the learner after learning from ``batch``; a quick one makes fewer rounds."""
@@ -95,12 +101,12 @@ class BestSingleAction:
 
 
 def default_candidates(batch: Transitions, discount: float, *, random_state: int = 0) -> list[Candidate]:
-    """Return a list of learners that covers fine and coarse values, small and large policies, and policies that stay near the log.
+    """Return a list of learners that covers values by trees, boosting and linear functions, small and large policies, and policies near the log.
 
     Parameters
     ----------
     batch : Transitions
-        Only its size and its episodes are used.
+        Only its size, its episodes and whether values are missing are used.
     discount : float in [0, 1)
     random_state : int
         Of all learners.
@@ -116,18 +122,35 @@ def default_candidates(batch: Transitions, discount: float, *, random_state: int
         return CAPI(evaluator, space, discount, random_state=random_state, **options)
 
     trees = {depth: replace(space, max_depth=depth) for depth in (1, 2, 3)}
-    near = Support(SUPPORT)
-    return [
+    forests, near = Forests(n_jobs=-1), Support(SUPPORT)
+    sweeps = 1 if rules.horizon(batch, discount) == 1 else SWEEPS
+    boosted = BoostedQ(50, 5, max_leaf_nodes=15, n_sweeps=sweeps)  # smaller than its defaults, for its time
+    found = [
         Candidate("tree of depth 1", learner(fine, trees[1]), 2),
         Candidate("tree of depth 2", learner(fine, trees[2]), 4),
         Candidate("tree of depth 3", learner(fine, trees[3]), 8),
         Candidate("tree of depth 3, coarse values", learner(coarse, trees[3]), 8),
         Candidate("tree of depth 3, near the log", learner(fine, trees[3], support=near), 8 + WITH_SUPPORT),
-        Candidate("forest", learner(fine, Forests(n_jobs=-1)), FOREST),
-        Candidate("forest, coarse values", learner(coarse, Forests(n_jobs=-1)), FOREST),
-        Candidate("forest, near the log", learner(fine, Forests(n_jobs=-1), support=near), FOREST + WITH_SUPPORT),
+        Candidate("forest", learner(fine, forests), FOREST),
+        Candidate("forest, coarse values", learner(coarse, forests), FOREST),
+        Candidate("forest, cautious values", learner(Pessimistic(fine, 1.0, "trees"), forests), FOREST),
+        Candidate("forest, near the log", learner(fine, forests, support=near), FOREST + WITH_SUPPORT),
         Candidate("log, reweighted", learner(unsplit, Reweighted()), NEAR_LOG),
         Candidate("log, reweighted a little", learner(unsplit, Reweighted(temperature=4.0)), NEAR_LOG),
+        Candidate("forest, mixed with the log", learner(fine, forests, update=NearLog(None, SHARE)), NEAR_LOG),
+    ]
+    if np.isfinite(batch.states).all():  # neither has a place for missing values
+        degree = 2 if batch.n_features <= MANY_COLUMNS else 1
+        linear = LSTDQ(Polynomial(degree), ridge=RIDGE)
+        found += [
+            Candidate("tree of depth 3, linear values", learner(linear, trees[3]), 8),
+            Candidate("neighbours", learner(fine, Neighbors(NEIGHBOURS, n_jobs=-1)), FOREST),
+        ]
+    return [
+        *found,
+        Candidate(
+            "forest, boosted values, near the log", learner(boosted, forests, support=near), FOREST + WITH_SUPPORT
+        ),
     ]
 
 

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
     from capi.offline.evidence import Evidence
 
+DOUBLY_ROBUST, FITTED_Q, SIMULATED = "doubly robust", "fitted Q", "simulated episodes"
+
 
 @dataclass(frozen=True)
 class Tried:
@@ -27,7 +29,8 @@ class Tried:
     rough : float or None
         Value on held-out episodes after a few rounds.
     value, standard_error : float or None
-        Value on held-out episodes, learned in full.
+        Value after learning in full: on held-out episodes; of simulated episodes, the mean of the rough value and that of the policy that
+        learned from all learning episodes.
     behind, behind_error : float or None
         How far it is behind the best one, and the standard error of that.
     left : float or None
@@ -88,6 +91,8 @@ class Selection:
     discount : float
     n_learning : int
         Number of episodes that were used to learn and to choose.
+    score : str
+        What the values are: "doubly robust" if policies and log overlap enough, else "fitted Q" (one decision per episode) or "simulated episodes".
     evidence : Evidence, optional
         The evaluation of the tested policy.
     """
@@ -98,6 +103,7 @@ class Selection:
     gate: Gate
     discount: float
     n_learning: int
+    score: str = SIMULATED
     evidence: Evidence | None = field(default=None, repr=False)
 
     @property
@@ -115,6 +121,7 @@ class Selection:
             "gate": {**asdict(self.gate), "tested": [_plain(one) for one in self.gate.tested]},
             "discount": self.discount,
             "n_learning": self.n_learning,
+            "score": self.score,
         }
 
     def __str__(self) -> str:
@@ -135,7 +142,7 @@ class Selection:
             colour = colour_of(1 if one.name == self.chosen else 0)
             axes.errorbar(one.value or 0.0, height, xerr=one.standard_error or 0.0, fmt="o", color=colour)
         axes.set_yticks(range(len(known)), [one.name for one in known])
-        axes.set_xlabel("value on held-out episodes, with one standard error", fontsize=SMALL_TEXT_SIZE)
+        axes.set_xlabel(f"value ({self.score}), with one standard error", fontsize=SMALL_TEXT_SIZE)
         return figure
 
 

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from capi._utils.randomness import RandomState, as_generator, shuffled_folds
+from capi._utils.row_ops import chosen_entries
 from capi._utils.threads import n_threads
 from capi._utils.validation import Floats, as_discount
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.evaluators._sweeps import bellman_targets
+from capi.offline.episodes import Episodes
+from capi.offline.importance_weights import Weights, enough_overlap
 from capi.policies import decided, value_of
 from capi.policy_spaces._problem import ImprovementProblem
 from capi.trees.forest import Growth, grow
@@ -18,6 +23,7 @@ from capi.types import Policy, QFunction
 
 N_TREES, LEAF = 60, 5  # of the regression that estimates the noise of Bellman targets
 N_FOLDS = 5
+SMALLEST = 1e-3  # probability of a logged action that a weight divides by
 
 
 def bellman_error(
@@ -86,6 +92,76 @@ def held_out_loss(policy: Policy, q: QFunction, batch: Transitions) -> float:
     """
     problem = ImprovementProblem.of(batch.states, q.values(batch.states), weights=batch.weights, allowed=batch.allowed)
     return problem.loss_of(decided(policy, batch.states, batch.allowed))
+
+
+@dataclass(frozen=True, eq=False)
+class RobustValue:
+    """A doubly robust value of a policy.
+
+    Parameters
+    ----------
+    value : float
+        Mean discounted return from the first states of the episodes.
+    of_episodes : array of shape (E,)
+        How much each episode differs from it.
+    effective_episodes : float
+        Kish's effective number of episodes of the importance weights.
+    """
+
+    value: float
+    of_episodes: Floats
+    effective_episodes: float
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether policy and log overlap enough for this value to be used."""
+        return enough_overlap(self.effective_episodes, len(self.of_episodes))
+
+
+def doubly_robust(
+    policy: Policy, q: QFunction | None, batch: Transitions, logged: Floats, *, discount: float
+) -> RobustValue:
+    r"""Return the value of a policy on other episodes than those that ``q`` and the policy were learned from.
+
+    For each episode :math:`\hat V(X_0) + \sum_t \gamma^t w_t (R_t + \gamma \hat V(X_{t+1}) - \hat Q(X_t, A_t))` with the importance weights
+    :math:`w_t` (Jiang and Li 2016): right in the mean if either the probabilities of the log or the values are.
+
+    Parameters
+    ----------
+    policy : Policy
+    q : QFunction or None
+        Its values; None counts them as zero, which is importance sampling.
+    batch : Transitions
+        Other episodes, with the same weight in all rows of an episode.
+    logged : array of shape (n,) or (n, A)
+        Probabilities with which the log took its actions, or with which it takes any action in these states.
+    discount : float in [0, 1)
+
+    Examples
+    --------
+    >>> from capi.policies import Constant
+    >>> batch = Transitions([[0.0]] * 20, [0, 1] * 10, [0.0, 1.0] * 10, [[0.0]] * 20, [True] * 20)
+    >>> doubly_robust(Constant(1, 2), None, batch, np.full(20, 0.5), discount=0.9).value
+    1.0
+    """
+    probabilities = np.asarray(logged, dtype=np.float64)
+    taken = probabilities if probabilities.ndim == 1 else chosen_entries(probabilities, batch.actions)
+    mine = policy.probabilities(batch.states, batch.allowed)
+    ratios = chosen_entries(mine, batch.actions) / np.maximum(taken, SMALLEST)
+    episodes = Episodes(batch, as_discount(discount))
+    weights = Weights(episodes, ratios)
+    here = np.zeros((len(batch), batch.n_actions)) if q is None else q.values(batch.states)
+    after = (
+        np.zeros(len(batch))
+        if q is None
+        else value_of(decided(policy, batch.next_states, batch.next_masks()), q.values(batch.next_states))
+    )
+    surprises = bellman_targets(batch, episodes.discount, after) - chosen_entries(here, batch.actions)
+    first = (mine * np.where(mine > 0, here, 0.0)).sum(axis=1)[episodes.starts]
+    with np.errstate(over="ignore", invalid="ignore"):
+        of = first + np.bincount(episodes.of_row, episodes.worth * weights.of_rows * surprises)
+    value = float(np.average(of, weights=episodes.weights))
+    return RobustValue(value, of - value, weights.effective_episodes)
 
 
 def _regressed(batch: Transitions, targets: Floats, rng: np.random.Generator, n_jobs: int) -> Floats:

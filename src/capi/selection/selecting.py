@@ -1,8 +1,9 @@
 """`choose`: which evaluator, space and sizes to use, and whether the result is better than what was done.
 
-The episodes are divided first: most are for learning and selection, the others test the result once. In two stages the candidates learn from one half of
-the first part and are valued on the other half, both ways: roughly, after which most are dropped, and then in full. Values are those of simulated episodes
-that are put together from the other half's steps; if every episode is a single decision, those of fitted Q evaluation.
+The episodes are divided first: most are for learning and selection, the others test the result once. All candidates learn roughly from one half of the
+first part and are valued on the other half, both ways, after which most are dropped. Where all of them overlap with the log, values are doubly robust, and
+the candidates that remain learn in full from both halves. Else values are those of episodes that are simulated with the other half's steps, and the
+candidates that remain learn in full from all learning episodes: of small logs a half says little about what the whole teaches.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -21,10 +22,10 @@ import numpy as np
 from capi._utils.executors import check_executor, ordered
 from capi._utils.randomness import shuffled_folds
 from capi._utils.threads import n_threads
-from capi._utils.validation import Bools, as_discount, as_int, is_real
+from capi._utils.validation import Floats, as_discount, as_int, is_real
 from capi.data.transitions import Transitions
 from capi.errors import CapiError, InvalidInputError, RareActionWarning
-from capi.learning.rules import horizon
+from capi.learning.rules import default_evaluator, horizon
 from capi.offline.fitted_q import Regression
 from capi.offline.score import fitted_value_with_influence
 from capi.policies import cloned
@@ -32,9 +33,10 @@ from capi.selection._memory import Memory
 from capi.selection._simulation import Surroundings
 from capi.selection.candidates import Candidate, baselines, checked_candidates, default_candidates
 from capi.selection.gate import FEWEST_EPISODES, gated
-from capi.selection.result import Selection, Tried
+from capi.selection.result import DOUBLY_ROBUST, FITTED_Q, SIMULATED, Selection, Tried
+from capi.selection.scores import doubly_robust
 
-N_FINALISTS = 4
+N_FINALISTS = 5
 SCORING_TREES, N_SIMULATED, MORE = (
     30,
     200,
@@ -42,6 +44,7 @@ SCORING_TREES, N_SIMULATED, MORE = (
 )  # trees or simulated episodes of a rough value; a final one has five times as many
 ROUGH_SHARE = 0.5  # of the budget
 FEWEST_TESTED = 3  # episodes
+Values = Sequence[dict[str, Any]]  # the results of the fits of a candidate
 ADVICE = "always_learn=True (--always-learn) returns the learned policy."
 RARELY, MOST_LEFT = (
     0.05,
@@ -126,7 +129,7 @@ def choose(
     work = _Work(learning, discount, seed, n_jobs, Memory.of(folder, learning, discount, seed), shown, executor)
     rough = work.rough([others[0], *asked], budget)
     finalists = _finalists(rough, others[0].name)
-    tried = work.final(finalists, rough)
+    tried, score = work.final(finalists, rough)
     chosen = next(one for one in finalists if one.name == _simplest(tried))
     tried = [replace(one, fate="chosen") if one.name == chosen.name else one for one in tried]
     ranked = sorted(
@@ -163,7 +166,7 @@ def choose(
         returned = others[0].name if returned is None else returned
     gate = replace(gate, sentence=gate.sentence + result)
     learner = learners.get(returned) or (named.get(returned) or others[0]).fitted(learning)
-    learner.selection_ = Selection(tried, chosen.name, returned, gate, discount, learning.n_episodes, evidence)
+    learner.selection_ = Selection(tried, chosen.name, returned, gate, discount, learning.n_episodes, score, evidence)
     return learner
 
 
@@ -194,6 +197,23 @@ def _check_test(learning: Transitions, test: Any) -> None:
         )
 
 
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """A fit of a candidate to some episodes, and the others that value it."""
+
+    candidate: Candidate
+    rest: Transitions
+    fold: Transitions
+    half: int | None  # number of the half that values it; None for all episodes
+    stage: str  # "rough", "final" or "whole"
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What its result is remembered by."""
+        settings = hashlib.sha256(repr(self.candidate.learner).encode()).hexdigest()[:16]
+        return f"{self.candidate.name} {settings}", self.stage if self.half is None else f"{self.stage} {self.half}"
+
+
 class _Work:
     """The fits of a selection: each learns from one half of the episodes and is valued on the other one."""
 
@@ -213,136 +233,223 @@ class _Work:
         self.n_jobs = n_threads(n_jobs)
         fold = np.repeat(shuffled_folds(batch.n_episodes, 2, seed), batch.episode_lengths)
         self.halves = [(batch.subset(fold != k), batch.subset(fold == k)) for k in range(2)]
-        self._rare: list[Bools] | None = None
+        self.simple = horizon(batch, discount) == 1
+        self._logged: list[Floats] | None = None
         self._worlds: list[Surroundings | None] | None = None
 
     @property
     def worlds(self) -> list[Surroundings | None]:
         """For each half, the process of its steps; None if every episode is a single decision."""
         if self._worlds is None:
-            simple = horizon(self.batch, self.discount) == 1
             self._worlds = [
-                None if simple else Surroundings.of(fold, rest, self.discount, self.seed, n_threads(-1))
+                None if self.simple else Surroundings.of(fold, rest, self.discount, self.seed, n_threads(-1))
                 for rest, fold in self.halves
             ]
         return self._worlds
 
     @property
-    def rare(self) -> list[Bools]:
-        """For each half, the actions that the other half rarely takes in similar states (n, A)."""
-        if self._rare is None:
-            least = min(RARELY, 0.5 / self.batch.n_actions)
-            self._rare = [
+    def world_of_all(self) -> Surroundings | None:
+        """The process of the steps of both halves; how far from its rows is usual is known from the halves."""
+        halves = [world for world in self.worlds if world is not None]
+        if not halves:
+            return None
+        found = Surroundings.of(self.batch, self.batch, self.discount, self.seed, n_threads(-1))
+        return replace(found, usual=float(np.mean([half.usual for half in halves])))
+
+    @property
+    def logged(self) -> list[Floats]:
+        """For each half, how probable the other half makes each action in its states (n, A)."""
+        if self._logged is None:
+            self._logged = [
                 cloned(rest, calibrated=False, random_state=self.seed, n_jobs=-1).probabilities(
                     fold.states, fold.allowed
                 )
-                < least
                 for rest, fold in self.halves
             ]
-        return self._rare
+        return self._logged
 
     def rough(self, candidates: Sequence[Candidate], budget: float | None) -> list[tuple[Candidate, Tried]]:
         """Return each candidate with its value after a few rounds, as the mean of both halves."""
         started = perf_counter()
-        found: list[tuple[Candidate, Tried]] = []
+        tasks = {(c, k): _Task(c, *self.halves[k], k, "rough") for c in candidates for k in range(2)}
         groups = [[c] for c in candidates] if budget is not None else [list(candidates)]
+        values: dict[str, Values] = {}
         for group in groups:
-            if budget is not None and len(found) > 1 and perf_counter() - started > ROUGH_SHARE * budget:
-                found += [(c, Tried(c.name, c.size, None, fate="not tried: no time left")) for c in group]
-                continue
-            for candidate, values in zip(group, self._values(group, quick=True), strict=True):
-                found.append((candidate, _tried(candidate, values)))
+            if budget is None or len(values) < 2 or perf_counter() - started <= ROUGH_SHARE * budget:
+                values |= self._values({c.name: [tasks[c, k] for k in range(2)] for c in group}, self.worlds)
+        known = {name: both for name, both in values.items() if _fine(both) and _left(both) <= MOST_LEFT}
+        self.score = self._score(known.values())
+        found = []
+        for c in candidates:
+            if c.name in values:
+                found.append((c, _tried(c, values[c.name], self.score)))
+            else:
+                found.append((c, Tried(c.name, c.size, None, fate="not tried: no time left")))
         if all(one.rough is None for _, one in found):
             raise InvalidInputError(f"no candidate could learn from this batch; the first one: {found[0][1].fate}.")
+        self.found = values
         return found
 
-    def final(self, finalists: Sequence[Candidate], rough: Sequence[tuple[Candidate, Tried]]) -> list[Tried]:
-        """Return all candidates, those that remain with values of learners that learned in full."""
-        values = dict(zip((c.name for c in finalists), self._values(finalists, quick=False), strict=True))
-        means = {name: _mean([v["value"] for v in both]) for name, both in values.items() if _fine(both)}
-        if not means:
+    def _score(self, known: Iterable[Values]) -> str:
+        """Return the name of the score that all candidates have."""
+        listed = list(known)
+        if listed and all("robust" in v for both in listed for v in both):
+            return DOUBLY_ROBUST
+        return FITTED_Q if self.simple else SIMULATED
+
+    def final(
+        self, finalists: Sequence[Candidate], rough: Sequence[tuple[Candidate, Tried]]
+    ) -> tuple[list[Tried], str]:
+        """Return all candidates, those that remain with values of learners that learned in full, and the name of the score."""
+        if self.score == SIMULATED:
+            whole = {c.name: [_Task(c, self.batch, self.batch, None, "whole")] for c in finalists}
+            values = self._values(whole, [self.world_of_all])
+            # the mean of what the learner is worth on other episodes, and of what its policy is worth
+            parts: dict[str, tuple[Values, list[float]]] = {
+                name: ([*self.found[name], *both], [0.25, 0.25, 0.5]) for name, both in values.items() if _fine(both)
+            }
+        else:
+            tasks = {c.name: [_Task(c, *self.halves[k], k, "final") for k in range(2)] for c in finalists}
+            values = self._values(tasks, self.worlds)
+            self.score = self._score(both for both in values.values() if _fine(both))
+            parts = {name: (both, [0.5, 0.5]) for name, both in values.items() if _fine(both)}
+        if not parts:
             raise InvalidInputError("no candidate could learn from this batch in full.")
+        means = {name: _combined(given, self.score) for name, given in parts.items()}
         best = max(means, key=lambda name: means[name])
         tried = []
         for candidate, one in rough:
-            if candidate.name not in means:
-                tried.append(one)
+            name = candidate.name
+            if name not in means:
+                failed = next((v["failed"] for v in values.get(name, []) if "failed" in v), None)
+                tried.append(one if failed is None else replace(one, fate=f"failed: {failed}"))
                 continue
-            mine, its = values[candidate.name], values[best]
-            apart = [np.array(b["of_episodes"]) - np.array(m["of_episodes"]) for m, b in zip(mine, its, strict=True)]
             tried.append(
                 replace(
                     one,
-                    value=means[candidate.name],
-                    standard_error=_error([np.array(v["of_episodes"]) for v in mine]),
-                    behind=means[best] - means[candidate.name],
-                    behind_error=_error(apart),
-                    seconds=one.seconds + sum(v["seconds"] for v in mine),
+                    value=means[name],
+                    standard_error=_error(_influences(parts[name], self.score)),
+                    behind=means[best] - means[name],
+                    behind_error=_error(
+                        [
+                            b - m
+                            for m, b in zip(
+                                _influences(parts[name], self.score), _influences(parts[best], self.score), strict=True
+                            )
+                        ]
+                    ),
+                    seconds=one.seconds + sum(v["seconds"] for v in values[name]),
                     fate="not chosen",
                 )
             )
-        return tried
+        return tried, self.score
 
-    def _values(self, candidates: Sequence[Candidate], *, quick: bool) -> list[list[dict[str, Any]]]:
-        tasks = [(c, k) for c in candidates for k in range(2)]
-        missing = [task for task in tasks if self.memory.get(*_key(*task, quick)) is None]
+    def _values(self, tasks: Mapping[str, Sequence[_Task]], worlds: Sequence[Surroundings | None]) -> dict[str, Values]:
+        """Return the results of the tasks of each candidate; those that are known are not computed again."""
+        listed = [(task, worlds[task.half or 0]) for of in tasks.values() for task in of]
+        missing = [(task, world) for task, world in listed if self.memory.get(*task.key) is None]
         apart = self.n_jobs > 1 or self.executor is not None  # then each has one thread
         calls = (
-            (c, *self.halves[k], self.rare[k], self.worlds[k], self.batch, self.discount, self.seed, quick, apart)
-            for c, k in missing
+            (
+                task,
+                None if task.half is None else self.logged[task.half],
+                world,
+                self.batch,
+                self.discount,
+                self.seed,
+                apart,
+            )
+            for task, world in missing
         )
         results = ordered(_valued, calls, self.executor, self.n_jobs)
-        for (c, k), result in zip(self.shown(missing), results, strict=True):
-            self.memory.put(*_key(c, k, quick), result)
-        return [[self.memory.get(*_key(c, k, quick)) or {} for k in range(2)] for c in candidates]
-
-
-def _key(candidate: Candidate, half: int, quick: bool) -> tuple[str, str]:
-    settings = hashlib.sha256(repr(candidate.learner).encode()).hexdigest()[:16]
-    return f"{candidate.name} {settings}", f"{'rough' if quick else 'final'} {half}"
+        shown = self.shown([(task.candidate, task.half) for task, _ in missing])
+        for _, (task, _world), result in zip(shown, missing, results, strict=True):
+            name, fit = task.key
+            self.memory.put(name, fit, result)
+        return {name: [self.memory.get(*task.key) or {} for task in of] for name, of in tasks.items()}
 
 
 def _valued(
-    candidate: Candidate,
-    rest: Transitions,
-    fold: Transitions,
-    rare: Bools,
+    task: _Task,
+    logged: Floats | None,
     world: Surroundings | None,
     starts: Transitions,
     discount: float,
     seed: int,
-    quick: bool,
     one_thread: bool,
 ) -> dict[str, Any]:
-    """Return the value, on one half, of what a candidate learned from the other one."""
+    """Return the value of what a candidate learned from the task's episodes, in a model of other episodes, or of all of them."""
     started = perf_counter()
+    fold, more = task.fold, 1 if task.stage == "rough" else MORE
+    found: dict[str, Any] = {"left": 0.0}
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RareActionWarning)
-            policy = candidate.fitted(rest, quick=quick).policy_
-        more = 1 if quick else MORE
+            policy = task.candidate.fitted(task.rest, quick=task.stage == "rough").policy_
         if world is None:
             regression = Regression(n_trees=SCORING_TREES * more, n_jobs=1 if one_thread else n_threads(-1))
             value, of_episodes = fitted_value_with_influence(policy, fold, discount, regression, seed)
         else:
             value, of_episodes = world.value(policy, starts, N_SIMULATED * more, seed)
-        left = float((policy.probabilities(fold.states, fold.allowed) * rare).sum(axis=1).mean())
+        if logged is not None:
+            least = min(RARELY, 0.5 / fold.n_actions)
+            found["left"] = float(
+                (policy.probabilities(fold.states, fold.allowed) * (logged < least)).sum(axis=1).mean()
+            )
+            if robust := _robust(policy, task.rest, fold, logged, discount):
+                found["robust"] = robust
     except (CapiError, ValueError) as error:
         return {"failed": f"{type(error).__name__}: {error}", "seconds": perf_counter() - started}
     seconds = perf_counter() - started
-    return {"value": value, "of_episodes": of_episodes.tolist(), "left": left, "seconds": seconds}
+    return {**found, "value": value, "of_episodes": of_episodes.tolist(), "seconds": seconds}
 
 
-def _tried(candidate: Candidate, both: Sequence[dict[str, Any]]) -> Tried:
+def _robust(
+    policy: Any, rest: Transitions, fold: Transitions, logged: Floats, discount: float
+) -> dict[str, Any] | None:
+    """Return the doubly robust value on one half of a policy that was learned from the other one; None where they overlap too little."""
+    counts = fold.weights
+    if counts is not None and not np.array_equal(counts, np.repeat(counts[fold.episode_starts], fold.episode_lengths)):
+        return None  # weights of rows, not of episodes
+    probabilities = logged if fold.propensities is None else fold.propensities
+    if (counts is not None and not counts.any()) or not doubly_robust(
+        policy, None, fold, probabilities, discount=discount
+    ).overlaps:
+        return None
+    q = default_evaluator(rest, discount).evaluate(policy, rest, discount=discount)
+    found = doubly_robust(policy, q, fold, probabilities, discount=discount)
+    return {"value": found.value, "of_episodes": found.of_episodes.tolist()}
+
+
+def _tried(candidate: Candidate, both: Values, score: str) -> Tried:
     seconds = sum(v["seconds"] for v in both)
     if not _fine(both):
         reason = next(v["failed"] for v in both if "failed" in v) if any("failed" in v for v in both) else "no value"
         return Tried(candidate.name, candidate.size, None, seconds=seconds, fate=f"failed: {reason}")
-    left = _mean([v["left"] for v in both])
+    left = _left(both)
     fate = f"leaves the log in {100 * left:.0f} % of its decisions" if left > MOST_LEFT else "pruned"
-    return Tried(
-        candidate.name, candidate.size, _mean([v["value"] for v in both]), left=left, seconds=seconds, fate=fate
-    )
+    value = float(np.mean([_part(v, score)["value"] for v in both]))
+    return Tried(candidate.name, candidate.size, value, left=left, seconds=seconds, fate=fate)
+
+
+def _part(found: dict[str, Any], score: str) -> dict[str, Any]:
+    """Return the value and the episodes' influences of a fit; of a candidate that leaves the log those of the model."""
+    robust: dict[str, Any] | None = found.get("robust") if score == DOUBLY_ROBUST else None
+    return found if robust is None else robust
+
+
+def _combined(given: tuple[Values, Sequence[float]], score: str) -> float:
+    return float(sum(share * _part(v, score)["value"] for v, share in zip(*given, strict=True)))
+
+
+def _influences(given: tuple[Values, Sequence[float]], score: str) -> list[Floats]:
+    """Return what each episode adds to a combined value, one array per set of independent episodes."""
+    parts = [share * np.array(_part(v, score)["of_episodes"]) for v, share in zip(*given, strict=True)]
+    return [np.sum(parts, axis=0)] if score == SIMULATED else parts  # all simulations start in the same states
+
+
+def _left(both: Values) -> float:
+    return float(np.mean([v["left"] for v in both]))
 
 
 def _fine(both: Sequence[dict[str, Any]]) -> bool:
@@ -370,10 +477,6 @@ def _simplest(tried: Sequence[Tried]) -> str:
     return min(near, key=lambda one: (one.size, -(one.value or 0.0))).name
 
 
-def _mean(values: Sequence[float]) -> float:
-    return float(np.mean(values))
-
-
-def _error(parts: Sequence[Any]) -> float:
-    """Return the standard error of the mean of parts' means, from their episodes' influences."""
-    return float(np.sqrt(np.sum([np.var(p, ddof=1) / len(p) if len(p) > 1 else 0.0 for p in parts])) / len(parts))
+def _error(parts: Sequence[Floats]) -> float:
+    """Return the standard error of a sum of means, from what the episodes of each add."""
+    return float(np.sqrt(np.sum([np.var(p, ddof=1) / len(p) if len(p) > 1 else 0.0 for p in parts])))
