@@ -5,6 +5,9 @@ from typing import Any
 
 MENDED = {
     '<p class="caption" role="heading">': '<p class="caption" role="heading" aria-level="2">',
+    '<aside class="sidebar-drawer">': '<aside class="sidebar-drawer" aria-label="Site">',
+    '<aside class="toc-drawer': '<aside aria-label="On this page" class="toc-drawer',
+    '<div id="search-results">': '<h1>Search</h1><div id="search-results">',
     "<pre>": '<pre tabindex="0">',  # wide ones scroll
     '<div class="table-wrapper': '<div tabindex="0" class="table-wrapper',
     '<div class="formula">': '<div tabindex="0" class="formula">',

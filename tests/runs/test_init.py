@@ -223,6 +223,21 @@ def test_episodes_without_an_order_and_with_dates_on_a_schedule_are_pointed_out(
     assert not guess_roles(path).notes  # the week is a state
 
 
+def test_missing_actions_and_rewards_are_pointed_out(tmp_path):
+    """The last row of an episode may hold its last state alone."""
+    path = tmp_path / "table.parquet"
+    drug = np.array(["a", "b", "c"], dtype=object)[ACT]
+    frame = pd.DataFrame(
+        {"patient": ID, "week": STEP, "x": X, "drug": np.where(STEP == LENGTH - 1, None, drug), "reward": Z}
+    )
+    frame.to_parquet(path)
+    assert not guess_roles(path).notes
+    frame.assign(drug=np.where(STEP == 2, None, drug)).to_parquet(path)
+    assert guess_roles(path).notes[0].startswith(f"drug is missing in {N} rows, which capi fit refuses")
+    frame.drop(columns=["patient", "week"]).assign(drug=drug, reward=np.where(STEP == 0, np.nan, Z)).to_parquet(path)
+    assert guess_roles(path).notes[0].startswith(f"reward is missing in {N} rows")
+
+
 def test_columns_that_were_not_read_as_numbers_or_dates_say_why(tmp_path):
     path = tmp_path / "table.csv"
     n = N * LENGTH

@@ -229,7 +229,7 @@ class _Guesser:
         return len(np.unique(pairs)) == len(np.unique(episode.codes))
 
     def _notes(self) -> list[str]:
-        return [note for note in (self._about_rows(), self._about_rare_actions()) if note]
+        return [note for note in (self._about_rows(), self._about_missing(), self._about_rare_actions()) if note]
 
     def _about_rows(self) -> str | None:
         """Return what may be wrong with which rows belong together, and in which order."""
@@ -260,6 +260,15 @@ class _Guesser:
                 "If decisions affect later rows, name that column as the episode; divide one long series into days or weeks."
             )
         return None
+
+    def _about_missing(self) -> str | None:
+        """Return which of action and reward are missing in some decisions; the last row of an episode may hold its last state alone."""
+        episode = self.found.get("episode")
+        decided: Any = True if episode is None else ~last_rows(episode, self.found.get("time"))
+        found = [self.found[role] for role in ("action", "reward", "cost") if role in self.found]
+        lacking = {column.name: n for column in found if (n := int((decided & (column.codes < 0)).sum()))}
+        listed = " and ".join(f"{name} is missing in {n} rows" for name, n in lacking.items())
+        return f"{listed}, which capi fit refuses. Fill it in, or leave such episodes out." if lacking else None
 
     def _about_rare_actions(self) -> str | None:
         rare = self._rare_actions()

@@ -18,7 +18,7 @@ from capi.errors import InvalidInputError
 SEPARATORS = re.compile(r"[,;|]")
 MOST_ACTIONS = 100_000  # more are probably ids, not actions
 ADVICE = (
-    " If the last row of an episode contains only its last state, mark it with truncated; "
+    " Fill it in, or leave such episodes out. If the last row of an episode contains only its last state, mark it with truncated; "
     "if the process ended there, drop it and mark the row before it as terminated."
 )
 
