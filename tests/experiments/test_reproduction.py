@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import llvmlite.binding
+import numpy as np
 import pytest
 
 from capi._utils.versions import versions
@@ -26,6 +27,8 @@ QUICKEST = {
     "readable": "pole/tree-1",
     "patients": None,
 }
+
+SMOOTH = ("chain", "theory")  # small changes of the arithmetic change the results a little
 
 pytestmark = pytest.mark.skipif(not NAMES, reason="the records come with the repository only")
 
@@ -93,18 +96,45 @@ def test_tables_figures_and_claims_follow_from_them(name):
     experiment.claims(records)
 
 
+def recomputed(name, setting):
+    """Return a committed record, preferably one that was made here, and the same run again, timings aside."""
+    experiment = load_experiment(name)
+    chosen = next(one for one in experiment.settings("full") if one.name == setting)
+    records = [one for one in Records(REPRODUCTION / name / FOLDER) if one["setting"] == setting]
+    record = next(filter(made_here, records), records[0])
+    request = {"module": experiment.run.__module__, "function": "run", "values": dict(chosen.values)}
+    again = compute({**request, "seed": record["seed"], "n_jobs": 1})
+    return record, without_timings(record), without_timings({**record, **again})
+
+
+def made_here(record):
+    """Return whether the record comes from the same versions and kind of processor; elsewhere the last digits may differ."""
+    here = {"versions": versions(), "processor": llvmlite.binding.get_host_cpu_name()}
+    return {key: record["run"][key] for key in here} == here
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if QUICKEST.get(name)])
 def test_a_record_comes_out_again(name):
-    """On the same kind of processor and with the same versions; elsewhere the last digits may differ."""
-    experiment = load_experiment(name)
-    chosen = next(setting for setting in experiment.settings("full") if setting.name == QUICKEST[name])
-    record = Records(REPRODUCTION / name / FOLDER).find(chosen, 0)
-    here = {"versions": versions(), "processor": llvmlite.binding.get_host_cpu_name()}
-    if {key: record["run"][key] for key in here} != here:
+    """With other versions or on another processor numbers differ slightly, and policies that are learned from them may differ a lot."""
+    record, former, again = recomputed(name, QUICKEST[name])
+    if made_here(record):
+        assert again == former
+    elif name in SMOOTH:
+        assert again.keys() == former.keys()
+        for key, value in former.items():
+            if isinstance(value, list | float):
+                np.testing.assert_allclose(again[key], value, rtol=1e-3, atol=1e-9)
+    else:
         pytest.skip("the record comes from other versions or another processor")
-    request = {"module": experiment.run.__module__, "function": "run", "values": dict(chosen.values)}
-    again = compute({**request, "seed": 0, "n_jobs": 1})
-    assert without_timings({**record, **again}) == without_timings(record)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "setting"), [("hiv", "own/tree-fqi")])
+def test_a_long_record_comes_out_again(name, setting):
+    record, former, again = recomputed(name, setting)
+    if not made_here(record):
+        pytest.skip("the record comes from other versions or another processor")
+    assert again == former
 
 
 def test_the_list_has_every_group_of_every_experiment(script):
