@@ -127,6 +127,8 @@ def _section(title, one, level="###"):
         "",
         _table(["group", "settings", "seeds of which all settings are finished", "runs"], groups),
     ]
+    makers = "; ".join(f"{made_by}: {n:,} runs" for made_by, n in sorted(one.made_by.items()))
+    parts += [f"{makers}.", ""]
     return "\n".join(parts)
 
 

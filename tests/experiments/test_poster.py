@@ -74,7 +74,7 @@ def test_text_is_escaped_and_missing_intervals_are_empty():
     cost = overviews.Cost(1, 0.5, 1.0, 50, 25.0, 0)
     judged = overviews.judgements("theory", {"later": claim})
     summary = ("Numbers", ["case"], [["<i>"]])
-    made = overviews.Overview("theory", "claims", judged, {"later": claim}, [], summary, [], cost)
+    made = overviews.Overview("theory", "claims", judged, {"later": claim}, [], summary, [], cost, {})
     object.__setattr__(made, "figures", dict)
     text = poster_of([made])
     assert "<b>bold" not in text

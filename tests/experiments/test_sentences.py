@@ -56,7 +56,13 @@ def test_an_overview_says_which_seeds_ran_and_what_they_cost(tmp_path):
     settings = [s for s in load_experiment("sensitivity").settings("quick") if "/base/" in s.name]
     for seed, chosen in ((0, settings), (1, settings[:1]), (2, settings)):
         for setting in chosen:
-            run = {"cpu_seconds": 1800.0, "seconds": 3600.0, "code": "", "versions": {}}
+            run = {
+                "cpu_seconds": 1800.0,
+                "seconds": 3600.0,
+                "code": "",
+                "versions": {"capi": "1.0"},
+                "processor": "z80",
+            }
             results = {"score": 60.0, "learning_cpu_seconds": 1.0}
             records.add(
                 {"setting": setting.name, "seed": seed, "values": dict(setting.values), "results": results, "run": run}
@@ -68,4 +74,5 @@ def test_an_overview_says_which_seeds_ran_and_what_they_cost(tmp_path):
     n_settings = len(load_experiment("sensitivity").settings("full"))
     assert (found.cost.full_runs, found.cost.full_cpu_hours) == (5 * n_settings, 5 * 2 * 0.5)
     assert found.cost.n_unknown == n_settings - 2
+    assert found.made_by == {"capi 1.0 on z80": 5}
     assert found.title == NAMES["sensitivity"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +55,7 @@ class Overview:
     summary: tuple[str, list[str], list[list[str]]]
     groups: list[Group]
     cost: Cost
+    made_by: dict[str, int]  # number of runs by version of the package and kind of processor
 
     def figures(self) -> dict[str, Figure]:
         """Return the figures by file name."""
@@ -86,6 +88,7 @@ def overview(name: str, folder: str | Path) -> Overview | None:
         experiment.summary(by_group),
         _groups(known.values(), records),
         _cost(experiment.settings("full"), experiment.SEEDS["full"], records),
+        dict(Counter(f"capi {r['run']['versions']['capi']} on {r['run']['processor']}" for r in records)),
     )
 
 
