@@ -4,6 +4,8 @@ import re
 import sys
 from pathlib import Path
 
+from capi.experiments import NAMES, write_poster
+
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(Path(__file__).parent))  # for the extensions that begin with an underscore
 
@@ -34,8 +36,14 @@ html_show_sphinx = False
 html_last_updated_fmt = None
 
 
+POSTER = "poster.html"
+
+
 def setup(app):
-    """List pages of this folder that the index does not name under "Understand", so that a new page is never lost."""
+    """List pages of this folder that the index does not name under "Understand", so that a new page is never lost.
+
+    Also write the poster of the committed records, which exists on the site alone, and link to it.
+    """
 
     def add_unlisted(_, name, source):
         if name == "index":
@@ -43,4 +51,15 @@ def setup(app):
             others = sorted({path.stem for path in Path(__file__).parent.glob("*.md")} - listed - {"index"})
             source[0] = source[0].replace("@unlisted", "\n".join(others))
 
+    def link_poster(_, name, source):
+        if name == "reproduction":
+            link = f'`{POSTER}` (<a href="{POSTER}">that of the committed records</a>)'
+            source[0] = source[0].replace(f"`{POSTER}`", link, 1)
+
+    def add_poster(app, error):
+        if error is None and app.builder.format == "html":
+            write_poster({each: ROOT / "docs" / "reproduction" / each for each in NAMES}, Path(app.outdir) / POSTER)
+
     app.connect("source-read", add_unlisted)
+    app.connect("source-read", link_poster)
+    app.connect("build-finished", add_poster)
