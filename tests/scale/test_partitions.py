@@ -104,7 +104,7 @@ def test_a_column_of_another_kind_is_named_with_its_file(tmp_path):
     frame = table()
     frame.iloc[:100].to_parquet(tmp_path / "a.parquet")
     frame.iloc[100:].assign(x="many").to_parquet(tmp_path / "b.parquet")
-    with pytest.raises(InvalidInputError, match=r"b\.parquet, column 'x': must be of the same kind in all files"):
+    with pytest.raises(InvalidInputError, match=r"b\.parquet, column 'x': must be of the same kind everywhere"):
         PartitionedTransitions.from_parquet(tmp_path, **ROLES)
     frame.iloc[100:].drop(columns="gain").to_parquet(tmp_path / "b.parquet")
     with pytest.raises(InvalidInputError, match=r"b\.parquet: column 'gain' does not exist"):
@@ -117,7 +117,7 @@ def test_bad_values_are_named_with_file_and_row(tmp_path):
     with pytest.raises(InvalidInputError, match=r"001\.parquet, column 'gain', row 21 .*finite"):
         PartitionedTransitions.from_parquet(written(frame, tmp_path, [100]), rows_per_partition=100, **ROLES).survey()
     frame["unit"] = frame["unit"].where(frame["unit"] != 30)
-    with pytest.raises(InvalidInputError, match=r"column 'unit', row \d+: must not be missing"):
+    with pytest.raises(InvalidInputError, match=r"001\.parquet, column 'unit', row 51 .*must not be missing"):
         PartitionedTransitions.from_parquet(written(frame, tmp_path, [100]), **ROLES)
 
 
@@ -223,3 +223,140 @@ def test_few_distinct_states_are_merged_with_their_numbers_of_rows():
     order = np.lexsort(states.T[::-1])
     np.testing.assert_array_equal(states[order], expected)
     np.testing.assert_array_equal(counts[order], n)
+
+
+# -- hostile tables ----------------------------------------------------------------------------------
+
+
+def test_dictionaries_in_one_file_and_plain_values_in_the_next_are_the_same(tmp_path):
+    frame = table()
+    frame.iloc[:103].astype({"kind": "category", "drug": "category", "unit": "category"}).to_parquet(
+        tmp_path / "a.parquet"
+    )
+    frame.iloc[103:103].to_parquet(tmp_path / "aa.parquet")  # and a file without rows
+    frame.iloc[103:].astype({"x": np.float32}).astype({"x": float}).to_parquet(tmp_path / "b.parquet")
+    frame.loc[103:, "x"] = frame.loc[103:, "x"].astype(np.float32)
+    found = PartitionedTransitions.from_parquet(tmp_path, rows_per_partition=47, **ROLES)
+    assert found.schema == Transitions.from_frame(frame, **ROLES).schema
+    assert rows_of(found) == Transitions.concat([Transitions.from_frame(frame, **ROLES)], renumber_episodes=True)
+
+
+def test_pieces_whose_episodes_are_all_cut_off_are_read_with_others(tmp_path):
+    frame = table(20).assign(cut=False)
+    more = table(6, 1).assign(cut=True)
+    more["unit"] += 100
+    frame = pd.concat([more.iloc[:2], frame, more.iloc[2:]])
+    roles = {**ROLES, "truncated": "cut"}
+    folder = written(frame, tmp_path, [2, 60])
+    found = PartitionedTransitions.from_parquet(folder, rows_per_partition=2, **roles)
+    assert len(rows_of(found)) == 100
+    whole = PartitionedTransitions.from_parquet(folder, **roles)
+    assert found.sample(50, random_state=0) == whole.sample(50, random_state=0)
+
+
+def test_weights_may_be_zero_in_whole_parts_but_not_everywhere(tmp_path):
+    frame = table().assign(w=1.0)
+    frame.loc[:149, "w"] = 0.0
+    roles = {**ROLES, "weight": "w"}
+    found = PartitionedTransitions.from_parquet(written(frame, tmp_path, [77]), rows_per_partition=33, **roles)
+    assert found.sample(10, random_state=0).weights.any()
+    assert rows_of(found).weights.sum() == 50
+    frame["w"] = 0.0
+    with pytest.raises(InvalidInputError, match="weight must be positive in some rows"):
+        PartitionedTransitions.from_parquet(written(frame, tmp_path, [77]), **roles).survey()
+
+
+def test_errors_name_the_file_and_its_row_if_a_part_spans_several(tmp_path):
+    frame = table()
+    frame.loc[160, "gain"] = np.nan
+    whole = PartitionedTransitions.from_parquet(written(frame, tmp_path, [77, 130]), **ROLES)
+    with pytest.raises(InvalidInputError, match=r"002\.parquet, column 'gain', row 31 \(the first is 1\)"):
+        whole.survey()
+    twice = pd.concat([table(), table().iloc[[51]]])
+    whole = PartitionedTransitions.from_parquet(written(twice, tmp_path, [77, 150]), rows_per_partition=60, **ROLES)
+    with pytest.raises(
+        InvalidInputError, match=r"row 52 of .*000\.parquet and row 51 of .*002\.parquet .*'unit' and 'day'"
+    ):
+        whole.survey()
+
+
+def test_with_several_bad_parts_the_first_one_is_named(tmp_path):
+    frame = table()
+    frame.loc[60:, "gain"] = np.inf
+    part = PartitionedTransitions.from_parquet(written(frame, tmp_path, []), rows_per_partition=20, n_jobs=4, **ROLES)
+    with pytest.raises(InvalidInputError, match="column 'gain', row 61"):
+        part.survey()
+
+
+def test_a_file_that_changes_while_it_is_used_is_refused(tmp_path):
+    frame = table()
+    found = PartitionedTransitions.from_parquet(written(frame, tmp_path, [77]), rows_per_partition=60, **ROLES)
+    frame.iloc[77:100].to_parquet(tmp_path / "001.parquet")
+    with pytest.raises(
+        InvalidInputError, match=r"001\.parquet: must not change while it is used; it had 123 rows and has 23"
+    ):
+        found.survey()
+
+
+@pytest.mark.parametrize("size", [10**6, 50])
+def test_ordered_categories_must_be_the_same_in_all_files(tmp_path, size):
+    frame = table()
+    for name, some, order in (("a", frame.iloc[:100], "abc"), ("b", frame.iloc[100:], "cba")):
+        some.assign(kind=pd.Categorical(some["kind"], list(order), ordered=True)).to_parquet(
+            tmp_path / f"{name}.parquet"
+        )
+    with pytest.raises(InvalidInputError, match="column 'kind': must have the same ordered categories everywhere"):
+        PartitionedTransitions.from_parquet(tmp_path, rows_per_partition=size, **ROLES)
+    found = PartitionedTransitions.from_parquet(
+        tmp_path, rows_per_partition=size, ordered={"kind": ["b", "a", "c"]}, **ROLES
+    )
+    assert found.schema.feature_names == ("x", "kind")
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "said"),
+    [
+        ("x", True, "booleans, but numbers"),
+        ("x", pd.Timestamp("2020-01-01"), "dates, but numbers"),
+        ("unit", "one", "texts, but numbers"),
+    ],
+)
+def test_other_kinds_in_a_later_file_are_refused(tmp_path, column, values, said):
+    frame = table()
+    frame.iloc[:100].to_parquet(tmp_path / "a.parquet")
+    frame.iloc[100:].assign(**{column: values}).to_parquet(tmp_path / "b.parquet")
+    with pytest.raises(InvalidInputError, match=rf"b\.parquet, column '{column}': .*{said}"):
+        PartitionedTransitions.from_parquet(tmp_path, **ROLES)
+
+
+def test_columns_that_no_one_can_encode_are_named(tmp_path):
+    for column, values in (("unit", [{"a": 1}] * 200), ("x", [[1, 2]] * 200)):
+        table().assign(**{column: values}).to_parquet(tmp_path / "a.parquet")
+        with pytest.raises(InvalidInputError, match=rf"a\.parquet, column '{column}': cannot be read"):
+            PartitionedTransitions.from_parquet(tmp_path, **ROLES)
+    for paths in (None, [], 3):
+        with pytest.raises(InvalidInputError, match="paths must be a file, a folder"):
+            PartitionedTransitions.from_parquet(paths, **ROLES)
+
+
+def test_frames_of_dask_with_odd_partitions():
+    dask = pytest.importorskip("dask")
+    import dask.dataframe as dd
+
+    frame = table()
+
+    def partitioned(*parts):
+        delayed = [dask.delayed(part) for part in parts]
+        return PartitionedTransitions.from_dask(
+            dd.from_delayed(delayed, meta=frame.iloc[:0], verify_meta=False), **ROLES
+        )
+
+    whole = Transitions.concat([Transitions.from_frame(frame, **ROLES)], renumber_episodes=True)
+    found = partitioned(frame.iloc[:0], frame.iloc[:103].astype({"kind": "category"}), frame.iloc[:0], frame.iloc[103:])
+    assert found.n_partitions == 1
+    assert rows_of(found) == whole
+    with pytest.raises(InvalidInputError, match=r"partition 1 of the Dask DataFrame, column 'x': .*texts, but numbers"):
+        partitioned(frame.iloc[:100], frame.iloc[100:].assign(x="many"))
+    frame.loc[150, "gain"] = np.inf
+    with pytest.raises(InvalidInputError, match=r"partition 1 of the Dask DataFrame, column 'gain', row 47 "):
+        partitioned(frame.iloc[:103], frame.iloc[103:]).survey()

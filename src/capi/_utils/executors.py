@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 ExecutorLike: TypeAlias = Any  # concurrent.futures.Executor, dask.distributed.Client, name of a joblib backend, or None
 
 AHEAD = 2  # tasks that wait for each worker, so that none is idle
-MERGED_TOGETHER = 4  # results that one task of a cluster merges
+MERGED_TOGETHER = 4  # results that one task merges
 CONNECT_SECONDS = 10
 LOST = 10  # workers that may die with a task before it counts as its cause: memory runs out where tasks are large
 
@@ -218,8 +218,8 @@ class Threads:
         return list(handles)
 
     def merged(self, merge: Callable[[Any, Any], Any], handles: Sequence[Any]) -> Any:
-        """Return all results merged into one."""
-        return reduce(merge, handles)
+        """Return all results merged into one, in the order in which a cluster merges them."""
+        return _in_groups(handles, lambda group: _merged(merge, *group))[0]
 
 
 class Cluster:
@@ -243,14 +243,17 @@ class Cluster:
 
     def merged(self, merge: Callable[[Any, Any], Any], handles: Sequence[Any]) -> Any:
         """Merge all results on the workers, a few at a time, and fetch what remains."""
-        level = list(handles)
-        while len(level) > 1:
-            groups = [level[i : i + MERGED_TOGETHER] for i in range(0, len(level), MERGED_TOGETHER)]
-            level = [
-                group[0] if len(group) == 1 else self.client.submit(_merged, merge, *group, pure=False, retries=LOST)
-                for group in groups
-            ]
-        return level[0].result()
+        merged = _in_groups(handles, lambda group: self.client.submit(_merged, merge, *group, pure=False, retries=LOST))
+        return merged[0].result()
+
+
+def _in_groups(handles: Sequence[Any], merge: Callable[[Sequence[Any]], Any]) -> list[Any]:
+    """Return one handle: that of a few merged, of a few of these merged, and so on."""
+    level = list(handles)
+    while len(level) > 1:
+        groups = [level[i : i + MERGED_TOGETHER] for i in range(0, len(level), MERGED_TOGETHER)]
+        level = [group[0] if len(group) == 1 else merge(group) for group in groups]
+    return level
 
 
 def _merged(merge: Callable[[Any, Any], Any], *results: Any) -> Any:

@@ -57,19 +57,20 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def in_threads(work: Callable[[Item], Result], items: Sequence[Item], n_jobs: int) -> list[Result]:
-    """Return ``work(item)`` for each item, using up to ``n_jobs`` threads including the caller's."""
+    """Return ``work(item)`` for each item, using up to ``n_jobs`` threads including the caller's; of several errors raise the first item's."""
     if n_jobs <= 1 or len(items) <= 1:
         return [work(item) for item in items]
     results: dict[int, Result] = {}
-    errors: list[BaseException] = []
+    errors: dict[int, BaseException] = {}
     waiting = iter(range(len(items)))
 
     def drain() -> None:
+        i = -1
         try:
             for i in waiting:
                 results[i] = work(items[i])
         except BaseException as error:  # re-raised in the caller below
-            errors.append(error)
+            errors[i if isinstance(error, Exception) else -1] = error  # an interruption comes before any error
             for _ in waiting:  # so that no thread starts another item
                 pass
 
@@ -80,5 +81,5 @@ def in_threads(work: Callable[[Item], Result], items: Sequence[Item], n_jobs: in
     for helper in helpers:
         helper.join()
     if errors:
-        raise errors[0]
+        raise errors[min(errors)]
     return [results[i] for i in range(len(items))]

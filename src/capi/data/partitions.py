@@ -12,15 +12,9 @@ import numpy as np
 from capi._utils.executors import Crew, ExecutorLike, crew_of
 from capi._utils.randomness import RandomState, numbered_rng, seed_sequence
 from capi._utils.validation import Floats, as_int, is_real
-from capi.data.readers.pieces import (
-    DaskFrame,
-    Decisions,
-    ParquetRows,
-    learned_schema,
-    looked_at,
-    parquet_files,
-    with_whole_episodes,
-)
+from capi.data.readers.borders import with_whole_episodes
+from capi.data.readers.looking import learned_schema, looked_at
+from capi.data.readers.pieces import DaskFrame, Decisions, ParquetRows, parquet_files
 from capi.data.readers.roles import RoleNames, Roles
 from capi.data.schema import Schema
 from capi.data.survey import Chosen, FromTable, InMemory, Survey, ids_of, loaded, n_chosen, surveyed, together
@@ -177,7 +171,7 @@ class PartitionedTransitions:
         """
         if not hasattr(frame, "to_delayed") or not hasattr(frame, "columns"):
             raise InvalidInputError(f"frame must be a Dask DataFrame; got a {type(frame).__name__}.")
-        pieces = [DaskFrame((part,), i) for i, part in enumerate(frame.to_delayed())]
+        pieces = [DaskFrame((part,), (i,)) for i, part in enumerate(frame.to_delayed())]
         return cls._read(pieces, dict(roles), Roles(**roles), executor, n_jobs, sample_rows)
 
     @classmethod
@@ -197,12 +191,10 @@ class PartitionedTransitions:
             raise InvalidInputError("the table must have at least one row; it has none.")
         pieces, found = [pieces[i] for i in some], [found[i] for i in some]
         schema = learned_schema(found, checked)
-        whole, notes = with_whole_episodes(pieces, found) if checked.episode is not None else (list(pieces), [])
+        whole, sizes, notes = with_whole_episodes(pieces, found, checked.episode is not None)
         known = {name: value for name, value in roles.items() if name not in ("action_labels", "ordered")}
         made = object.__new__(cls)
-        firsts = itertools.accumulate(
-            (one.n_rows for one in found), initial=0
-        )  # of use without episodes: no border moves
+        firsts = itertools.accumulate(sizes, initial=0)  # of use without episodes, where rows keep their order
         sources = [
             FromTable(Decisions(piece, {**known, "schema": schema}), first)
             for piece, first in zip(whole, firsts, strict=False)
@@ -271,7 +263,9 @@ class PartitionedTransitions:
     def _surveyed(self, seed: np.uint64, share: float) -> Survey:
         while True:
             seen = self.crew.results(self.crew.each(surveyed, self.parts, seed, share))
-            if any(one.sample is not None for one in seen):
+            if max(one.largest_weight for one in seen) == 0:
+                raise InvalidInputError("weight must be positive in some rows; it is 0 in all of them.")
+            if any(one.has_weight for one in seen):
                 return together(seen)
             share = min(1.0, 8 * share)
 

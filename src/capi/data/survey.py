@@ -132,6 +132,11 @@ class Seen:
     largest_weight: float
     merged: dict[bytes, int] | None
 
+    @property
+    def has_weight(self) -> bool:
+        """Whether rows of its sample count."""
+        return self.sample is not None and (self.sample.weights is None or bool(self.sample.weights.any()))
+
 
 def surveyed(source: Source, seed: np.uint64, share: float) -> Seen:
     """Return what a part adds to a survey: ``share`` of its episodes, chosen by their keys, and its counts and ranges."""

@@ -42,6 +42,9 @@ class Table:
     n_rows: int
     get: Callable[[str], Any]
     first_row: int = 0
+    place: Callable[[int], tuple[str, int]] | None = (
+        None  # the file of a row and its number there, if there are several files
+    )
 
     def column(self, name: str) -> Any:
         """Return a column as an Arrow chunked array, with NaN of Python and pandas as null."""
@@ -62,10 +65,20 @@ class Table:
 
     def rejection(self, column: str | None, rule: str, row: int | None = None, advice: str = "") -> InvalidInputError:
         """Return the error for a broken rule; ``row`` counts from 0."""
-        where = self.name if column is None else f"{self.name}, column {column!r}"
+        name, number = (self.name, 0) if row is None else self._place(row)
+        where = name if column is None else f"{name}, column {column!r}"
         if row is not None:
-            where += f", row {self.number(row)} (the first is {self.first_row})"
+            where += f", row {number} (the first is {self.first_row})"
         return InvalidInputError(f"{where}: {rule}.{advice}")
+
+    def _place(self, row: int) -> tuple[str, int]:
+        return (self.name, self.number(row)) if self.place is None else self.place(int(row))
+
+    def two_rows(self, first: int, second: int) -> str:
+        """Return how errors name two rows."""
+        (here, i), (there, j) = self._place(first), self._place(second)
+        counted = f"(the first is {self.first_row})"
+        return f"rows {i} and {j} {counted}" if here == there else f"row {i} of {here} and row {j} of {there} {counted}"
 
     def number(self, row: int) -> int:
         """Return the row number that errors state."""

@@ -80,10 +80,9 @@ def _order(number: Ints, table: Table, roles: Roles) -> Ints | None:
     twice = (number[1:] == number[:-1]) & (time[1:] == time[:-1])
     if twice.any():
         i = int(twice.argmax())
-        first, second = (table.number(row) for row in sorted(order[i : i + 2]))
         raise table.rejection(
             roles.time,
-            f"must differ within an episode; rows {first} and {second} (the first is {table.first_row}) have the same "
+            f"must differ within an episode; {table.two_rows(*sorted(order[i : i + 2].tolist()))} have the same "
             f"{roles.episode!r} and {roles.time!r}",
             advice=" Drop one of them, or leave time out if the rows are already in order.",
         )

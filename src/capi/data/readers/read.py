@@ -33,8 +33,8 @@ class Read:
     rows: Ints  # the table's row of each decision (n,)
 
 
-def read(table: Table, roles: Roles) -> Read:
-    """Return the decisions of a table, its rows sorted and its columns encoded."""
+def read(table: Table, roles: Roles, *, whole: bool = True) -> Read:
+    """Return the decisions of a table, its rows sorted and its columns encoded; of one that is not ``whole`` others may have all the weight."""
     table.check_names(roles.columns)
     if not table.n_rows:
         raise table.rejection(
@@ -49,7 +49,7 @@ def read(table: Table, roles: Roles) -> Read:
         "terminated": episodes.terminated,
         "episodes": episodes.episode,
         "propensities": _propensities(roles.propensity, table, episodes),
-        "weights": _weights(roles.weight, table, episodes),
+        "weights": _weights(roles.weight, table, episodes, whole),
         "elapsed": elapsed_of(table, roles, episodes),
         "allowed": None,
         "next_allowed": None,
@@ -122,11 +122,11 @@ def _propensities(name: str | None, table: Table, episodes: Episodes) -> Floats 
     return propensity
 
 
-def _weights(name: str | None, table: Table, episodes: Episodes) -> Floats | None:
+def _weights(name: str | None, table: Table, episodes: Episodes, whole: bool) -> Floats | None:
     if name is None:
         return None
     weight = numbers(name, table)[episodes.rows]
     table.check((weight >= 0) & np.isfinite(weight), name, "must be a finite number, at least 0", episodes.rows)
-    if not weight.any():
+    if whole and not weight.any():
         raise table.rejection(name, "must be positive in some rows; all are 0")
     return weight
