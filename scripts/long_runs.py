@@ -62,7 +62,7 @@ LIST = (
     Item("hiv", ("own-eta_v-5",), 10),
     Item("hiv", ("own-new-trees",), 5),
     Item("pole", ("new-trees",), 5),
-    Item("combinations", (), 5),
+    Item("combinations", (), 20),
     Item("sensitivity", (), 5),
     Item("readable", (), 5),
     Item("patients", (), 5),

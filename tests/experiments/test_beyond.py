@@ -28,11 +28,11 @@ def small(monkeypatch):
 
 
 @pytest.mark.parametrize("experiment", [readable, combinations, patients], ids=lambda one: one.__name__)
-def test_settings_have_their_own_names_and_five_seeds(experiment):
+def test_settings_have_their_own_names_and_at_least_five_seeds(experiment):
     full, quick = experiment.settings("full"), experiment.settings("quick")
     assert len({setting.name for setting in full}) == len(full)
     assert {setting.name for setting in quick} < {setting.name for setting in full}
-    assert experiment.SEEDS["full"] == 5
+    assert experiment.SEEDS["full"] >= 5
 
 
 # readable

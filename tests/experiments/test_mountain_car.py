@@ -131,6 +131,17 @@ def test_claims_fail_where_the_numbers_are_not():
     }
 
 
+def test_an_optimum_must_beat_both_ends_at_a_number_of_samples():
+    """One end alone supports nothing, although the best kappa is clearly better than it."""
+    falling = claims(made_up(lambda kappa, n, seed: 60.0 - (kappa or 0) / 100 + seed % 2, 12))[
+        "mean-loss/kappa-has-an-optimum"
+    ]
+    assert falling.verdict == "fails"
+    assert {part.supports for part in falling.differences.values()} == {False}
+    means = [part.mean for part in falling.differences.values()]
+    assert min(means) < 0 < max(means)
+
+
 def test_where_all_is_the_same_nothing_but_the_level_is_decided():
     verdicts = {key: claim.holds for key, claim in claims(made_up(lambda kappa, n, seed: 55.0, 12)).items()}
     assert verdicts.pop("mean-loss/both-learn-a-reasonable-policy") is True

@@ -7,7 +7,7 @@ a model, and `Constrained` wraps another space; neither is here.
 
 from capi.experiments.setting import Setting, Size
 
-SEEDS = {"quick": 1, "full": 5}
+SEEDS = {"quick": 1, "full": 20}  # a run takes a second
 EVALUATOR, SPACE = "FittedQ", "Trees"  # the fixed halves
 EVALUATORS = (
     "FittedQ",
