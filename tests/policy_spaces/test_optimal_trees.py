@@ -66,9 +66,23 @@ def least_cost(states, lost, rows, depth, min_leaf, penalty):
     return cost
 
 
+def tiny_states(rng, n, d):
+    """Few values, two values, one of several categories, all values different, or some of each; rows may be repeated."""
+    kinds = [
+        lambda: rng.integers(0, 5, size=(n, d)),
+        lambda: rng.integers(0, 2, size=(n, d)),
+        lambda: np.eye(d)[rng.integers(d, size=n)],
+        lambda: rng.normal(size=(n, d)),
+        lambda: np.where(np.arange(d) % 2 == 0, rng.integers(0, 3, size=(n, d)), rng.normal(size=(n, d))),
+    ]
+    states = kinds[rng.integers(len(kinds))]().astype(float)
+    return states[rng.integers(n, size=n)] if rng.random() < 0.3 else states
+
+
 def tiny_problem(rng, depth):
-    n, d, n_actions = rng.integers(1, {1: 15, 2: 8, 3: 7}[depth]), rng.integers(1, 4), rng.integers(1, 4)
-    states = rng.integers(0, 5, size=(n, d)).astype(float)
+    n, d = rng.integers(1, {1: 15, 2: 8, 3: 7, 4: 6}[depth]), rng.integers(1, 4)
+    n_actions = rng.choice([1, 2, 2, 3, 3, 4, 6])
+    states = tiny_states(rng, n, d)
     if rng.random() < 0.5:
         states[rng.random((n, d)) < 0.3] = np.nan
     weights = rng.integers(0, 4, size=n).astype(float) if rng.random() < 0.5 else np.ones(n)
@@ -76,7 +90,7 @@ def tiny_problem(rng, depth):
     return states, rng.integers(-4, 5, size=(n, n_actions)).astype(float), weights
 
 
-@pytest.mark.parametrize(("depth", "n_problems"), [(1, 1000), (2, 1000), (3, 60)])
+@pytest.mark.parametrize(("depth", "n_problems"), [(1, 1000), (2, 1000), (3, 100), (4, 50)])
 def test_no_tree_costs_less(depth, n_problems):
     rng = np.random.default_rng(depth)
     for k in range(n_problems):
