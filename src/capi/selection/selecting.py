@@ -127,7 +127,7 @@ def choose(
     others = baselines(discount, random_state=seed)
     asked = checked_candidates(given, [other.name for other in others])
     work = _Work(learning, discount, seed, n_jobs, Memory.of(folder, learning, discount, seed), shown, executor)
-    rough = work.rough([others[0], *asked], budget)
+    rough = work.rough([*others[:2], *asked], budget)
     finalists = _finalists(rough, others[0].name)
     tried, score = work.final(finalists, rough)
     chosen = next(one for one in finalists if one.name == _simplest(tried))
@@ -275,7 +275,7 @@ class _Work:
         groups = [[c] for c in candidates] if budget is not None else [list(candidates)]
         values: dict[str, Values] = {}
         for group in groups:
-            if budget is None or len(values) < 2 or perf_counter() - started <= ROUGH_SHARE * budget:
+            if budget is None or len(values) < 3 or perf_counter() - started <= ROUGH_SHARE * budget:
                 values |= self._values({c.name: [tasks[c, k] for k in range(2)] for c in group}, self.worlds)
         known = {name: both for name, both in values.items() if _fine(both) and _left(both) <= MOST_LEFT}
         self.score = self._score(known.values())
@@ -462,7 +462,7 @@ def _finalists(rough: Sequence[tuple[Candidate, Tried]], baseline: str) -> list[
     Values of policies that leave the log are guesses, so these are only compared if there are no others.
     """
     known = [(c, one.rough) for c, one in rough if one.rough is not None and (one.left or 0.0) <= MOST_LEFT]
-    if all(c.name == baseline for c, _ in known):
+    if all(c.size == 0 for c, _ in known):
         known = [(c, one.rough) for c, one in rough if one.rough is not None]
     best = sorted((pair for pair in known if pair[0].name != baseline), key=lambda pair: (-pair[1], pair[0].size))
     kept = {baseline, *(c.name for c, _ in best[:N_FINALISTS]), *[c.name for c, _ in best if c.near_log][:1]}
