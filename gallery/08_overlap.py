@@ -1,5 +1,5 @@
 # %% [markdown]
-# # When the log hardly ever does what the rule says
+# # When the log rarely does what the rule says
 #
 # *Simulated data.* A log in which almost everyone with a high score was treated. The value of not treating them is a guess, and the evaluation says so.
 
@@ -33,7 +33,7 @@ batch = Transitions(
 figure, [axes] = new_figure(6, 3)
 axes.hist([score[~treated], score[treated]], bins=25, stacked=True, label=["wait", "treat"])
 axes.legend(frameon=False)
-name_axes(axes, x="score", y="patients", title="Above 0.7, hardly anyone waited")
+name_axes(axes, x="score", y="patients", title="Above 0.7, almost no one waited")
 figure
 
 # %%

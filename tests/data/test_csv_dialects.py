@@ -69,6 +69,13 @@ def test_dates_with_points_may_have_a_time(clock, read, tmp_path):
     assert CsvFile.opened(path).table(["when"]).column("when").to_pylist() == [pd.Timestamp(read)]
 
 
+def test_lines_above_the_header_are_named_as_a_cause(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("# exported by the registry\n" + TABLE.to_csv(index=False), encoding="utf-8")
+    with pytest.raises(InvalidInputError, match=r"Expected 1 columns, got 5.*Remove lines above the header"):
+        CsvFile.opened(path).table(CsvFile.opened(path).header)
+
+
 def test_endings(tmp_path):
     assert [format_of(f"t.{ending}") for ending in ("tsv", "txt", "csv.gz", "TSV.zst")] == ["csv"] * 4
     with pytest.raises(

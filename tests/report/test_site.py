@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 SITE = Path(__file__).parents[2] / "docs" / "_build" / "html"
-PAGES = ["start/first-steps", "reference/capi.offline"]
+PAGES = ["index", "start/first-steps", "reference/capi.offline"]
 
 
 @pytest.mark.parametrize("name", PAGES)

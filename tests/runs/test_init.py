@@ -92,7 +92,7 @@ TABLES = {
     ),
     "misleading names": (
         pd.DataFrame({"case_id": ID, "action_time": STEP * 30, "reward_card": ID % 2, "treatment_center": RNG.choice(["x", "y", "z"], N * LENGTH),
-                      "given": np.array(["none", "fluids"])[ACT % 2], "score_before": X, "score_after": X + ACT, "died_in_hospital": ID % 2}),
+                      "given": np.array(["none", "fluids"])[ACT % 2], "score_before": X, "score_after": X + ACT, "died_in_hospital": np.array(["no", "yes"])[ID % 2]}),
         {"episode": "case_id", "time": "action_time", "action": "given", "reward": "score_after",
          "state": ["action_time", "reward_card", "treatment_center", "score_before"]},
         {"died_in_hospital"},
@@ -238,6 +238,23 @@ def test_missing_actions_and_rewards_are_pointed_out(tmp_path):
     assert guess_roles(path).notes[0].startswith(f"reward is missing in {N} rows")
 
 
+@pytest.mark.parametrize(
+    ("doses", "found"),
+    [(Z, f"dose has {N * LENGTH} values"), (np.zeros(N * LENGTH), "dose has 1 value;"), (ID, "")],
+)
+def test_a_name_that_says_action_with_other_values_is_explained(doses, found, tmp_path):
+    path = tmp_path / "table.parquet"
+    pd.DataFrame({"x": X, "dose": doses, "reward": Z}).to_parquet(path)
+    guess = guess_roles(path)
+    assert ("action" in guess.roles) == (not found)
+    if found:
+        done = capi("init", path, "--out", tmp_path / "s.toml")
+        assert found in str(done.exception)
+        assert "Divide amounts into ranges" in str(done.exception)
+    else:
+        assert not guess.notes
+
+
 def test_columns_that_were_not_read_as_numbers_or_dates_say_why(tmp_path):
     path = tmp_path / "table.csv"
     n = N * LENGTH
@@ -245,6 +262,7 @@ def test_columns_that_were_not_read_as_numbers_or_dates_say_why(tmp_path):
         {
             "income": [f"1.{i:03d},50" for i in range(n)],
             "born": [f"{i % 12 + 1}/{i % 28 + 1}/1960" for i in range(n)],
+            "fat": [f"{20 + i / 7:.1f} %" for i in range(n)],
             "action": ACT,
             "reward": Z,
         }
@@ -254,6 +272,7 @@ def test_columns_that_were_not_read_as_numbers_or_dates_say_why(tmp_path):
     assert done.exit_code == 1
     assert "income, because its numbers are text: write them without separators of thousands" in str(done.exception)
     assert "born, because its dates are text: write them as 2024-12-31" in str(done.exception)
+    assert "fat, because its numbers are text: write them without the percent sign" in str(done.exception)
 
 
 def test_candidates_for_the_action_are_ordered(tmp_path):

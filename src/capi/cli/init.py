@@ -100,7 +100,8 @@ def _asked(role: str, candidates: tuple[str, ...], table: str, notes: Sequence[s
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         if not candidates:
-            raise InvalidInputError(f"{table}: no column looks like the {role}. Name it: --{role} COL.")
+            hints = "".join(f" {note}" for note in notes)
+            raise InvalidInputError(f"{table}: no column looks like the {role}. Name it: --{role} COL.{hints}")
         accept = f", or accept {candidates[0]} with --yes"
         other = " (or --cost COL, if smaller is better)" if role == "reward" else ""
         raise InvalidInputError(

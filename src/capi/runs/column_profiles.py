@@ -85,6 +85,7 @@ OF_ROWS = {"sample", "sampling", "survey", "row", "case", "design"}
 ROW_NUMBERS = {"unnamed", "index", "row", "rownames", "rowid"}
 SLASHED_DATE = re.compile(r"\d{1,4}[/.]\d{1,2}[/.]\d{2,4}([ T].*)?")
 GROUPED = re.compile(r"[+-]?\d{1,3}([., '\u2019\u00a0]\d{3})+([.,]\d+)?")
+PERCENT = re.compile(r"[+-]?\d+([.,]\d+)?\s*%")
 NUMERIC = re.compile(r"[+-]?[\d., '\u2019\u00a0]+")
 
 
@@ -241,6 +242,8 @@ def unread_form(column: Profile) -> str | None:
         return "its dates are text: write them as 2024-12-31"
     if texts and any(map(GROUPED.fullmatch, texts)) and all(map(NUMERIC.fullmatch, texts)):
         return "its numbers are text: write them without separators of thousands"
+    if texts and all(map(PERCENT.fullmatch, texts)):
+        return "its numbers are text: write them without the percent sign"
     return None
 
 

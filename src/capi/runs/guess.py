@@ -229,7 +229,22 @@ class _Guesser:
         return len(np.unique(pairs)) == len(np.unique(episode.codes))
 
     def _notes(self) -> list[str]:
-        return [note for note in (self._about_rows(), self._about_missing(), self._about_rare_actions()) if note]
+        return [
+            note
+            for note in (self._about_action(), self._about_rows(), self._about_missing(), self._about_rare_actions())
+            if note
+        ]
+
+    def _about_action(self) -> str | None:
+        """Return why no column is the action although a name says so."""
+        named = [c for c in self._free() if c.says("action") and not self._is_action(c) and c.kind != "date"]
+        if not named or "action" in self.found:
+            return None
+        n = named[0].n_distinct
+        few = f"an action has 2 to {MOST_ACTIONS} values, each of them in several rows"
+        return (
+            f"{named[0].name} has {n} value{'s' * (n != 1)}; {few}. Divide amounts into ranges, and merge what is rare."
+        )
 
     def _about_rows(self) -> str | None:
         """Return what may be wrong with which rows belong together, and in which order."""
@@ -360,7 +375,7 @@ class _Guesser:
             return "it is an identifier"
         if max(column.says("reward"), column.says("cost")) >= VAGUE and column.is_number:
             return "it may be an outcome, known only after the decision"
-        if column.is_flag and column.mentions("terminated", "truncated"):
+        if (column.is_flag or column.n_distinct == 2) and column.mentions("terminated", "truncated"):
             return "it may be known only after the decision"
         if column.says("propensity") or column.says("weight"):
             return "it describes how the data were collected"

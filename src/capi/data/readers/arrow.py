@@ -239,7 +239,10 @@ def _not_csv(path: Any, error: Exception) -> InvalidInputError:
     if isinstance(error, UnicodeDecodeError):
         found = f"it must be UTF-8 text, but has the byte {error.object[error.start]:#04x}."
         return InvalidInputError(f"{path}: cannot be read as CSV: {found}{SAVE_AS_UTF8}")
-    return InvalidInputError(f"{path}: cannot be read as CSV: {first_line(error)}.")
+    advice = ""
+    if "Expected" in str(error) and "columns, got" in str(error):
+        advice = " Each line must have as many fields as the first one. Remove lines above the header, and quote fields that contain the separator."
+    return InvalidInputError(f"{path}: cannot be read as CSV: {first_line(error)}.{advice}")
 
 
 def _check_utf8(name: str, table: Table) -> None:
