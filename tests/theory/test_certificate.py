@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from capi import CAPI, Transitions
+from capi._utils.randomness import numbered_rng, seed_sequence
 from capi.baselines import CPI, PSDP
 from capi.errors import InvalidInputError
 from capi.evaluators import FittedQ
@@ -14,7 +15,8 @@ from capi.policy_spaces import Forests, OptimalTrees, Thresholds, Unrestricted
 from capi.testing import random_batch
 from capi.theory import certificate, concentrability, discounted_concentrability
 from capi.theory._fronts import Cuts, StarHulls, drawn_signs
-from capi.theory.deviations import Complexity, bernstein_bound, least_mean
+from capi.theory.certifying import HALVES
+from capi.theory.deviations import Complexity, bernstein_bound, least_mean, local_deviation
 
 
 def arms(n, seed=0, noise=0.0, n_rows=1):
@@ -215,3 +217,88 @@ def test_concentrability_in_the_model_of_a_batch():
         assert futures.sums[k] == pytest.approx(0.5 ** np.arange(40) @ one_by_one, rel=1e-5)
     with pytest.raises(InvalidInputError, match="at least one policy"):
         discounted_concentrability(model, [], 1)
+
+
+# -- slow twins ------------------------------------------------------------------------------------
+
+
+def test_the_empirical_bernstein_bound_is_its_formula():
+    losses, z = np.tile([0.0, 1.0, 0.5, 0.1], 100), np.log(2 / 0.4)
+    variance = np.sum((losses - 0.4) ** 2) / 399
+    assert bernstein_bound(losses, 9.0, 0.4) == pytest.approx(
+        0.4 + np.sqrt(2 * variance * z / 400) + 7 * 9 * z / (3 * 399)
+    )
+    assert bernstein_bound(losses[:4], 1.0, 0.4) == 1.0
+    assert bernstein_bound(losses[:1], 3.0, 0.4) == 3.0
+
+
+def test_the_lower_bound_is_its_formula():
+    """One member with second moment 0.04 and sum 0.01 in every draw; the fixed point by bisection."""
+    n, n_draws, b, delta, least = 10**6, 50, 2.0, 0.1, 0.6
+    hulls = StarHulls(np.full((n_draws, 1), 0.04), np.full((n_draws, 1), 0.01), is_hull=False)
+    complexity = Complexity(n, b, hulls, 0.0, 1.0, 0.01)
+    slack = b * np.sqrt(2 * np.log(1 / 0.01) / (n * n_draws))
+    x = np.log(6 / (delta - 0.01))
+
+    def average(radius):
+        return 0.01 * min(1.0, np.sqrt(radius / 0.04)) + slack
+
+    low, high = 0.0, 10.0
+    for _ in range(100):
+        middle = (low + high) / 2
+        right = 20 * b * average(2 * middle) + 31 * b**2 * x / n
+        low, high = (middle, high) if right > middle else (low, middle)
+    K, alpha, beta = 4.0, 0.3, 0.7
+    d = K * 4 * (1 + alpha) ** 2 * (1 + beta) / (100 * b) * low
+    d += (2 * (1 / 3 + 1 / alpha) + 2 * (1 + 1 / beta) * K) * b * x / n
+    overall = least - 2 * (0.01 + slack) - 3 * b * np.sqrt(np.log(4 / (delta - 0.01)) / (2 * n))
+    assert local_deviation(complexity, x) == pytest.approx(d)
+    assert least_mean(least, complexity, delta) == pytest.approx(max(K / (K + 1) * (least - d), overall))
+
+
+class MeansOfHalves:
+    """Action values from the mean reward of each action on each side of 0.5, whatever the policy."""
+
+    def evaluate(self, policy, transitions, *, discount, states=None, previous=None, rng=None):
+        side = transitions.states[:, 0] > 0.5
+        table = [
+            [transitions.rewards[(side == s) & (transitions.actions == a)].mean() for a in (0, 1)]
+            for s in (False, True)
+        ]
+        return SidedValues(np.array(table))
+
+
+class SidedValues:
+    n_actions = 2
+
+    def __init__(self, table):
+        self.table = table
+
+    def values(self, states):
+        return self.table[(np.asarray(states)[:, 0] > 0.5).astype(int)]
+
+
+@pytest.mark.parametrize("n_rows", [1, 3])
+def test_a_certificate_by_hand(n_rows):
+    """All numbers again from the two halves, row by row; episodes of equal length count alike."""
+    batch, delta = arms(60, noise=2.0, n_rows=n_rows), 0.2
+    found = certificate(CAPI(MeansOfHalves(), OptimalTrees(max_depth=0), discount=0.0, n_iterations=2), batch, delta)
+    seeds = seed_sequence(0)
+    first, second = batch.split(0.5, random_state=numbered_rng(seeds, HALVES))
+    q, other = (MeansOfHalves().evaluate(None, part, discount=0.0).values(second.states) for part in (first, second))
+    learned = MeansOfHalves().evaluate(None, first, discount=0.0).values(first.states)
+    always = int(np.argmax(learned.sum(axis=0)))  # the best constant
+    lost, again = q.max(axis=1, keepdims=True) - q, other.max(axis=1, keepdims=True) - other
+    largest = (learned.max(axis=1) - learned.min(axis=1)).max()
+    of_units = lost[:, always].reshape(-1, n_rows).mean(axis=1)
+    assert found.held_out_loss == pytest.approx(of_units.mean())
+    assert found.loss_bound == pytest.approx(bernstein_bound(of_units, largest, delta / 2))
+    assert found.least_loss == pytest.approx(lost.mean(axis=0).min())
+    assert found.learning_loss == pytest.approx((learned.max(axis=1) - learned[:, always]).mean())
+    assert (found.largest_gap, found.stakes) == pytest.approx((largest, lost.max(axis=1).mean()))
+    assert found.values_loss == pytest.approx(again[np.arange(len(q)), q.argmax(axis=1)].mean())
+    differences = np.abs(q - other).max(axis=1)
+    assert found.values_error == pytest.approx(np.sqrt((differences**2).mean()))
+    assert found.uncertain_decisions == pytest.approx((lost.max(axis=1) <= 2 * differences).mean())
+    assert (found.n_units, found.n_rows) == (30, 30 * n_rows)
+    assert found.decisions_per_episode == 1.0
