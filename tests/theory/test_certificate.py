@@ -232,16 +232,20 @@ def test_the_empirical_bernstein_bound_is_its_formula():
     assert bernstein_bound(losses[:1], 3.0, 0.4) == 3.0
 
 
-def test_the_lower_bound_is_its_formula():
-    """One member with second moment 0.04 and sum 0.01 in every draw; the fixed point by bisection."""
-    n, n_draws, b, delta, least = 10**6, 50, 2.0, 0.1, 0.6
-    hulls = StarHulls(np.full((n_draws, 1), 0.04), np.full((n_draws, 1), 0.01), is_hull=False)
+@pytest.mark.parametrize(
+    ("n", "n_draws", "total", "least", "better"),
+    [(10**6, 50, 0.01, 0.6, "overall"), (10**4, 20_000, 0.0005, 0.2, "local")],
+)
+def test_the_lower_bound_is_its_formula(n, n_draws, total, least, better):
+    """One member with second moment 0.04 and the same sum in every draw; the fixed point by bisection."""
+    b, delta = 2.0, 0.1
+    hulls = StarHulls(np.full((n_draws, 1), 0.04), np.full((n_draws, 1), total), is_hull=False)
     complexity = Complexity(n, b, hulls, 0.0, 1.0, 0.01)
     slack = b * np.sqrt(2 * np.log(1 / 0.01) / (n * n_draws))
     x = np.log(6 / (delta - 0.01))
 
     def average(radius):
-        return 0.01 * min(1.0, np.sqrt(radius / 0.04)) + slack
+        return total * min(1.0, np.sqrt(radius / 0.04)) + slack
 
     low, high = 0.0, 10.0
     for _ in range(100):
@@ -251,9 +255,11 @@ def test_the_lower_bound_is_its_formula():
     K, alpha, beta = 4.0, 0.3, 0.7
     d = K * 4 * (1 + alpha) ** 2 * (1 + beta) / (100 * b) * low
     d += (2 * (1 / 3 + 1 / alpha) + 2 * (1 + 1 / beta) * K) * b * x / n
-    overall = least - 2 * (0.01 + slack) - 3 * b * np.sqrt(np.log(4 / (delta - 0.01)) / (2 * n))
+    overall = least - 2 * (total + slack) - 3 * b * np.sqrt(np.log(4 / (delta - 0.01)) / (2 * n))
     assert local_deviation(complexity, x) == pytest.approx(d)
-    assert least_mean(least, complexity, delta) == pytest.approx(max(K / (K + 1) * (least - d), overall))
+    bounds = {"local": K / (K + 1) * (least - d), "overall": overall}
+    assert max(bounds, key=bounds.get) == better
+    assert least_mean(least, complexity, delta) == pytest.approx(bounds[better])
 
 
 class MeansOfHalves:

@@ -158,6 +158,22 @@ def test_concentrability_is_that_of_enumeration_and_bounded_over_all_policies(se
     assert found.coefficient(2, 0.3) == pytest.approx(0.2 * (found.sums[0] + 0.6**0.7 * found.sums[1]))
 
 
+@settings(max_examples=10)
+@given(seeds)
+def test_the_error_of_concentrability_is_what_is_stated(seed):
+    mdp = random_mdp(seed, n_states=3, n_actions=2, discount=0.9)
+    nu, policies = np.array([0.6, 0.3, 0.1]), all_policies(mdp)
+    exact = discounted_concentrability(mdp, policies, 2, nu=nu, relative_error=1e-10).sums
+    above = discounted_concentrability(mdp, None, 2, nu=nu, relative_error=1e-10).sums
+    for relative in (0.5, 0.05, 1e-3):
+        found = discounted_concentrability(mdp, policies, 2, nu=nu, relative_error=relative)
+        assert (np.abs(found.sums - exact) <= found.error + 1e-8).all()
+        assert found.error <= relative * found.sums.max()
+        upper = discounted_concentrability(mdp, None, 2, nu=nu, relative_error=relative)
+        assert (upper.sums - upper.error - 1e-8 <= above).all()
+        assert (above <= upper.sums + 1e-8).all()
+
+
 def test_concentrability_by_hand():
     mdp = FiniteMDP(P=[np.eye(2), 1 - np.eye(2)], R=[[0.0, 0.0], [1.0, 1.0]], discount=0.5, start=[0.25, 0.75])
     assert concentrability(mdp, [0, 0], 0, 5, nu=[0.5, 0.5]) == pytest.approx(1.5)

@@ -67,6 +67,23 @@ def test_the_printed_lemma_fails_at_states_without_a_gap():
     assert loss <= distortion_by_gaps(q, estimates, right, w)
 
 
+def test_the_forms_are_their_formulas():
+    """Two states of weight 1/4 and 3/4; gaps 1 and 8, errors 0.5 and 2; the other policy errs in the first state."""
+    q, estimates = np.array([[1.0, 0.0], [0.0, 8.0]]), np.array([[1.0, 0.5], [0.0, 6.0]])
+    w, other = [1.0, 3.0], [1, 1]
+    assert distortion_by_disagreement(q, estimates, [0, 1], other, w) == pytest.approx(0.25 + 2 * 2 * 0.25)
+    assert distortion_by_gaps(q, estimates, other, w, t=3.0) == pytest.approx(5 * 0.25 + 6 * 2 * 0.25)
+    assert distortion_by_gaps(q, estimates, other, w, t=4.0) == pytest.approx(3 * 0.25 + 4 * 2 * 1.0)
+    norm = (0.25 * 0.5**3 + 0.75 * 2**3) ** (1 / 3)
+    for t, mass in ((0.5, 0.0), (2.0, 0.25), (9.0, 1.0)):
+        expected = 3 * 0.25 + 4 * norm * mass ** (2 / 3) + 4**3 * t**-2 * norm**3
+        assert distortion_in_norm(q, estimates, other, w, p=3.0, t=t) == pytest.approx(expected)
+    least = 3 * 0.25 + min(
+        4**3 * norm**3, 4 * norm * 0.25 ** (2 / 3) + norm**3, 4 * norm
+    )  # just below 1, below 8, beyond
+    assert distortion_in_norm(q, estimates, other, w, p=3.0) == pytest.approx(least)
+
+
 def test_the_norm_form_is_tighter_where_errors_are_rare():
     q = np.tile([1.0, 0.0], (1000, 1))
     estimates = q.copy()

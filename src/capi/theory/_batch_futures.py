@@ -15,6 +15,12 @@ from capi.evaluators.under_policy import UnderPolicy
 from capi.types import Policy
 
 CHECK_EVERY = 8  # steps between two looks at which policies have settled
+SHARE = 0.1  # of the error that is still allowed, for the policies that settle at the same step
+
+
+def may_settle(left_out: Any, error: float, allowed: float) -> Any:
+    """Return which policies can be left as they are, given what each leaves out and the error so far: all together stay below ``allowed``."""
+    return left_out <= SHARE * (allowed - error)
 
 
 def after(model: Averager, policy: Any, m1: int, m2: int) -> float:
@@ -65,20 +71,19 @@ def _sum(model: Averager, under: Sequence[UnderPolicy], starts: list[Floats], re
         total += factor * max([settled, *(_ratios(model, x) for _, x in going)])
         mass = max([settled / worst, *(float(x.sum()) for _, x in going)])
         rest = factor * discount / (1 - discount) * worst * mass  # no ratio exceeds the mass times the worst one
-        if rest <= relative * total:
+        if rest <= relative / 2 * total:
             return total, error + rest
         factor *= discount
         step += 1
-        moved = [(each, x, _next(each, x)) for each, x in going]
-        going = []
-        for each, x, new in moved:
-            left_out = (
-                factor * float(np.abs(new - x).sum()) * worst / (1 - discount) ** 2
-            )  # no later step moves further
-            if step % CHECK_EVERY == 0 and left_out <= 0.1 * relative * total:
-                error, settled = max(error, left_out), max(settled, _ratios(model, new))
-            else:
-                going.append((each, new))
+        following = [(each, _next(each, x)) for each, x in going]
+        if step % CHECK_EVERY == 0:
+            moved = np.array([np.abs(new - x).sum() for (_, x), (_, new) in zip(going, following, strict=True)])
+            left_out = factor * moved * worst / (1 - discount) ** 2  # no later step moves further
+            small = may_settle(left_out, error, relative / 2 * total)
+            error += float(left_out[small].max(initial=0.0))
+            settled = max([settled, *(_ratios(model, following[i][1]) for i in np.flatnonzero(small))])
+            following = [one for one, settles in zip(following, small, strict=True) if not settles]
+        going = following
         if not going:
             return total + factor / (1 - discount) * settled, error
 

@@ -23,13 +23,12 @@ from capi._utils.validation import Floats, Ints, as_int, as_positive, as_share
 from capi.errors import InvalidInputError
 from capi.evaluators.averager import Averager
 from capi.finite.mdp import FiniteMDP
-from capi.theory._batch_futures import after, sums_over
+from capi.theory._batch_futures import CHECK_EVERY, after, may_settle, sums_over
 from capi.theory.policy_sets import as_policies, as_state_weights, check_mdp
 from capi.types import Policy
 
 SPARSE = 0.1  # share of nonzero transitions up to which products are sparse
 RELATIVE = 1e-6  # error of the sums over m, unless another one is asked for
-CHECK_EVERY = 8  # steps between two looks at which policies have settled
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +40,7 @@ class Concentrability:
     sums : array of shape (K,)
         :math:`\sum_m \gamma^m \sup_{\pi'} c(k; m; \pi')` for k = 0 .. K-1; infinite where states outside of nu are reached.
     error : float
-        The largest error of the sums: they are too small by at most that, or, over all policies, too large.
+        The largest error of the sums, in either direction; over all policies they are never too small.
     discount : float
     is_upper_bound : bool
         Whether the supremum over all policies was replaced by the one over all policies that may change from step to step.
@@ -197,7 +196,7 @@ def _sum_of_one(
             return math.inf, 0.0
         total += factor * max(settled, float(x.max()))
         rest = factor * discount / (1 - discount)
-        if rest * worst <= relative * total:
+        if rest * worst <= relative / 2 * total:
             return total, error + rest * worst
         new = first @ x
         for matrix, mask in zip(extra, plays, strict=True):
@@ -207,9 +206,9 @@ def _sum_of_one(
         if step % CHECK_EVERY == 0:
             moved = np.abs(new - x).T @ nu  # no later step moves further
             left_out = factor * moved * worst / (1 - discount) ** 2
-            small = left_out <= 0.1 * relative * total
+            small = may_settle(left_out, error, relative / 2 * total)
             if small.any():
-                error = max(error, float(left_out[small].max()))
+                error += float(left_out[small].max())
                 settled = max(settled, float(new[:, small].max()))
                 new, plays = new[:, ~small], [mask[:, ~small] for mask in plays]
             if not new.shape[1]:
