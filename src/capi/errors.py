@@ -77,6 +77,10 @@ class SimulationError(CapiError, RuntimeError):
     """A simulator raised an error or broke the contract of a `Domain`; the message says at which step."""
 
 
+class ClusterError(CapiError, RuntimeError):
+    """A cluster lost its scheduler, or workers die with a task; the message says what to change. Finished work is kept, and runs resume."""
+
+
 class DivergenceError(CapiError, ArithmeticError):
     """An iteration that should converge did not; the message says where it stopped and what to change."""
 

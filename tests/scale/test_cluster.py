@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -11,8 +12,8 @@ import pytest
 
 import toy_experiment
 from capi import CAPI, PartitionedTransitions, Transitions
-from capi._utils.executors import completed, ordered
-from capi.errors import InvalidInputError
+from capi._utils.executors import Cluster, completed, dask_client, ordered
+from capi.errors import ClusterError, InvalidInputError, MissingPackageError
 from capi.evaluators import LSTDQ, FittedQ
 from capi.experiments.records import Records, without_timings
 from capi.experiments.runner import Task, run_tasks
@@ -94,6 +95,48 @@ def test_moments_and_errors_come_back_from_workers(batch, client, tmp_path):
     part = PartitionedTransitions.from_parquet(written(frame, tmp_path, [100]), executor=client, **ROLES)
     with pytest.raises(InvalidInputError, match="column 'gain', row"):
         part.sample()
+
+
+def refuse(batch, path):
+    with open(path, "a") as file:
+        file.write("x")
+    raise InvalidInputError("row 3 is bad")
+
+
+def test_a_task_that_fails_is_not_tried_again(batch, client, tmp_path):
+    part = PartitionedTransitions([batch], executor=client)
+    with pytest.raises(InvalidInputError, match="row 3 is bad"):
+        part.each(refuse, str(tmp_path / "calls"))
+    assert (tmp_path / "calls").read_text() == "x"
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [("KilledWorker", "Use smaller partitions"), ("CommClosedError", r"scheduler at tcp://10\.0\.0\.1:1 was lost")],
+)
+def test_what_a_cluster_loses_is_explained(kind, said):
+    class Client:
+        scheduler = type("Scheduler", (), {"address": "tcp://10.0.0.1:1"})
+
+        def gather(self, futures):
+            raise type(kind, (OSError,), {})("low-level words")
+
+        def submit(self, *arguments, **options):
+            return self
+
+        def result(self):
+            return self.gather([])
+
+    crew = Cluster(Client())
+    for call in (lambda: crew.results([1]), lambda: crew.merged(max, [1, 2])):
+        with pytest.raises(ClusterError, match=said):
+            call()
+
+
+def test_without_dask_the_option_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(MissingPackageError, match=r"Install capi\[dask\]"), dask_client("local"):
+        pass
 
 
 def slow(i, seconds):

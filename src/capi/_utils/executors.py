@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from capi._utils.late import joblib
 from capi._utils.threads import available_cores, in_threads, n_threads, one_blas_thread
-from capi.errors import InvalidInputError
+from capi.errors import ClusterError, InvalidInputError, MissingPackageError
 
 Result = TypeVar("Result")
 ExecutorLike: TypeAlias = Any  # concurrent.futures.Executor, dask.distributed.Client, name of a joblib backend, or None
@@ -23,7 +23,12 @@ ExecutorLike: TypeAlias = Any  # concurrent.futures.Executor, dask.distributed.C
 AHEAD = 2  # tasks that wait for each worker, so that none is idle
 MERGED_TOGETHER = 4  # results that one task merges
 CONNECT_SECONDS = 10
-LOST = 10  # workers that may die with a task before it counts as its cause: memory runs out where tasks are large
+DISCONNECTED = {
+    "CommClosedError",
+    "FutureCancelledError",
+    "FuturesCancelledError",
+    "CancelledError",
+}  # what Dask raises
 
 
 class _Limited:
@@ -66,7 +71,7 @@ def dask_client(address: str | None) -> Iterator[Any]:
     try:
         distributed = import_module("distributed")
     except ImportError as error:
-        raise InvalidInputError(
+        raise MissingPackageError(
             "--dask needs the package dask[distributed], which is not installed. Install capi[dask]."
         ) from error
     if address == "local":
@@ -230,21 +235,43 @@ class Cluster:
 
     def shared(self, value: Any) -> Any:
         """Send the value to all workers."""
-        return self.client.scatter(value, broadcast=True, hash=False)
+        with self._explained():
+            return self.client.scatter(value, broadcast=True, hash=False)
 
     def each(self, function: Callable[..., Any], parts: Sequence[Any], *others: Any) -> list[Any]:
         """Return futures of the results for all parts."""
         limited = _Limited(function)
-        return [self.client.submit(limited, *call, pure=False, retries=LOST) for call in _calls(parts, others)]
+        return [self.client.submit(limited, *call, pure=False) for call in _calls(parts, others)]
 
     def results(self, handles: Sequence[Any]) -> list[Any]:
         """Fetch the results behind some futures."""
-        return list(self.client.gather(list(handles)))
+        with self._explained():
+            return list(self.client.gather(list(handles)))
 
     def merged(self, merge: Callable[[Any, Any], Any], handles: Sequence[Any]) -> Any:
         """Merge all results on the workers, a few at a time, and fetch what remains."""
-        merged = _in_groups(handles, lambda group: self.client.submit(_merged, merge, *group, pure=False, retries=LOST))
-        return merged[0].result()
+        merged = _in_groups(handles, lambda group: self.client.submit(_merged, merge, *group, pure=False))
+        with self._explained():
+            return merged[0].result()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn what Dask raises if workers or the scheduler are lost into an error that says what to do."""
+        try:
+            yield
+        except Exception as error:
+            kind = type(error).__name__
+            if kind == "KilledWorker":
+                raise ClusterError(
+                    "workers died again and again while they worked on the same partition, most likely because their memory or disk "
+                    "was full. Use smaller partitions (rows_per_partition), fewer trees, or workers with more memory; their logs say more."
+                ) from error
+            if kind in DISCONNECTED:
+                raise ClusterError(
+                    f"the connection to the Dask scheduler at {self.client.scheduler.address if self.client.scheduler else 'unknown'} was "
+                    "lost. Start the cluster again; capi fit --resume goes on after the last checkpoint."
+                ) from error
+            raise
 
 
 def _in_groups(handles: Sequence[Any], merge: Callable[[Sequence[Any]], Any]) -> list[Any]:
