@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 from capi.experiments import NAMES
-from capi.experiments.overview import VERDICTS, number_text, overview, seeds_text
+from capi.experiments.comparison import number_text
+from capi.experiments.overview import VERDICTS, overview, seeds_text
 
 ROOT = Path(__file__).parent.parent
 REPRODUCTION = ROOT / "docs" / "reproduction"
@@ -198,7 +199,7 @@ def _costs(found):
         [
             "## What it costs",
             "",
-            "Measured while the machine did other work, with one thread per run. Hours are the sum over runs, two of which ran at a time.",
+            "Measured while the machine did other work, with one thread per run. Hours are the sum over runs, up to two of which ran at a time.",
             "The cost of `--full` (or of all seeds) follows from the mean of the runs of each setting.",
             "",
             _table(["experiment", "runs", "CPU hours", "hours", "runs of `--full`", "CPU hours of `--full`"], lines),

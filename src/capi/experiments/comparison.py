@@ -78,3 +78,33 @@ def verdict_of(parts: Iterable[Verdict]) -> Verdict:
     if found & {"holds", "holds in part"}:
         return "holds in part"
     return "fails" if found == {"fails"} else "open"
+
+
+def number_text(value: float) -> str:
+    """Return a number with three or four digits: enough to read, and the same on every processor.
+
+    Examples
+    --------
+    >>> number_text(2836.34), number_text(-0.03456), number_text(6.8123e8), number_text(0.0)
+    ('2,836', '-0.0346', '6.81e8', '0')
+    """
+    if abs(value) >= 1e5:
+        return f"{value:.2e}".replace("e+0", "e").replace("e+", "e")
+    if abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if abs(value) >= 1e-12 else "0"
+
+
+def mean_text(values: Iterable[float]) -> str:
+    """Return the mean of values, one per seed, with its standard error; empty without values.
+
+    Examples
+    --------
+    >>> mean_text([2800.0, 3000.0]), mean_text([0.5]), mean_text([])
+    ('2,900 (100)', '0.5', '')
+    """
+    found = np.array(list(values), dtype=float)
+    if not len(found):
+        return ""
+    error = standard_error(found)
+    return number_text(float(found.mean())) + ("" if np.isnan(error) else f" ({number_text(float(f'{error:.2g}'))})")

@@ -140,18 +140,3 @@ def seeds_text(seeds: Sequence[int]) -> str:
         else:
             runs.append([seed])
     return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs) or "none"
-
-
-def number_text(value: float) -> str:
-    """Return a number with three or four digits: enough to read, and the same on every processor.
-
-    Examples
-    --------
-    >>> number_text(2836.34), number_text(-0.03456), number_text(6.8123e8), number_text(0.0)
-    ('2,836', '-0.0346', '6.81e8', '0')
-    """
-    if abs(value) >= 1e5:
-        return f"{value:.2e}".replace("e+0", "e").replace("e+", "e")
-    if abs(value) >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.3g}" if abs(value) >= 1e-12 else "0"

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from capi._utils.late import jinja2, markupsafe
 from capi._utils.versions import versions
-from capi.experiments.comparison import Difference
+from capi.experiments.comparison import Difference, number_text
 from capi.experiments.experiment import Claim
-from capi.experiments.overview import VERDICTS, Overview, number_text, overview, seeds_text
+from capi.experiments.overview import VERDICTS, Overview, overview, seeds_text
 from capi.experiments.sentences import Judgement
 from capi.files.atomic import write_text
 from capi.report.wording import count_text

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from capi._utils.statistics import standard_error
-from capi._utils.validation import Floats
-from capi.experiments.comparison import differences, paired, positive
+from capi.experiments.comparison import differences, mean_text, paired, positive
 from capi.experiments.drawing import line_figure
 from capi.experiments.experiment import Claim, Record, Row
 from capi.experiments.patients.settings import METHODS, PATIENTS
@@ -31,7 +29,7 @@ def summary(rows: Sequence[Row]) -> tuple[str, list[str], list[list[str]]]:
     """Return one line per method with the mean return by the number of patients, and what selection chose."""
     returns = _returns(rows)
     lines = [
-        [method, *(_short(returns.get((method, n), {})) for n in PATIENTS)]
+        [method, *(mean_text(returns.get((method, n), {}).values()) for n in PATIENTS)]
         for method in METHODS
         if any(key[0] == method for key in returns)
     ]
@@ -68,7 +66,7 @@ def claims(records: Sequence[Record]) -> dict[str, Claim]:
                 continue
             holds = positive(paired(few, {seed: SHARE * value for seed, value in every.items()}))
             found[f"enough/{method.lower()}/{n}"] = Claim(
-                f"{n} patients are enough for {method}: the return is at least {SHARE:.0%} of that with {PATIENTS[-1]}.",
+                f"{n} patients are enough for {method}: the return is at least {100 * SHARE:g} % of that with {PATIENTS[-1]}.",
                 "beyond the paper",
                 holds,
                 {"return": float(np.mean(list(few.values())))},
@@ -92,11 +90,3 @@ def _returns(rows: Sequence[Row]) -> Returns:
     for row in rows:
         found.setdefault((row["method"], row["n_logged"]), {})[row["seed"]] = row["return"]
     return found
-
-
-def _short(returns: dict[int, float]) -> str:
-    values: Floats = np.array(list(returns.values()))
-    if not len(values):
-        return ""
-    error = standard_error(values)
-    return f"{values.mean():.3g}" + ("" if np.isnan(error) else f" ({error:.2g})")

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from capi._utils.statistics import standard_error
-from capi._utils.validation import Floats
-from capi.experiments.comparison import differences, paired, positive
+from capi.experiments.comparison import differences, mean_text, paired, positive
 from capi.experiments.drawing import line_figure
 from capi.experiments.experiment import Claim, Record, Row
 from capi.experiments.readable.settings import DEPTHS, PROBLEMS
@@ -44,8 +42,12 @@ def summary(rows: Sequence[Row]) -> tuple[str, list[str], list[list[str]]]:
     scores = _scores(rows)
     lines = []
     for problem in (p for p in PROBLEMS if any(key[0] == p for key in scores)):
-        lines.append([problem, "forest", _short(scores.get((problem, "forest", 0), {})), *[""] * len(DEPTHS)])
-        lines += [[problem, way, "", *(_short(scores.get((problem, way, d), {})) for d in DEPTHS)] for way in WAYS]
+        lines.append(
+            [problem, "forest", mean_text(scores.get((problem, "forest", 0), {}).values()), *[""] * len(DEPTHS)]
+        )
+        lines += [
+            [problem, way, "", *(mean_text(scores.get((problem, way, d), {}).values()) for d in DEPTHS)] for way in WAYS
+        ]
     return "Score of the policy: mean (s.e.)", ["problem", "tree", "forest", *(f"depth {d}" for d in DEPTHS)], lines
 
 
@@ -80,7 +82,7 @@ def claims(records: Sequence[Record]) -> dict[str, Claim]:
                 enough = paired(tree, {seed: SHARE * score for seed, score in forest.items()})
                 holds = positive(enough)
                 found[f"{problem}/{way.replace(' ', '-')}/depth-{depth}"] = Claim(
-                    f"On {problem}, one tree of depth {depth} {way} reaches {SHARE:.0%} of the forest's score.",
+                    f"On {problem}, one tree of depth {depth} {way} reaches {100 * SHARE:g} % of the forest's score.",
                     "beyond the paper",
                     holds,
                     {"tree": float(np.mean(list(tree.values()))), "forest": float(np.mean(list(forest.values())))},
@@ -94,11 +96,3 @@ def _scores(rows: Sequence[Row]) -> Scores:
     for row in rows:
         found.setdefault((row["problem"], row["way"], row["depth"]), {})[row["seed"]] = row["score"]
     return found
-
-
-def _short(scores: dict[int, float]) -> str:
-    values: Floats = np.array(list(scores.values()))
-    if not len(values):
-        return ""
-    error = standard_error(values)
-    return f"{values.mean():.3g}" + ("" if np.isnan(error) else f" ({error:.2g})")

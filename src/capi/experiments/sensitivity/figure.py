@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from capi._utils.statistics import standard_error
 from capi._utils.validation import Floats
-from capi.experiments.comparison import changed, differences, paired
+from capi.experiments.comparison import changed, differences, mean_text, paired
 from capi.experiments.drawing import interval_figure
 from capi.experiments.experiment import Claim, Record, Row
 from capi.experiments.sensitivity.settings import BASE, METHODS, cases
@@ -60,7 +59,7 @@ def summary(rows: Sequence[Row]) -> tuple[str, list[str], list[list[str]]]:
     for case in _ordered(scores):
         first, second = (scores[case].get(method, {}) for method in METHODS[case[0]])
         lead, change = _lead(scores, case), _change(scores, case)
-        cells = [_short(list(each.values())) for each in (first, second)] + [_short(each) for each in (lead, change)]
+        cells = [mean_text(each) for each in (first.values(), second.values(), lead, change)]
         lines.append([case[0], name_of(case), *cells, str(len(lead))])
     return "One choice changed at a time: mean (s.e.)", headings, lines
 
@@ -136,10 +135,3 @@ def _lead(scores: Scores, case: Case) -> Floats:
 def _change(scores: Scores, case: Case) -> Floats:
     base = (case[0], "base", None)
     return np.empty(0) if case == base else paired(_leads(scores, case), _leads(scores, base))
-
-
-def _short(values: Sequence[float] | Floats) -> str:
-    if not len(values):
-        return ""
-    error = standard_error(np.asarray(values, dtype=float))
-    return f"{np.mean(values):.3g}" + ("" if np.isnan(error) else f" ({error:.2g})")
