@@ -4,20 +4,32 @@ A variant is a set of options that a setting carries whole, under a tag that say
 A new tag gives new records: change it whenever the library's defaults change.
 """
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from time import process_time
 from typing import Any
+from unittest.mock import patch
+
+import numpy as np
 
 from capi import CAPI
 from capi.evaluators import FittedQ
+from capi.learning import keeping
 from capi.learning.iteration import start_sample
-from capi.learning.keeping import score_policies
+from capi.learning.keeping import score_in_episodes, score_policies
 from capi.learning.rules import with_rules
 from capi.offline import fitted_value
 from capi.policy_spaces import Forests, OptimalTrees
 
 VARIANTS = {  # by tag
-    "rules-3": {"loop": {}, "evaluator": None, "tree": None, "forest": {}, "score": "one-model"},  # all by rule
+    "rules-4": {"loop": {}, "evaluator": None, "tree": None, "forest": {}, "score": "episodes"},  # all by rule
+    "rules-3": {
+        "loop": {},
+        "evaluator": None,
+        "tree": None,
+        "forest": {},
+        "score": "one-model",
+    },  # the same, with another score
     "halves": {
         "loop": {},
         "evaluator": None,
@@ -33,7 +45,7 @@ VARIANTS = {  # by tag
         "score": "fitted-value",
     },
 }
-DEFAULTS = "rules-3"
+DEFAULTS = "rules-4"
 SPACES = {"tree": OptimalTrees, "forest": Forests}
 
 
@@ -73,7 +85,12 @@ class Learned:
     settings: dict  # those of the loop, after the library's rules
 
 
-def learned(learner, data, seen):
+def keeping_by(score):
+    """Return a context in which ``keep="best"`` compares by a score; the model that scored before episodes did is a variant."""
+    return patch.object(keeping, "episode_scores", lambda *given: None) if score == "one-model" else nullcontext()
+
+
+def learned(learner, data, seen, score="episodes"):
     """Fit ``learner`` to ``data``, and call ``seen`` with each `Iteration` of that same run."""
     inner, spent = learner.iterate, 0.0
 
@@ -87,7 +104,8 @@ def learned(learner, data, seen):
 
     learner.iterate = watched  # fit consumes it
     started = process_time()
-    learner.fit(data.batch, starts=data.starts)
+    with keeping_by(score):
+        learner.fit(data.batch, starts=data.starts)
     del learner.iterate  # a cycle of references would keep the forests of all runs
     seconds = process_time() - started - spent
     loop = with_rules(learner.loop(), data.batch, None)
@@ -101,4 +119,8 @@ def scores_of(policies, last, data, discount, score):
     if score == "fitted-value":
         return [fitted_value(policy, data.batch, discount=discount, n_jobs=1) for policy in policies]
     starts = start_sample(data.starts, data.batch)
+    if score == "episodes":
+        found = score_in_episodes(policies, last, data.batch, discount, starts)
+        if found is not None:  # ranks, since policies that are as good are ordered by another number
+            return [-float(place) for place in np.argsort(found.order)]
     return score_policies(policies, last, data.batch, discount, starts, halves=score == "halves")

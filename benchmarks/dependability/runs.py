@@ -12,7 +12,7 @@ from capi._utils.sources import digest_of
 from capi._utils.threads import one_blas_thread
 
 from .candidates import candidates
-from .learners import learned, learner_of, scores_of
+from .learners import VARIANTS, learned, learner_of, scores_of
 from .problems import problem_of
 
 LIBRARY = (  # what the runs use of the library
@@ -21,6 +21,7 @@ LIBRARY = (  # what the runs use of the library
     "capi.policy_spaces.trees.optimal",
     "capi.policy_spaces.trees.forests",
     "capi.learning.keeping",
+    "capi.learning.episode_scores",
     "capi.learning.rules",
     "capi.offline.score",
     "capi.simulation.returns",
@@ -46,7 +47,8 @@ def learning(values, seed):
     problem = problem_of(values)
     data = problem.data(seed)
     returns = []
-    found = learned(learner_of(values, seed), data, lambda step: returns.append(problem.worth(step.policy)))
+    score = VARIANTS[values["learner"]["defaults"]]["score"] if "defaults" in values["learner"] else "episodes"
+    found = learned(learner_of(values, seed), data, lambda step: returns.append(problem.worth(step.policy)), score)
     if len(returns) != len(found.history):
         raise AssertionError(f"fit made {len(found.history)} rounds; {len(returns)} were seen.")
     return {
@@ -55,7 +57,7 @@ def learning(values, seed):
         "returns": [rounded(number) for number in returns],
         "random": rounded(problem.random_worth()),
         "log": rounded(problem.log_worth(data)),
-        **{name: by_round(found.history, name) for name in ("changed", "score", "effective_rows")},
+        **{name: by_round(found.history, name) for name in ("changed", "score", "careful_score", "effective_rows")},
         "learner": found.settings,
         "learning_cpu_seconds": round(found.cpu_seconds, 2),
     }

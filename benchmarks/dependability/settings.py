@@ -25,6 +25,9 @@ GROUPS = {
     "states": 10,
 }  # numbers of seeds
 LAST = "hiv-new"  # looked at once, at the end: only runs if it is named
+EARLIER = (
+    "rules-3"  # the defaults of groups whose runs were made with them: where states repeat nothing has changed since
+)
 DEPTHS, WEIGHTINGS = (1, 2, 3, 4), ("batch", "occupancy", "mixture")
 WEIGHTED = {  # the problems of the group states: kind, settings, rows
     **{name: ("mdp", {"name": name, "source": "pairs", "n_rows": 2_000}, 2_000) for name in MDPS},
@@ -43,7 +46,9 @@ def settings(group, variant=DEFAULTS):
         return [_learning(f"control/{name}", "control", {"name": name}, variant) for name in CONTROL]
     if group == "mdps":
         return [
-            _learning(f"mdps/{name}/{source}-{n}", "mdp", {"name": name, "source": source, "n_rows": n}, variant)
+            _learning(
+                f"mdps/{name}/{source}-{n}", "mdp", {"name": name, "source": source, "n_rows": n}, _earlier(variant)
+            )
             for source in SOURCES
             for n in SIZES
             for name in MDPS
@@ -54,7 +59,7 @@ def settings(group, variant=DEFAULTS):
         _ranking("rank/hiv", "hiv", {"source": "embedded"}, variant),
         *(_ranking(f"rank/{name}", "control", {"name": name}, variant) for name in CONTROL),
         *(
-            _ranking(f"rank/{name}", "mdp", {"name": name, "source": "pairs", "n_rows": 20_000}, variant)
+            _ranking(f"rank/{name}", "mdp", {"name": name, "source": "pairs", "n_rows": 20_000}, _earlier(variant))
             for name in MDPS
         ),
     ]
@@ -63,7 +68,7 @@ def settings(group, variant=DEFAULTS):
 def weighted(name, depth, weighting):
     """Return the setting of the group states: the library's rules, but for the depth and the weights of states."""
     kind, of_problem, n_rows = WEIGHTED[name]
-    setting = _learning(f"states/{name}/depth-{depth}/{weighting}", kind, of_problem, DEFAULTS)
+    setting = _learning(f"states/{name}/depth-{depth}/{weighting}", kind, of_problem, EARLIER)
     space = {
         "max_depth": depth,
         "n_thresholds": 64,
@@ -72,6 +77,11 @@ def weighted(name, depth, weighting):
     }
     learner = {**setting.values["learner"], "of_space": space, "loop": {"state_weights": weighting}}
     return Setting(setting.name, {**setting.values, "learner": learner})
+
+
+def _earlier(variant):
+    """Return the variant of the records on finite MDPs."""
+    return EARLIER if variant == DEFAULTS else variant
 
 
 def _learning(name, problem, of_problem, variant, space="tree"):

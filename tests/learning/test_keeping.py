@@ -1,45 +1,69 @@
 import numpy as np
 import pytest
 
-from capi import CAPI
+from capi import CAPI, Transitions
 from capi.baselines import LSPI, RFQI, FittedQIteration
 from capi.domains import ChainWalk
 from capi.errors import InvalidInputError
 from capi.evaluators import LSTDQ, Exact, FittedQ, KernelFittedQ, Rollouts
 from capi.evaluators.averager import Averager
 from capi.features.bases import Polynomial
-from capi.learning.keeping import Candidates, candidate_rounds, score_policies
+from capi.learning.keeping import Candidates, candidate_rounds, score_in_episodes, score_policies
 from capi.policy_spaces import Thresholds, Trees
 from capi.testing import random_batch
 
 SETTINGS = {"discount": 0.9, "n_iterations": 8, "random_state": 0}
 
 
-@pytest.mark.parametrize(("n", "rounds"), [(1, {0}), (2, {1}), (5, {2, 3, 4}), (20, set(range(10, 20))), (400, None)])
-def test_candidates_are_spread_over_the_later_rounds(n, rounds):
+@pytest.mark.parametrize("n", [1, 2, 5, 20, 21, 400])
+def test_candidates_are_spread_over_both_halves(n):
     found = candidate_rounds(n)
-    assert len(found) <= 10
-    assert min(found) >= n // 2
     assert n - 1 in found
-    assert rounds is None or found == rounds
+    assert all(sum(first <= k < last for k in found) <= 10 for first, last in ((0, n // 2), (n // 2, n)))
+    assert n > 20 or found == set(range(n))
+    assert n < 400 or max(np.diff(sorted(found))) < 30
 
 
 @pytest.mark.parametrize("kwargs", [{}, {"state_weights": "batch"}, {"accept": "improving"}], ids=str)
 def test_the_best_of_the_candidates_is_kept(kwargs):
     batch = random_batch()
     learner = CAPI(FittedQ(n_trees=4), Trees(max_depth=2), **SETTINGS, keep="best", **kwargs).fit(batch)
-    rounds = list(learner.iterate(batch))
-    candidates = Candidates(8)
+    rounds, chosen = _chosen(learner, batch)
+    assert sorted(chosen.scores) == list(range(8))
+    again = score_in_episodes([step.policy for step in rounds], rounds[-1], batch, 0.9)
+    assert again.values.tolist() == list(chosen.scores.values())
+    assert again.careful.mean(axis=1).tolist() == list(chosen.careful.values())
+    assert chosen.k == again.best
+    _is_kept(learner, batch, rounds, chosen)
+    assert [row["careful_score"] for row in learner.history_] == list(chosen.careful.values())
+
+
+def test_where_states_repeat_the_model_scores_the_later_rounds():
+    rng, plain = np.random.default_rng(0), random_batch()
+    x, y = (rng.integers(5, size=plain.states.shape).astype(float) for _ in range(2))
+    batch = Transitions(x, plain.actions, plain.rewards, y, plain.terminated, episodes=plain.episodes)
+    learner = CAPI(FittedQ(n_trees=4), Trees(max_depth=2), **SETTINGS, keep="best").fit(batch)
+    rounds, chosen = _chosen(learner, batch)
+    assert sorted(chosen.scores) == [4, 5, 6, 7]
+    assert not chosen.careful
+    assert chosen.k == max(chosen.scores, key=lambda k: (chosen.scores[k], -k))
+    again = score_policies([rounds[k].policy for k in chosen.scores], rounds[-1], batch, 0.9)
+    assert again == list(chosen.scores.values())
+    _is_kept(learner, batch, rounds, chosen)
+
+
+def _chosen(learner, batch):
+    rounds, candidates = list(learner.iterate(batch)), Candidates(8)
     for step in rounds:
         candidates.add(step)
-    chosen = candidates.best(rounds[-1], batch, 0.9, learner.evaluator, None)
-    assert chosen.k == max(chosen.scores, key=lambda k: (chosen.scores[k], -k))
-    assert sorted(chosen.scores) == [4, 5, 6, 7]
+    return rounds, candidates.best(rounds[-1], batch, 0.9, learner.evaluator, None)
+
+
+def _is_kept(learner, batch, rounds, chosen):
     np.testing.assert_array_equal(learner.policy_.act(batch.states), rounds[chosen.k].policy.act(batch.states))
     assert learner.policy_.training.n_iterations == chosen.k + 1
     assert [row["k"] for row in learner.history_ if row.get("kept")] == [chosen.k]
-    again = score_policies([rounds[k].policy for k in chosen.scores], rounds[-1], batch, 0.9)
-    assert again == list(chosen.scores.values())
+    assert {row["k"]: row["score"] for row in learner.history_ if "score" in row} == chosen.scores
     model = Averager.of(learner.q_, batch, discount=0.9)  # whichever round is kept, its Q has the trees
     assert np.isfinite(model.value(learner.policy_))
 

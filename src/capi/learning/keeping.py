@@ -1,4 +1,4 @@
-"""The iterate worth keeping: candidates of the later rounds, scored in one fixed model."""
+"""The iterate worth keeping: candidates of many rounds, all scored in the same way."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from capi.errors import InvalidInputError
 from capi.evaluators.averager import Averager, why_not
 from capi.evaluators.pessimistic import PessimisticValues
 from capi.evaluators.scoring_models import ScoringModels, projections_of, settled_targets
+from capi.learning.episode_scores import EpisodeScores, episode_scores
 from capi.learning.iteration import Iteration, Yardstick
 from capi.types import Policy, QFunction, StateSample
 
-MOST_CANDIDATES = 10
+MOST_CANDIDATES = 10  # of each half of the loop
 STREAM = 6  # of the random numbers of a round; the loop uses those before
+EPISODES_STREAM = 10  # those between are in `capi.learning.rules` and `capi.learning.support`
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,11 +32,21 @@ class Best:
     q: QFunction
     k: int
     scores: dict[int, float]
+    careful: dict[int, float] = field(
+        default_factory=dict
+    )  # scores with decisions far from the log counted as dangerous
+
+    def mark(self, history: list[dict[str, float]]) -> None:
+        """Write the scores into the rows of a history, and which round is kept."""
+        for name, scores in (("score", self.scores), ("careful_score", self.careful)):
+            for k, score in scores.items():
+                history[k][name] = score
+        history[self.k]["kept"] = 1.0
 
 
 @dataclass(eq=False)
 class Candidates:
-    """Policies of at most ten rounds, spread over the later half of the loop, and of the last round."""
+    """Policies of at most ten rounds of the first half of the loop, of ten of its later half, and of the last round."""
 
     n_iterations: int
     policies: dict[int, Policy] = field(default_factory=dict)  # by round
@@ -45,26 +57,57 @@ class Candidates:
             self.policies[iteration.k] = iteration.policy
 
     def best(self, last: Iteration, batch: Any, discount: float, evaluator: Any, starts: StateSample | None) -> Best:
-        """Return the candidate with the best score, the first one in case of a tie."""
+        """Return the best candidate, the first one in case of a tie.
+
+        Candidates of all rounds are compared exactly if the evaluator has a model, else in simulated episodes, if the states of the batch move.
+        Otherwise those of the later half are, by their values in the model that the batch and trees are.
+        """
         policies = {**self.policies, last.k: last.policy}
-        mdp = getattr(evaluator, "mdp", None)
-        if mdp is not None and hasattr(mdp, "discounted_occupancy"):
-            scored = [float(mdp.start @ mdp.values(policy)) for policy in policies.values()]
+        mdp: Any = getattr(evaluator, "mdp", None)
+        exact = mdp is not None and hasattr(mdp, "discounted_occupancy")
+        episodes = None if exact else score_in_episodes(list(policies.values()), last, batch, discount, starts)
+        careful: dict[int, float] = {}
+        if episodes is not None:
+            scored = episodes.values.tolist()
+            careful = dict(zip(policies, episodes.careful.mean(axis=1).tolist(), strict=True))
+            k = list(policies)[episodes.best]
         else:
-            scored = score_policies(list(policies.values()), last, batch, discount, starts)
-        scores = dict(zip(policies, scored, strict=True))
-        k = max(scores, key=lambda number: (scores[number], -number))
+            if not exact:
+                policies = {k: p for k, p in policies.items() if k >= self.n_iterations // 2 or k == last.k}
+            candidates = list(policies.values())
+            scored = (
+                [float(mdp.start @ mdp.values(policy)) for policy in candidates]
+                if exact
+                else score_policies(candidates, last, batch, discount, starts)
+            )
+            k = max(zip(scored, policies, strict=True), key=lambda pair: (pair[0], -pair[1]))[1]
+        q = self._q_of(k, policies[k], last, batch, discount, evaluator, starts)
+        return Best(policies[k], q, k, dict(zip(policies, scored, strict=True)), careful)
+
+    def _q_of(
+        self,
+        k: int,
+        policy: Policy,
+        last: Iteration,
+        batch: Any,
+        discount: float,
+        evaluator: Any,
+        starts: StateSample | None,
+    ) -> Any:
+        """Return the Q that belongs to the kept policy: its own on the last trees, or in the evaluator's model; else the last one."""
         q: Any = last.q
-        if k != last.k and isinstance(batch, Transitions) and why_not(q, batch) is None:
+        if k == last.k:
+            return q
+        if isinstance(batch, Transitions) and why_not(q, batch) is None:
 
             def kept(own: Any, of: Transitions) -> Any:
-                values = Averager.of(own, of, discount=discount, starts=starts).action_values(policies[k])
+                values = Averager.of(own, of, discount=discount, starts=starts).action_values(policy)
                 return replace(values, prepared=own.prepared)  # the same trees of the same batch
 
-            q = q.under(kept) if isinstance(q, PessimisticValues) else kept(q, batch)
-        elif k != last.k and mdp is not None:
-            q = evaluator.evaluate(policies[k], None, discount=discount)
-        return Best(policies[k], q, k, scores)
+            return q.under(kept) if isinstance(q, PessimisticValues) else kept(q, batch)
+        if getattr(evaluator, "mdp", None) is not None:
+            return evaluator.evaluate(policy, None, discount=discount)
+        return q
 
 
 @dataclass(eq=False)
@@ -130,11 +173,21 @@ class Judge:
 
 
 def candidate_rounds(n_iterations: int) -> set[int]:
-    """Return the rounds whose policies are candidates: at most ten, spread over the later half."""
-    first = n_iterations // 2
-    return set(
-        np.linspace(first, n_iterations - 1, min(MOST_CANDIDATES, n_iterations - first)).round().astype(int).tolist()
-    )
+    """Return the rounds whose policies are candidates: at most ten of each half of the loop, spread evenly."""
+    middle = n_iterations // 2
+    spread = [
+        np.linspace(first, last - 1, min(MOST_CANDIDATES, last - first)).round().astype(int).tolist()
+        for first, last in ((0, middle), (middle, n_iterations))
+    ]
+    return {k for half in spread for k in half}
+
+
+def score_in_episodes(
+    policies: Sequence[Policy], last: Iteration, batch: Any, discount: float, starts: StateSample | None = None
+) -> EpisodeScores | None:
+    """Return the scores of policies in simulated episodes, the same ones for the same last round; None if they do not suit the batch."""
+    seed = int(numbered_rng(last.seeds, last.k, EPISODES_STREAM).integers(2**31))
+    return episode_scores(policies, batch, discount, starts, seed) if isinstance(batch, Transitions) else None
 
 
 def score_policies(

@@ -298,9 +298,7 @@ class Learner:
             )
             kept = chosen.policy if support is None else support.restrict(chosen.policy)
             self._keep(kept, chosen.q, iteration.schema, replace(training, n_iterations=chosen.k + 1))
-            for k, score in chosen.scores.items():
-                history[k]["score"] = score
-            history[chosen.k]["kept"] = 1.0
+            chosen.mark(history)
         if local is not None and iteration is not None:
             kept, loss = local.finished(self.policy_, self.q_)
             if loss is not None:

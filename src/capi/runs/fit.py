@@ -65,6 +65,7 @@ HISTORY_COLUMNS = (
     "changed",
     "value",
     "score",
+    "careful_score",
     "kept",
     "effective_rows",
     "accepted",
@@ -302,9 +303,7 @@ def _run(
     chosen = Best(after.policy, after.q, after.k, {})
     if settings.keep == "best":
         chosen = candidates.best(after, batch, settings.discount, evaluator, None)
-        history[chosen.k]["kept"] = 1.0
-    for k, score in chosen.scores.items():
-        history[k]["score"] = score
+        chosen.mark(history)
     kept = chosen.policy if support is None else support.restrict(chosen.policy)
     training = training_of(batch, settings.discount, chosen.k + 1)
     if local is not None:

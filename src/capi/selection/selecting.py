@@ -30,11 +30,11 @@ from capi.offline.fitted_q import Regression
 from capi.offline.score import fitted_value_with_influence
 from capi.policies import cloned
 from capi.selection._memory import Memory
-from capi.selection._simulation import Surroundings
 from capi.selection.candidates import Candidate, baselines, checked_candidates, default_candidates
 from capi.selection.gate import FEWEST_EPISODES, gated
 from capi.selection.result import DOUBLY_ROBUST, FITTED_Q, SIMULATED, Selection, Tried
 from capi.selection.scores import doubly_robust
+from capi.simulation.logged_steps import Surroundings
 
 N_FINALISTS = 5
 SCORING_TREES, N_SIMULATED, MORE = (
@@ -390,7 +390,7 @@ def _valued(
             regression = Regression(n_trees=SCORING_TREES * more, n_jobs=1 if one_thread else n_threads(-1))
             value, of_episodes = fitted_value_with_influence(policy, fold, discount, regression, seed)
         else:
-            value, of_episodes = world.value(policy, starts, N_SIMULATED * more, seed)
+            value, of_episodes = world.value(policy, starts, N_SIMULATED * more, horizon(world.batch, discount), seed)
         if logged is not None:
             least = min(RARELY, 0.5 / fold.n_actions)
             found["left"] = float(

@@ -8,9 +8,9 @@ import pytest
 from capi import FiniteMDP, Transitions
 from capi.learning.rules import horizon
 from capi.policies import Constant, Deterministic, Uniform
-from capi.selection._simulation import Surroundings
+from capi.simulation.logged_steps import Surroundings
 
-STEP, DISCOUNT = 0.05, 0.95
+STEP, DISCOUNT, N_STEPS = 0.05, 0.95, 59
 
 
 def walk(n_episodes=60, seed=0, actions=(0, 1)):
@@ -48,12 +48,12 @@ def test_values_on_a_line_are_those_of_the_process():
     world, starts = surroundings(walk())
     n_steps = 20.5  # from the middle of the starts
     exact = -(1 - DISCOUNT**n_steps) / (1 - DISCOUNT)
-    value, of_starts = world.value(Constant(1, 3), starts, 200, 0)
+    value, of_starts = world.value(Constant(1, 3), starts, 200, N_STEPS, 0)
     assert value == pytest.approx(exact, rel=0.06)
     assert of_starts.shape == (starts.n_episodes,)
     assert of_starts.mean() == pytest.approx(0.0, abs=1e-9)
     never = -(1 - DISCOUNT ** horizon(starts, DISCOUNT)) / (1 - DISCOUNT)
-    assert world.value(Turning(), starts, 200, 0)[0] == pytest.approx(never, rel=0.02)
+    assert world.value(Turning(), starts, 200, N_STEPS, 0)[0] == pytest.approx(never, rel=0.02)
 
 
 def test_the_values_of_a_finite_process_are_exact_up_to_chance():
@@ -76,7 +76,7 @@ def test_the_values_of_a_finite_process_are_exact_up_to_chance():
     assert not world.moves.any()  # the states repeat: rows say where one goes
     for policy, probabilities in ((Uniform(2), np.full((5, 2), 0.5)), (Constant(1, 2), np.eye(2)[[1] * 5])):
         exact = mdp.values(probabilities)[starts.states[starts.episode_starts, 0].astype(int)]
-        value, _ = world.value(policy, starts, 2000, 0)
+        value, _ = world.value(policy, starts, 2000, N_STEPS, 0)
         spread = np.ptp(mdp.values(probabilities))
         assert value == pytest.approx(exact.mean(), abs=0.1 * max(spread, 1.0))
 
@@ -122,15 +122,15 @@ def test_states_that_repeat_are_moved_if_they_are_places_and_taken_from_rows_if_
 
 def test_an_action_that_the_log_never_takes_ends_in_the_worst_way():
     world, starts = surroundings(walk())
-    value, _ = world.value(Constant(2, 3), starts, 50, 0)
+    value, _ = world.value(Constant(2, 3), starts, 50, N_STEPS, 0)
     assert value == pytest.approx(world.worst)
     assert world.worst == pytest.approx(-(1 - DISCOUNT**60) / (1 - DISCOUNT), rel=0.05)
 
 
 def test_states_that_the_log_does_not_know_count_as_lost():
     world, starts = surroundings(walk())
-    lefts = world.value(Constant(0, 3), starts, 50, 0)[0]  # the log rarely goes far to the left
-    assert lefts < world.value(Uniform(3), starts, 50, 0)[0] or lefts == pytest.approx(world.worst, rel=0.05)
+    lefts = world.value(Constant(0, 3), starts, 50, N_STEPS, 0)[0]  # the log rarely goes far to the left
+    assert lefts < world.value(Uniform(3), starts, 50, N_STEPS, 0)[0] or lefts == pytest.approx(world.worst, rel=0.05)
     far = np.array([[-30.0]])
     assert world.distances(far, np.array([0]))[0] > world.usual
     assert world.distances(far, np.array([2]))[0] == np.inf
@@ -156,6 +156,6 @@ def test_missing_values_masks_weights_and_few_values_are_possible():
     )
     world, starts = surroundings(batch)
     np.testing.assert_array_equal(world.moves, [True, False])
-    first, again = (world.value(Uniform(3), starts, 60, 7) for _ in range(2))
+    first, again = (world.value(Uniform(3), starts, 60, N_STEPS, 7) for _ in range(2))
     assert np.isfinite(first[0])
     assert first[0] == again[0]

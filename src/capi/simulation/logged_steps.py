@@ -7,21 +7,23 @@ and the end are those of a row, drawn from the leaf of a tree.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from scipy.spatial import cKDTree
 
+from capi._utils.randomness import shuffled_folds
 from capi._utils.row_ops import draw_columns
 from capi._utils.validation import Bools, Floats, Ints
 from capi.data.elapsed import step_factors, times_factors
 from capi.data.transitions import Transitions
-from capi.learning.rules import horizon
 from capi.trees.forest import Forest, Growth, grow
 from capi.trees.projections import Projections
 from capi.trees.ranks import encode
-from capi.types import Policy
+from capi.types import Policy, StateSample
 
 N_TREES, LEAF, PROJECTIONS = 30, 3, 20
 RIDGE = 1e-3  # of the linear part, relative to the variance of a column
@@ -29,6 +31,7 @@ FEW_VALUES = 10  # columns with so many values at most are not moved, but taken 
 USUAL = 0.95  # share of the log's rows that are known from the other episodes
 CLEARLY = 0.9  # of the squared error of rows, if states that repeat are moved instead
 LOST = 0.1  # probability that a step from an unknown state and action ends in the worst way
+SAME = 1e-9  # distances that differ by so little are equal
 MOST_COMPARED = 5_000  # rows of an action among which the nearest one is looked for
 
 
@@ -69,28 +72,47 @@ class Surroundings:
     places: tuple[Floats, ...] | None = None  # if states repeat, the values of each column in order
 
     @classmethod
-    def of(cls, batch: Transitions, others: Transitions, discount: float, seed: int, n_jobs: int = 1) -> Surroundings:
-        """Return the process of the episodes of ``batch``; ``others`` are other episodes of the same log."""
+    def of(
+        cls, batch: Transitions, others: Transitions | None, discount: float, seed: int, n_jobs: int = 1
+    ) -> Surroundings:
+        """Return the process of the episodes of ``batch``; ``others`` are other episodes of the same log.
+
+        Without others, one half of the episodes says how far its rows usually are from those of the other half.
+        """
         rng = np.random.default_rng(seed)
         counted = np.ones(len(batch)) if batch.weights is None else batch.weights
-        both = np.concatenate([batch.states, batch.next_states])
         centre, scale = _moments(batch.states)
-        moves = np.array([len(np.unique(column)) > FEW_VALUES for column in both.T])
         projections = Projections.drawn(batch.states, PROJECTIONS, rng)
-        plain = cls(batch, discount, [], centre, scale, moves, np.inf)
+        plain = cls(batch, discount, [], centre, scale, moving_columns(batch), np.inf)
         parts = [
             plain._of_action(np.flatnonzero((batch.actions == a) & (counted > 0)), counted, projections, rng, n_jobs)
             for a in range(batch.n_actions)
         ]
-        found = cls(batch, discount, parts, centre, scale, moves, np.inf)
-        chosen = rng.permutation(len(others))[:MOST_COMPARED]
-        if 2 * len(np.unique(batch.states, axis=0)) <= len(batch):
+        found = replace(plain, actions=parts)
+        tested, draw = (batch, np.random.default_rng(seed)) if others is None else (others, rng)
+        chosen = draw.permutation(len(tested))[:MOST_COMPARED]
+        if states_repeat(batch):
+            both = np.concatenate([batch.states, batch.next_states])
             found = replace(found, places=tuple(np.unique(column[np.isfinite(column)]) for column in both.T))
-            found = replace(found, moves=found._better_moved(others, chosen, seed))
-        distances = found.distances(others.states[chosen], others.actions[chosen])
+            found = replace(found, moves=found._better_moved(tested, chosen, seed))
+        distances = (
+            found._within(rng) if others is None else found.distances(tested.states[chosen], tested.actions[chosen])
+        )
         distances = distances[np.isfinite(distances)]
-        usual = float(np.quantile(distances, USUAL)) if len(distances) else np.inf
-        return replace(found, usual=usual)
+        return replace(found, usual=float(np.quantile(distances, USUAL)) if len(distances) else np.inf)
+
+    def _within(self, rng: np.random.Generator) -> Floats:
+        """Return the distances of some rows of one half of the episodes from the nearest rows of the other half (m,)."""
+        b = self.batch
+        first = np.repeat(shuffled_folds(b.n_episodes, 2, rng), b.episode_lengths) == 0
+        rows = [rng.permutation(np.flatnonzero(first & (b.actions == a)))[:MOST_COMPARED] for a in range(b.n_actions)]
+        near = [cKDTree(self._scaled(b.states[mine])) if len(mine) else None for mine in rows]
+        asked = rng.permutation(np.flatnonzero(~first))[:MOST_COMPARED]
+        return _distances(near, self._scaled(b.states[asked]), b.actions[asked])
+
+    @property
+    def _near(self) -> list[cKDTree | None]:
+        return [None if part is None else part.near for part in self.actions]
 
     def _better_moved(self, others: Transitions, chosen: Ints, seed: int) -> Bools:
         """Return which columns are nearer to the next states of other episodes if they are moved than if they are taken from rows (d,).
@@ -153,12 +175,12 @@ class Surroundings:
 
     def distances(self, states: Floats, actions: Ints) -> Floats:
         """Return the distance of each state to the nearest row with the same action, in standard deviations (k,)."""
-        found = np.full(len(states), np.inf)
-        for a in np.unique(actions):
-            part = self.actions[a]
-            if part is not None:
-                found[actions == a] = part.near.query(self._scaled(states[actions == a]))[0]
-        return found
+        return _distances(self._near, self._scaled(states), actions)
+
+    def far(self, states: Floats, actions: Ints) -> Bools:
+        """Return whether the nearest row with the same action is farther away than usual (k,)."""
+        limit = self.usual * (1 + SAME) + SAME  # a search up to here is faster than one without a limit
+        return ~np.isfinite(_distances(self._near, self._scaled(states), actions, limit))
 
     def step(self, states: Floats, actions: Ints, rng: np.random.Generator) -> tuple[Ints, Floats, Floats]:
         """Return, for each state, a similar row (k,), the reward (k,) and the next state (k, d); row -1 if the action has none."""
@@ -211,33 +233,98 @@ class Surroundings:
             least = min(least, later)
         return float(least)
 
-    def value(self, policy: Policy, starts: Transitions, n_episodes: int, seed: int) -> tuple[float, Floats]:
+    def value(
+        self, policy: Policy, starts: Transitions, n_episodes: int, n_steps: int, seed: int
+    ) -> tuple[float, Floats]:
         """Return the mean discounted return from the first states of the episodes of ``starts``, and each one's difference from it (E,).
 
         A decision whose nearest row is farther away than usual ends the episode in the worst way of the log with probability `LOST`, and counts
         like that.
         """
-        rng = np.random.default_rng(seed)
         first = np.tile(starts.episode_starts, -(-n_episodes // starts.n_episodes))
-        x, masks = starts.states[first], None if starts.allowed is None else starts.allowed[first]
-        later = self.batch.next_masks()
-        totals, worth, running = np.zeros(len(first)), np.ones(len(first)), np.arange(len(first))
-        for _ in range(horizon(self.batch, self.discount)):
-            actions = draw_columns(policy.probabilities(x, masks), rng)
-            rows, rewards, following = self.step(x, actions, rng)
-            far = self.distances(x, actions) > self.usual
-            lost = np.where(rows < 0, 1.0, np.where(far, LOST, 0.0))
-            totals[running] += worth[running] * (lost * self.worst + (1 - lost) * rewards)
-            worth[running] *= (1 - lost) * self.factors[rows]
-            on = worth[running] > 0
-            running, x = running[on], following[on]
-            masks = None if later is None else later[rows[on]]
-            if not len(running):
-                break
+        masks = None if starts.allowed is None else starts.allowed[first]
+        totals = self.returns([policy], starts.states[first], masks, n_steps, seed).careful[0]
         of_starts = totals.reshape(-1, starts.n_episodes).mean(axis=0)
         weights = None if starts.weights is None else starts.weights[starts.episode_starts]
         value = float(np.average(of_starts, weights=weights if weights is not None and weights.any() else None))
         return value, of_starts - value
+
+    def returns(
+        self, policies: Sequence[Policy], states: Floats, masks: Bools | None, n_steps: int, seed: int
+    ) -> Returns:
+        """Return what each policy gets in ``n_steps`` steps from each of the ``states`` (E, d), in which ``masks`` (E, A) allow actions.
+
+        Careful returns count a decision whose nearest row is farther away than usual as if the episode ended there in the worst way of the log
+        with probability `LOST`.
+        """
+        rng, later = np.random.default_rng(seed), self.batch.next_masks()
+        n = len(policies) * len(states)
+        x, m = np.tile(states, (len(policies), 1)), None if masks is None else np.tile(masks, (len(policies), 1))
+        plain, careful = (_Running(np.zeros(n), np.ones(n)) for _ in range(2))
+        running = np.arange(n)
+        for _ in range(n_steps):
+            ends = np.searchsorted(running, np.arange(len(policies) + 1) * len(states))
+            actions = np.concatenate(
+                [
+                    draw_columns(policy.probabilities(x[a:b], None if m is None else m[a:b]), rng)
+                    for policy, a, b in zip(policies, ends, ends[1:], strict=False)
+                    if b > a
+                ]
+            )
+            rows, rewards, following = self.step(x, actions, rng)
+            unknown = np.where(rows < 0, 1.0, 0.0)
+            lost = np.where(rows < 0, 1.0, np.where(self.far(x, actions), LOST, 0.0))
+            for counted, ended in ((plain, unknown), (careful, lost)):
+                counted.totals[running] += counted.worth[running] * (ended * self.worst + (1 - ended) * rewards)
+                counted.worth[running] *= (1 - ended) * self.factors[rows]
+            on = plain.worth[running] > 0
+            running, x = running[on], following[on]
+            m = None if later is None else later[rows[on]]
+            if not len(running):
+                break
+        shape = len(policies), len(states)
+        return Returns(plain.totals.reshape(shape), careful.totals.reshape(shape))
+
+
+class Returns(NamedTuple):
+    """Discounted sums of rewards in simulated episodes, (policies, episodes) each."""
+
+    plain: Floats
+    careful: Floats  # with decisions far from the log counted as dangerous
+
+
+class _Running(NamedTuple):
+    totals: Floats
+    worth: Floats  # what a reward of the next step counts
+
+
+def states_repeat(batch: Transitions) -> bool:
+    """Return whether most states occur more than once, as in finite processes."""
+    return 2 * len(np.unique(batch.states, axis=0)) <= len(batch)
+
+
+def moving_columns(batch: Transitions) -> Bools:
+    """Return the columns with enough values for a state to move by as much as a similar row did (d,)."""
+    both = np.concatenate([batch.states, batch.next_states])
+    return np.array([len(np.unique(column)) > FEW_VALUES for column in both.T])
+
+
+def spread_starts(starts: StateSample, n: int) -> tuple[Floats, Bools | None]:
+    """Return ``n`` start states (n, d), each as often as its weight says, and their masks."""
+    shares = np.ones(len(starts.states)) if starts.weights is None else starts.weights
+    upto = np.cumsum(shares) / shares.sum()
+    chosen = np.minimum(np.searchsorted(upto, (np.arange(n) + 0.5) / n), len(upto) - 1)
+    return starts.states[chosen], None if starts.allowed is None else starts.allowed[chosen]
+
+
+def _distances(near: Sequence[cKDTree | None], scaled: Floats, actions: Ints, limit: float = np.inf) -> Floats:
+    """Return the distance to the nearest point of each one's action (k,), infinite if there is none below ``limit``."""
+    found = np.full(len(scaled), np.inf)
+    for a in np.unique(actions):
+        tree = near[a]
+        if tree is not None:
+            found[actions == a] = tree.query(scaled[actions == a], distance_upper_bound=limit)[0]
+    return found
 
 
 def _moments(states: Floats) -> tuple[Floats, Floats]:
