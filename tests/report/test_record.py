@@ -167,7 +167,7 @@ def test_old_runs_say_what_they_lack(small, tmp_path):
     record = report_record(run)
     assert record["stakes"] is None
     assert record["leaves"][0]["gap"] is None
-    assert set(record["convergence"]) == {"k", "loss", "changed", "kept", "candidates"}
+    assert set(record["convergence"]) == {"k", "loss", "changed", "kept", "candidates", "in_episodes"}
     text = write_report(run).read_text()
     assert "kept no estimated action values" in text
     assert "Not evaluated yet" in text

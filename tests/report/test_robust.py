@@ -305,6 +305,21 @@ def test_the_kept_iteration_is_told(tmp_path):
     assert "value in a model of the table" in text
 
 
+def test_a_score_in_simulated_episodes_is_called_so(tmp_path):
+    frame = table().assign(patient=np.repeat(np.arange(6), 10), day=np.tile(np.arange(10), 6))
+    frame.to_parquet(tmp_path / "t.parquet")
+    asked = RunSettings(
+        str(tmp_path / "t.parquet"), {**ROLES, "episode": "patient", "time": "day"}, discount=0.5, n_iterations=3,
+        space="thresholds", keep="best", evaluator_options={"n_trees": 3},
+    )  # fmt: skip
+    result = fit_run(asked, tmp_path / "run")
+    assert all({"score", "careful_score"} <= set(row) for row in result.history)
+    text = write_report(result.folder).read_text()
+    kept = result.policy.training.n_iterations
+    assert f"Iteration {kept} of 3 was kept: of the best of 3 in simulated episodes" in text
+    assert "value in a model of the table" not in text
+
+
 def test_what_hardly_matters_has_one_definition(run):
     header, _ = read_archive(run / "values.zip")
     values = np.zeros((60, 2))

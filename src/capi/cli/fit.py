@@ -133,7 +133,7 @@ def fit(
     keep: Annotated[
         str | None,
         typer.Option(
-            help="Policy to keep: that of the last iteration, or the best of ten later ones by their value in a model of the table "
+            help="Policy to keep: that of the last iteration, or the best of up to twenty in episodes made of the table's steps "
             "(small trees can oscillate between iterations).",
             show_default="best with fitted-q, otherwise last",
         ),

@@ -283,7 +283,9 @@ def _convergence(sources: Sources) -> dict[str, Any]:
         if any(name in row for row in history)
     ]
     found: dict[str, Any] = {name: [number_or_none(row.get(name)) for row in history] for name in known}
-    return {**found, "kept": _kept(sources), "candidates": sum("score" in row for row in history)}
+    in_episodes = any("careful_score" in row for row in history)
+    candidates = sum("score" in row for row in history)
+    return {**found, "kept": _kept(sources), "candidates": candidates, "in_episodes": in_episodes}
 
 
 def _kept(sources: Sources) -> int | None:

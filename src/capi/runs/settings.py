@@ -111,8 +111,8 @@ class RunSettings:
     hold_out : float in [0, 1)
         Share of episodes held out for evaluation.
     keep : "last" or "best", optional
-        The policy that the run ends with: that of the last iteration, or the best of ten later ones by their value in a model of
-        the learning data. With small policies, iterations can oscillate between good and bad ones. By default "best" with the evaluator
+        The policy that the run ends with: that of the last iteration, or the best of up to twenty in simulated episodes, made of
+        the steps of the learning data. With small policies, iterations can oscillate between good and bad ones. By default "best" with the evaluator
         "fitted-q", otherwise "last".
     discount_per : float or str, optional
         Discount by elapsed time: the time that the discount refers to, in the units of the time column or, for dates, such as
