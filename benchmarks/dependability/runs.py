@@ -12,7 +12,7 @@ from capi._utils.sources import digest_of
 from capi._utils.threads import one_blas_thread
 
 from .candidates import candidates
-from .learners import VARIANTS, learned, learner_of, scores_of
+from .learners import DEFAULTS, VARIANTS, learned, learner_of, scores_of
 from .problems import problem_of
 
 LIBRARY = (  # what the runs use of the library
@@ -47,7 +47,7 @@ def learning(values, seed):
     problem = problem_of(values)
     data = problem.data(seed)
     returns = []
-    score = VARIANTS[values["learner"]["defaults"]]["score"] if "defaults" in values["learner"] else "episodes"
+    score = VARIANTS.get(values["learner"].get("defaults"), VARIANTS[DEFAULTS])["score"]
     found = learned(learner_of(values, seed), data, lambda step: returns.append(problem.worth(step.policy)), score)
     if len(returns) != len(found.history):
         raise AssertionError(f"fit made {len(found.history)} rounds; {len(returns)} were seen.")

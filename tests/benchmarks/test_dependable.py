@@ -216,11 +216,22 @@ def test_candidates_are_36_and_always_the_same(monkeypatch):
 def test_every_setting_says_everything_about_its_learner():
     for group in settings.GROUPS:
         for setting in settings.settings(group):
-            assert setting.values["learner"]["defaults"] == learners.DEFAULTS
+            earlier = setting.values["problem"] == "mdp" or group == "states"  # made when only one score was there
+            assert setting.values["learner"]["defaults"] == (settings.EARLIER if earlier else learners.DEFAULTS)
             assert setting.name.startswith(group)
     names = [setting.name for group in settings.GROUPS for setting in settings.settings(group)]
     assert len(names) == len(set(names))
     assert len([name for name in names if name.startswith("rank/")]) == 12
+
+
+def test_a_variant_keeps_by_the_score_that_it_names():
+    """The model scores the later half of the rounds, episodes score all of them."""
+    options = {**TINY, "loop": {"n_iterations": 4, "keep": "best"}}
+    values = {"task": "learning", "problem": "control", "of_problem": {"name": "pole", "n_rows": 300}, "discount": 0.9}
+    for tag, first in (("rules-3", 2), ("rules-4", 0)):
+        found = runs.learning({**values, "learner": {**options, "defaults": tag}}, 0)
+        assert [number is None for number in found["score"]] == [k < first for k in range(4)]
+        assert (found["careful_score"][-1] is None) == (tag == "rules-3")
 
 
 def record(setting, seed, **results):
