@@ -138,7 +138,7 @@ def test_iterations_that_were_cut_short_are_told(table, tmp_path):
     )
     assert (run / "history.csv").read_text().splitlines()[
         0
-    ] == "k,loss,changed,value,score,kept,effective_rows,cut_short,remaining_gap"
+    ] == "k,loss,changed,value,score,careful_score,kept,effective_rows,cut_short,remaining_gap"
     assert [row["cut_short"] for row in load_run(run).history] == [1.0] * 3
     again = fit_run(limited, tmp_path / "again")
     assert (again.folder / "policy.capi").read_bytes() == (run / "policy.capi").read_bytes()
