@@ -113,7 +113,7 @@ def test_states_that_repeat_are_moved_if_they_are_places_and_taken_from_rows_if_
     first = starts.states[starts.episode_starts, 0]
     away = np.where(first == 30, 1, np.abs(first - 30) - 1)  # steps until the first reward
     exact = np.mean(0.9**away / (1 - 0.9**2))  # every second step, from then on
-    moved, taken = (w.value(Towards(), starts, 500, 0)[0] for w in (world, replace(world, moves=~world.moves)))
+    moved, taken = (w.value(Towards(), starts, 500, N_STEPS, 0)[0] for w in (world, replace(world, moves=~world.moves)))
     assert moved == pytest.approx(exact, rel=0.2)
     assert abs(taken - exact) > abs(moved - exact)
     names = np.random.default_rng(3).permutation(40)
