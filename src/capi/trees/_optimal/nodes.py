@@ -74,7 +74,7 @@ def find_cuts(problem, work, scan, level, first, last, v):
     rows, codes = scan.orders[level, v], scan.codes[level, v]
     positions, reach, marks = work.positions[level], work.reach[level], work.marks[level]
     n, least, n_cuts, n_small, so_far, mark, n_left = last - first, problem.min_leaf, 0, 0, 0.0, np.int64(0), 0
-    n_all = size_of(problem, scan.totals[level], n)
+    n_all = size_of(scan.totals[level], problem.n_actions, n)
     positions[0], reach[0], marks[0] = 0, 0.0, 0
     for i in range(first, last):
         row = rows[i]
@@ -144,7 +144,7 @@ def open_node(problem, work, scan, level, first, last, limit):
     node["n_cuts"], node["n_waiting"], node["last_first"] = 0, 0, 0
     node["feature"], node["cut"], node["place"] = NO_SPLIT, NO_SPLIT, -1
     work.record[level] = NO_SPLIT
-    if leaf > 2 * problem.penalty and size_of(problem, total, last - first) >= 2 * problem.min_leaf:
+    if leaf > 2 * problem.penalty and size_of(total, problem.n_actions, last - first) >= 2 * problem.min_leaf:
         return True
     node["bound"] = min(leaf, 2 * problem.penalty)
     return False

@@ -72,7 +72,7 @@ def gather(problem, work, level, first, last):
     """
     n_active, n_actions, total = 0, problem.n_actions, work.totals[level]
     n, least, sums = last - first, problem.min_leaf, work.sums[0, 0]
-    n_all = size_of(problem, total, n)
+    n_all = size_of(total, n_actions, n)
     for v in range(problem.codes.shape[1]):
         rows, codes = work.orders[level, v][first:last], work.codes[level, v][first:last]
         ends, losses = work.is_end[v], work.by_feature[v]

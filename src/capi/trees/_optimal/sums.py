@@ -29,9 +29,9 @@ def add_rows(losses, rows, total):
 
 
 @apart
-def size_of(problem, total, n):
-    """Return how many rows ``n`` merged rows stand for, whose sums are ``total`` (C,); without a minimum size, ``n`` will do."""
-    return total[problem.n_actions] if problem.min_leaf > 1 else float(n)
+def size_of(total, n_actions, n):
+    """Return how many rows ``n`` merged rows stand for, whose sums are ``total`` (C,); if rows are not counted, ``n`` will do."""
+    return total[n_actions] if len(total) > n_actions else float(n)
 
 
 @inner_minima
