@@ -80,6 +80,20 @@ def test_fronts_give_the_suprema_over_star_hulls(seed, n_actions):
                 assert hulls.at(radius)[0] == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_improvement_finds_all_vertices_of_the_concave_hull(seed):
+    rng = np.random.default_rng(seed)
+    states, lost = rng.random((14, 2)), regrets(rng.normal(size=(14, 2)))
+    nu = rng.dirichlet(np.ones(14))
+    signs = rng.choice([-1.0, 1.0], 14) * nu
+    squares, sums = ByImprovement(OptimalTrees(max_depth=2, min_samples_leaf=1), states, lost, nu).front(signs)
+    members = np.array(decisions_of_trees(states, np.arange(14), 2, 2))
+    losses = lost[np.arange(14), members]
+    v, c = np.append(losses**2 @ nu, 0.0), np.append(losses @ signs, 0.0)
+    for price in np.geomspace(1e-3, 1e3, 60):  # the hull is where lines touch from above
+        assert (sums - price * squares).max() == pytest.approx((c - price * v).max(), abs=1e-12)
+
+
 def decisions_of_trees(states, rows, n_actions, depth):
     """Return all decisions (m, len(rows)) of trees of a depth on some rows, by recursion over their cuts."""
     found = {(a,) * len(rows) for a in range(n_actions)}
@@ -226,6 +240,7 @@ def test_growth_functions_count_decisions():
     assert log_growth(4, 10, n_actions=3) == pytest.approx(4 * np.log(3))
     assert log_growth(20, 10, n_actions=3) == pytest.approx(10 * np.log(3))
     assert log_growth(Linear(), 4, n_features=2) == pytest.approx(np.log(14))  # all but the two of exclusive or
+    assert log_growth(Linear(), 10, n_actions=3) == pytest.approx(3 * np.log(20))  # three pairs of actions
     assert log_growth(OptimalTrees(max_depth=1), 50, n_cuts=7) == pytest.approx(np.log(7 * 4))
     assert log_growth(Trees(max_depth=None), 10) == pytest.approx(10 * np.log(2))
     depths = [log_growth(OptimalTrees(max_depth=d), 1000, n_features=3) for d in (1, 2, 3)]
