@@ -25,7 +25,6 @@ from pathlib import Path
 
 import dask.array as da
 import dask.dataframe as dd
-import lightgbm
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -33,6 +32,7 @@ from dask import delayed
 from distributed import Client, LocalCluster, wait
 
 from capi import CAPI, PartitionedTransitions, Transitions, runs
+from capi._utils.late import late
 from capi.baselines import FittedQIteration
 from capi.cli import app
 from capi.datasets import load_hiv_batch
@@ -43,6 +43,7 @@ from capi.policies import Constant, EpsilonGreedy, Greedy
 from capi.policy_spaces import OptimalTrees
 from capi.simulation import performance, sample_episodes
 
+lightgbm = late("lightgbm")  # only the peer needs it: pip install capi[boosting]
 STEPS, ACTIONS, AT_ONCE = 20, 4, 1_000_000
 STATE = [f"x{j}" for j in range(8)]
 ROLES = {"episode": "episode", "time": "time", "state": STATE, "action": "action", "reward": "reward"}
