@@ -26,6 +26,7 @@ QUICKEST = {
     "combinations": "evaluators/LSTDQ-Trees",
     "readable": "pole/tree-1",
     "patients": None,
+    "small-trees": "model/frozen-lake-4x4/2/capi-search",
 }
 
 SMOOTH = ("chain", "theory")  # small changes of the arithmetic change the results a little

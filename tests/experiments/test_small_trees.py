@@ -110,6 +110,13 @@ def test_the_search_only_improves_and_ends_where_no_node_can_be_changed(seed):
     np.testing.assert_array_equal(search.decisions(again), search.decisions(tree))
 
 
+def test_a_deeper_tree_decides_the_same():
+    rng = np.random.default_rng(1)
+    search, deeper = TreeSearch(LAKE, 2), TreeSearch(LAKE, 3)
+    tree = CompleteTree(rng.integers(len(search.left), size=3), rng.integers(4, size=4))
+    np.testing.assert_array_equal(deeper.decisions(tree.deeper()), search.decisions(tree))
+
+
 def test_eliminated_states_do_not_change_values():
     rng = np.random.default_rng(0)
     search, actions = TreeSearch(LAKE, 1), rng.integers(4, size=16)
@@ -217,6 +224,9 @@ def test_tables_and_figures_of_some_records():
     assert rows[-1]["share"] is None
     _, headings, lines = summary(rows)
     assert all(len(line) == len(headings) for line in lines)
-    assert any("not proved" in cell for cell in lines[-1] + lines[len(PROBLEMS) * 4 - 2])
+    by_case = {tuple(line[:3]): line for line in lines}
+    assert by_case["model", "machine", "1"][-1] == "1.00% and 1.00%"
+    assert by_case["model", "machine", "4"][-1] == by_case["batch", "machine", "1"][-1] == ""
+    assert by_case["model", PROBLEMS[-1], "3"][-2:] == ["no tree, not proved (500 s)", ""]
     assert set(figures(rows)) == {"small-trees-model.png", "small-trees-batch.png"}
     assert set(figures(rows[:1])) == {"small-trees-model.png"}

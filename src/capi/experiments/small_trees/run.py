@@ -26,11 +26,12 @@ from capi.domains import (
 )
 from capi.evaluators import Exact, FittedQ
 from capi.experiments.small_trees.milp import best_tree
-from capi.experiments.small_trees.search import MOST_STATES, TreeSearch
+from capi.experiments.small_trees.search import MOST_STATES, CompleteTree, TreeSearch
 from capi.finite.mdp import FiniteMDP
 from capi.learning.capi import CAPI
 from capi.policies import Tabular, Uniform
 from capi.policy_spaces import OptimalTrees, Trees
+from capi.policy_spaces.trees.greedy import TreePolicy
 from capi.simulation.sampling import sample_steps
 
 DOMAINS: dict[str, Callable[[], Any]] = {
@@ -61,9 +62,11 @@ NODE_LIMIT = 200_000  # of each search for a tree of depth 3 or 4
 
 def prepare() -> None:
     """Compile what is compiled, so that no run counts it."""
-    for source in ("model", "batch"):
-        for method in ("capi", "greedy"):
-            run({"group": source, "problem": "machine", "depth": 3, "method": method, "batch": 0, "n_samples": 50}, 0)
+    lake = {"problem": "frozen-lake-12x12", "batch": 0, "n_samples": 300}
+    for group, methods in (("model", _MODEL), ("batch", _BATCH)):
+        for method in methods:
+            for depth in (2, 3):  # without and with a limit
+                run({**lake, "group": group, "depth": depth, "method": method}, 0)
 
 
 def run(values: Mapping[str, Any], seed: int, n_jobs: int = 1) -> dict[str, Any]:  # noqa: ARG001  all of it is one thread
@@ -102,8 +105,8 @@ def _domain(problem: str) -> Any:
 
 
 def loops(mdp: FiniteMDP, depth: int, space: Any, more_starts: tuple[Any, ...] = ()) -> list[Any]:
-    """Return the policies of the loop with each kind of state weights, from each start, the best one first."""
-    found = []
+    """Return the best policies of the loop with each kind of state weights from each start, and ``more_starts``, which are trees, the best one first."""
+    found = list(more_starts)
     for start in (mdp.optimal_policy, Uniform(mdp.n_actions), *more_starts):
         for weights in WEIGHTS:
             learner = CAPI(
@@ -129,24 +132,37 @@ def _greedy(depth: int) -> Trees:
     return Trees(max_depth=depth, min_samples_leaf=1)
 
 
-def _capi(mdp: FiniteMDP, depth: int, space: Any = _optimal) -> Any:
-    """Return the best tree of the loop, which also starts from the best tree with one level less."""
-    starts = (_capi(mdp, depth - 1, space),) if depth > 1 else ()
-    return loops(mdp, depth, space, starts)[0]
+def _capi(mdp: FiniteMDP, depth: int) -> Any:
+    """Return the best tree of the loop, which also starts from the imitation tree and from the best tree with one level less."""
+    starts = (_imitation(mdp, depth), *((_capi(mdp, depth - 1),) if depth > 1 else ()))
+    return loops(mdp, depth, _optimal, starts)[0]
+
+
+def _greedy_loop(mdp: FiniteMDP, depth: int) -> Any:
+    """Return the best greedily grown tree of the loop, which also starts from the best one with one level less."""
+    return loops(mdp, depth, _greedy, (_greedy_loop(mdp, depth - 1),) if depth > 1 else ())[0]
 
 
 def _capi_search(mdp: FiniteMDP, depth: int) -> Any:
-    """Return the best tree of the loop after a search node by node; the loop also starts from such a tree with one level less."""
-    starts = (_capi_search(mdp, depth - 1),) if depth > 1 else ()
-    found = loops(mdp, depth, _optimal, starts)
+    """Return the best tree of searches node by node, from the best trees of the loop and from the best such tree with one level less."""
     if mdp.n_states > MOST_STATES:
-        return found[0]
+        return _capi(mdp, depth)
+    tree, search = _searched(mdp, depth)
+    return Tabular(search.decisions(tree), mdp.n_actions, mdp.features)
+
+
+def _searched(mdp: FiniteMDP, depth: int) -> tuple[CompleteTree, TreeSearch]:
     search = TreeSearch(mdp, depth)
-    different = {round(worth(mdp, policy), 9): policy for policy in reversed(found)}
-    best = max(
-        (search.improved(search.of(different[v])) for v in sorted(different)[-MOST_REFINED:]), key=lambda t: t[1]
-    )
-    return Tabular(search.decisions(best[0]), mdp.n_actions, mdp.features)
+    below, starts = [], []
+    if depth > 1:
+        smaller, _ = _searched(mdp, depth - 1)
+        below = [smaller.deeper()]
+        starts = [Tabular(search.decisions(below[0]), mdp.n_actions, mdp.features)]
+    found = loops(mdp, depth, _optimal, (_imitation(mdp, depth), *starts))
+    different = {round(worth(mdp, policy), 9): policy for policy in reversed(found) if isinstance(policy, TreePolicy)}
+    trees = [search.of(different[value]) for value in sorted(different)[-MOST_REFINED:]]
+    best, _ = max((search.improved(tree) for tree in (*trees, *below)), key=lambda pair: pair[1])
+    return best, search
 
 
 def _imitation(mdp: FiniteMDP, depth: int) -> Any:
@@ -188,7 +204,7 @@ _MODEL: dict[str, Callable[[FiniteMDP, int], Any]] = {
     "capi-search": _capi_search,
     "imitation": _imitation,
     "viper": _viper,
-    "greedy": lambda mdp, depth: _capi(mdp, depth, _greedy),
+    "greedy": _greedy_loop,
 }
 
 

@@ -32,6 +32,12 @@ class CompleteTree:
     cuts: Ints  # (2^depth - 1,) numbers of cuts
     actions: Ints  # (2^depth,)
 
+    def deeper(self) -> CompleteTree:
+        """Return the same decisions as a tree with one more level, whose cuts have all states on the left."""
+        return CompleteTree(
+            np.append(self.cuts, np.zeros(len(self.actions), dtype=np.int64)), np.repeat(self.actions, 2)
+        )
+
 
 class TreeSearch:
     """Local search over the trees of a depth for an MDP with features."""
@@ -39,7 +45,7 @@ class TreeSearch:
     def __init__(self, mdp: FiniteMDP, depth: int) -> None:
         self.mdp, self.depth = mdp, depth
         self.n_nodes = 2**depth - 1
-        self.left: Bools = Cuts.of(mdp.states).left  # (cuts, S)
+        self.left: Bools = Cuts.of(mdp.states).left  # (cuts, S); the first one has all states on the left
         self.numbers = {row.tobytes(): c for c, row in enumerate(self.left)}
         every = range(mdp.n_actions)
         matrices = [mdp.transition_matrix(np.full(mdp.n_states, a)) for a in every]
