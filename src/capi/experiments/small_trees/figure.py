@@ -73,7 +73,7 @@ def _shown(rows: Sequence[Row]) -> str:
         return ""
     shares = [row["share"] for row in rows if row["share"] is not None]
     seconds = float(np.mean([row["cpu_seconds"] for row in rows]))
-    value = f"{np.mean(shares):.3f}" if shares else "no tree"
+    value = f"{round(float(np.mean(shares)), 3) + 0.0:.3f}" if shares else "no tree"  # no negative zero
     proved = "" if rows[-1]["proved"] in (None, True) else ", not proved"
     return f"{value}{proved} ({seconds:,.{2 if seconds < 1 else 1 if seconds < 10 else 0}f} s)"
 
@@ -212,5 +212,5 @@ def _name(case: Case) -> str:
     return f"{case[0]}, depth {case[1]}"
 
 
-def _names(cases: Iterable[Case]) -> list[str]:
-    return [_name(case) for case in cases]
+def _names(cases: Iterable[Case]) -> str:
+    return "; ".join(_name(case) for case in cases) or "never"

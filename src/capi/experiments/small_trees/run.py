@@ -65,7 +65,7 @@ def prepare() -> None:
     lake = {"problem": "frozen-lake-12x12", "batch": 0, "n_samples": 300}
     for group, methods in (("model", _MODEL), ("batch", _BATCH)):
         for method in methods:
-            for depth in (2, 3):  # without and with a limit
+            for depth in (2, 3, 4):
                 run({**lake, "group": group, "depth": depth, "method": method}, 0)
 
 
