@@ -24,7 +24,7 @@ QUICKEST = {
     "chain": "variant-1-figures/success-0.9/capi",
     "sensitivity": "mountain-car/base/rfqi",
     "combinations": "evaluators/LSTDQ-Trees",
-    "readable": "pole/tree-1",
+    "readable": None,
     "patients": None,
     "small-trees": "model/frozen-lake-4x4/2/capi-search",
 }
