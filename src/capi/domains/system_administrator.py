@@ -40,8 +40,9 @@ MOST_COMPUTERS = 12
 
 
 def _check_network(value: Any, name: str) -> None:
-    network = NETWORKS.get(value) if isinstance(value, str) else value
-    if network is None or not 1 <= len(network) <= MOST_COMPUTERS:
+    network: Any = NETWORKS.get(value) if isinstance(value, str) else value
+    lists = isinstance(network, Sequence) and all(isinstance(others, Sequence) for others in network)
+    if not lists or not 1 <= len(network) <= MOST_COMPUTERS:
         raise InvalidInputError(
             f"{name} must be one of {', '.join(map(repr, NETWORKS))}, or list for each of up to {MOST_COMPUTERS} computers "
             f"those that it depends on; got {value!r}."
