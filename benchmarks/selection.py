@@ -5,8 +5,8 @@
 
 Problems: the paper's chain walk (5,000 random decisions), logs of control problems as in `dependable.py` (5,000 rows, half random),
 LunarLander-v3 (`lunar-5000`, `lunar-20000`; needs Box2D: pip install swig box2d), finite MDPs with 25 actions logged by a nearly deterministic expert (`expert-1000`, `expert-10000`,
-`expert-100000`), and Mountain-Car with and without noise in its rewards, where only the node size is chosen (`noise-0`, `noise-1`). All
-candidates learn from the same learning episodes; their true returns are only used here.
+`expert-100000`), Mountain-Car with and without noise in its rewards, where only the node size is chosen (`noise-0`, `noise-1`), and three
+problems of operations that were not looked at before selection was finished (`unseen-traffic`, `unseen-machine`, `unseen-warehouse`). All candidates learn from the same learning episodes; their true returns are only used here.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from comparison.worlds import WORLDS, returns_of
 from dependability.problems import Control, Data, States, log_of
 
 from capi import CAPI, FiniteMDP, Transitions
-from capi.domains import ChainWalk
+from capi.domains import ChainWalk, InventoryManagement, MachineMaintenance, TrafficIntersection
 from capi.learning import rules
 from capi.policies import EpsilonGreedy, Tabular, Uniform
 from capi.policy_spaces import Forests
@@ -33,6 +33,11 @@ from capi.selection import Candidate, choose, default_candidates
 
 FOLDER = Path(__file__).parent / "records" / "selection"
 CONTROL = ("mountain-car", "pole", "cart-pole-v1", "acrobot-v1")
+UNSEEN = {  # looked at when selection was finished
+    "traffic": TrafficIntersection(),
+    "machine": MachineMaintenance(),
+    "warehouse": InventoryManagement(capacity=20, demand=4.0),
+}
 NODES = (2, 5, 15, 50, 150)
 RULE = "halves and whole"  # of the final values; records without it are of an earlier rule, by halves alone
 
@@ -147,6 +152,34 @@ class Chain:
 
 
 @dataclass(frozen=True)
+class Operations:
+    """A finite problem of operations, logged by its optimal policy with half of the actions at random; the true return is exact."""
+
+    domain: object
+    n_rows: int = 5_000
+
+    random_share, limit = 0.5, 100
+
+    @property
+    def discount(self):
+        return self.domain.discount
+
+    @property
+    def _logged(self):
+        return EpsilonGreedy(self.domain.mdp.optimal_policy, self.random_share)
+
+    def data(self, seed):
+        return Data(log_of(self._logged, self.domain, self.limit, self.n_rows, np.random.default_rng([seed, 0])))
+
+    def worth(self, policy):
+        mdp = self.domain.mdp
+        return float(mdp.start @ mdp.values(policy.probabilities(self.domain.states)))
+
+    def log_worth(self, data):
+        return self.worth(self._logged)
+
+
+@dataclass(frozen=True)
 class Noisy:
     """Mountain-Car whose rewards have normal noise."""
 
@@ -180,7 +213,8 @@ def problems():
     found = {"chain": Chain(), **{name: Control(name) for name in CONTROL}}
     found |= {f"lunar-{n}": Lunar(n) for n in (5_000, 20_000)}
     found |= {f"expert-{n}": Expert(n) for n in (1_000, 10_000, 100_000)}
-    return found | {f"noise-{scale}": Noisy(scale) for scale in (0, 1)}
+    found |= {f"noise-{scale}": Noisy(scale) for scale in (0, 1)}
+    return found | {f"unseen-{name}": Operations(domain) for name, domain in UNSEEN.items()}
 
 
 def candidates_of(name, batch, discount, seed):
