@@ -15,8 +15,9 @@ from capi.data.schema import Schema
 from capi.errors import InvalidInputError
 from capi.loss import gap_weighted_loss
 from capi.policies import Training, described
-from capi.policy_spaces import OptimalTrees, Thresholds, Trees
+from capi.policy_spaces import Constrained, OptimalTrees, Thresholds, Trees
 from capi.policy_spaces._problem import ImprovementProblem
+from capi.policy_spaces.rules import Never
 from capi.policy_spaces.trees import _rankings, _refined, _rooms, _search, optimal
 from capi.policy_spaces.trees._binned import Binned
 from capi.policy_spaces.trees._search import Switches
@@ -255,6 +256,16 @@ def least_limit(states, values, depth=3, min_leaf=1):
 
 
 @pytest.mark.compiled
+def test_the_later_half_of_a_loop_has_its_own_limit():
+    space = OptimalTrees(max_depth=3, work_limit=10, late_work_limit=1000)
+    limits = [space.in_round(k, 5).work_limit for k in range(5)]
+    assert limits == [10, 10, 1000, 1000, 1000]
+    assert space.in_round(0, 1).work_limit == 1000  # a single round is the last
+    assert [OptimalTrees(work_limit=10).in_round(k, 2).work_limit for k in range(2)] == [10, 10]
+    wrapped = Constrained(space, [Never(1, when="x0 >= 8")])
+    assert [wrapped.in_round(k, 2).space.work_limit for k in range(2)] == [10, 1000]
+
+
 def test_the_work_of_a_larger_sample_is_larger():
     states, values = problem(n=1200, d=3)
     assert least_limit(states[:150], values[:150]) < least_limit(states, values)

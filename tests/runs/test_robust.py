@@ -133,8 +133,9 @@ def test_iterations_that_were_cut_short_are_told(table, tmp_path):
     )
     (tmp_path / "s.toml").write_text(limited.to_toml())
     told = CliRunner().invoke(app, ["fit", "--settings", str(tmp_path / "s.toml"), "--out", str(run)]).stdout
-    assert "note    the search for the best tree was cut short in 3 of 3 iterations (1, 2, 3); --exact" in " ".join(
-        told.split(" ")
+    kept = next(int(row["k"]) + 1 for row in load_run(run).history if row.get("kept"))
+    assert (
+        f"was cut short in 3 of 3 iterations (1, 2, 3), also in iteration {kept}, whose policy is kept; --exact" in told
     )
     assert (run / "history.csv").read_text().splitlines()[
         0
@@ -150,7 +151,39 @@ def test_the_command_line_limits_the_search_unless_told_otherwise(table, tmp_pat
     options = ["--n-iterations=1", "--max-depth=1", "--json", *(["--exact"] if exact else [])]
     done = CliRunner().invoke(app, ["fit", table, "--out", str(tmp_path / "run"), *OPTIONS, *options])
     assert "cut_short" not in json.loads(done.stdout)["history"][0]
-    assert ("work_limit = 500000000" in (tmp_path / "run" / "settings.toml").read_text()) is not exact
+    written = (tmp_path / "run" / "settings.toml").read_text()
+    assert ("\nwork_limit = 500000000\n" in written) is not exact
+    assert ("\nlate_work_limit = 5000000000\n" in written) is not exact
+    again = RunSettings.from_toml(tmp_path / "run" / "settings.toml")
+    again = again.with_rules(again.batch())  # as when a run is resumed
+    assert (again.parts.space.work_limit is None) is exact
+    assert (again.parts.space.late_work_limit is None) is exact
+
+
+@pytest.mark.compiled
+def test_a_limit_that_the_user_sets_holds_in_all_iterations(table):
+    limited = RunSettings(table, ROLES, discount=0.8, space_options={"work_limit": 7})
+    space = limited.with_rules(limited.batch()).parts.space
+    assert (space.work_limit, space.late_work_limit) == (7, None)
+
+
+@pytest.mark.compiled
+def test_later_iterations_may_search_longer(table, tmp_path):
+    settings = RunSettings(
+        table,
+        ROLES,
+        discount=0.8,
+        n_iterations=5,
+        evaluator_options={"n_trees": 4, "n_sweeps": 2},
+        space_options={"work_limit": 1, "late_work_limit": 10**9},
+    )
+    run = fit_run(settings, tmp_path / "run")
+    assert [row.get("cut_short", 0.0) for row in run.history] == [1.0, 1.0, 0.0, 0.0, 0.0]
+    (tmp_path / "s.toml").write_text(settings.to_toml())
+    told = CliRunner().invoke(app, ["fit", "--settings", str(tmp_path / "s.toml"), "--out", str(tmp_path / "again")])
+    kept = next(int(row["k"]) + 1 for row in run.history if row.get("kept"))
+    also = "also" if kept <= 2 else "not"
+    assert f"in 2 of 5 iterations (1, 2), {also} in iteration {kept}, whose policy is kept;" in told.stdout
 
 
 @pytest.mark.compiled

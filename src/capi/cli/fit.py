@@ -319,7 +319,9 @@ def _cut_short(result: runs.RunResult) -> str | None:
     if not numbers:
         return None
     which = ", ".join(map(str, numbers[:MOST_NUMBERS])) + (", ..." if len(numbers) > MOST_NUMBERS else "")
+    kept = next((int(row["k"]) + 1 for row in result.history if row.get("kept")), len(result.history))
+    own = f"{'also' if kept in numbers else 'not'} in iteration {kept}, whose policy is kept"
     return (
-        f"note    the search for the best tree was cut short in {len(numbers)} of {len(result.history)} iterations ({which}); "
-        "--exact searches to the end, which can take much longer"
+        f"note    the search for the best tree was cut short in {len(numbers)} of {len(result.history)} iterations ({which}), "
+        f"{own}; --exact searches to the end, which can take much longer"
     )

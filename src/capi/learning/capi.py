@@ -32,7 +32,8 @@ class CAPI(Learner):
         Estimates Q of the current policy. By default `FittedQ`, with as many sweeps per round as the discount and the
         episodes need.
     space : PolicySpace, or function (k, policy, rng) -> PolicySpace, optional
-        The policies to choose from. By default `OptimalTrees` of depth 3, whose searches are cut short after some seconds.
+        The policies to choose from. By default `OptimalTrees` of depth 3, whose searches are cut short after some seconds, earlier
+        in the first half of the rounds.
     discount : float in [0, 1)
         Discount factor of a step or, for a batch with elapsed times (``discount_per``), of a unit of time.
     n_iterations : int, optional

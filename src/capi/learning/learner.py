@@ -50,7 +50,7 @@ from capi.learning.iteration import (
 from capi.plotting.gaps import draw_gaps
 from capi.plotting.history import draw_history
 from capi.policies import Decisions, Training, decided, described, value_of
-from capi.policy_spaces._problem import ImprovementProblem, improved
+from capi.policy_spaces._problem import ImprovementProblem, improved, in_round
 from capi.types import Policy, PolicyEvaluator, PolicySpace, QFunction, StateSample
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Learner:
             rng = partial(numbered_rng, seeds, k)  # each consumer below has its own stream
             batch = resolved(transitions, k, policy, partial(rng, 0), Transitions)
             evaluator = resolved(loop.evaluator, k, policy, partial(rng, 1), PolicyEvaluator)
-            space = resolved(loop.space, k, policy, partial(rng, 2), PolicySpace)
+            space = in_round(resolved(loop.space, k, policy, partial(rng, 2), PolicySpace), k, loop.n_rounds)
             effective = None
             if loop.state_weights in (None, "batch"):
                 if sample is None or not fixed:

@@ -34,7 +34,8 @@ STREAM = 7  # of the random numbers of the first policy; the loop and the candid
 LOG_STREAM = 9  # of the model of what was done; the support has the one before
 PROJECTIONS = 20  # combinations of columns that the trees of the default evaluator may cut
 DEPTH = 3
-WORK_LIMIT = 500_000_000  # of the search for an optimal tree in each round: about a second
+WORK_LIMIT = 500_000_000  # of the search for an optimal tree in each round: less than a second
+LATE_WORK_LIMIT = 5_000_000_000  # and in the second half of the rounds: a few seconds
 MANY_ROWS, FEWER_CUTS = 1_000, 64  # above so many rows, so many cuts per column
 FEWEST_IN_LEAF, ROWS_PER_LEAF_ROW = (
     5,
@@ -144,6 +145,7 @@ def default_space(n_rows: int) -> OptimalTrees:
         n_thresholds=None if n_rows <= MANY_ROWS else FEWER_CUTS,
         min_samples_leaf=max(FEWEST_IN_LEAF, n_rows // ROWS_PER_LEAF_ROW),
         work_limit=WORK_LIMIT,
+        late_work_limit=LATE_WORK_LIMIT,
         n_jobs=-1,
     )
 

@@ -239,6 +239,11 @@ class ImprovementSolver(ABC, Generic[PolicyT]):
         """Return the member with the least loss on a checked problem; the other arguments are those of `improve`."""
 
 
+def in_round(space: PolicySpace, k: int, n_rounds: int) -> PolicySpace:
+    """Return ``space`` as it is in round ``k`` of a loop; few spaces differ between rounds."""
+    return space.in_round(k, n_rounds) if hasattr(space, "in_round") else space  # type: ignore[no-any-return]
+
+
 def improved(
     space: PolicySpace,
     problem: ImprovementProblem,

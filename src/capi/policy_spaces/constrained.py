@@ -14,7 +14,7 @@ from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_states, a
 from capi.data.schema import Schema
 from capi.errors import InvalidInputError
 from capi.policies import Deterministic, in_blocks
-from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver, improved
+from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver, improved, in_round
 from capi.policy_spaces.imitation import ReadByImitation, imitation
 from capi.policy_spaces.rules import (
     Budget,
@@ -262,6 +262,10 @@ class Constrained(ImprovementSolver[ConstrainedPolicy]):
         policy, multipliers = search.run(start)
         kept = tuple(self.rules)
         return ConstrainedPolicy(policy, kept, compiled, multipliers, problem.n_features, schema=self.schema)
+
+    def in_round(self, k: int, n_rounds: int) -> Constrained:
+        """Return the space of round ``k`` of a loop."""
+        return replace(self, space=in_round(self.space, k, n_rounds))
 
     def _schema_for(self, problem: ImprovementProblem) -> Schema:
         """Return the names of the problem's features and actions, or refuse those of another table."""

@@ -69,7 +69,7 @@ LEARNING = (
     "sample_rows",
 )
 HOLD_STATES = {"neighbors"}  # spaces whose policies decide by states of the table
-BY_RULE = ("n_thresholds", "min_samples_leaf", "work_limit")  # of optimal trees
+BY_RULE = ("n_thresholds", "min_samples_leaf", "work_limit", "late_work_limit")  # of optimal trees
 TESTED = 0.3  # share of the episodes that only test the result of a selection
 OF_SELECTION = ("select", "budget", "always_learn")
 FILLED_IN = ("projections", "min_samples_leaf")  # of fitted Q
@@ -271,6 +271,8 @@ class RunSettings:
             evaluator_options = {**by_rule_too, **evaluator_options}
         if self.space == "optimal-trees":
             sizes = _options(rules.default_space(len(batch)))
+            if "work_limit" in space_options:  # then it is that of all rounds
+                sizes.pop("late_work_limit", None)
             space_options = {name: sizes[name] for name in BY_RULE if name in sizes} | space_options
         chosen = replace(self, evaluator_options=evaluator_options, space_options=space_options)
         loop: Any = rules.with_rules(chosen.learner().loop(), batch, None)
@@ -353,9 +355,13 @@ class RunSettings:
         if not self.select:
             sections |= {
                 "evaluator": {"kind": self.evaluator, **self._options_of_evaluator()},
-                "space": {"kind": self.space, **_options(self.parts.space)},
+                "space": {"kind": self.space, **_options(self.parts.space), **self._unlimited()},
             }
         return tomli_w.dumps(sections)
+
+    def _unlimited(self) -> dict[str, Any]:
+        """Return the limits of the space that were lifted, so that no rule fills them in when the file is read."""
+        return {name: value for name, value in self.space_options.items() if name in BY_RULE and value == NO_LIMIT}
 
     def _options_of_evaluator(self) -> dict[str, Any]:
         """Return the options of the evaluator, without those that a rule will fill in."""

@@ -118,6 +118,9 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
     work_limit : int, optional
         Like ``node_limit``, but counts steps of the search (about 10^9 take a second), so that one limit fits samples of all
         sizes: a sub-problem of a large sample takes more steps. Depths 1 and 2 need no limit and ignore it.
+    late_work_limit : int, optional
+        The ``work_limit`` in the second half of the rounds of a loop (`CAPI`), whose policies matter more. None: the same in
+        all rounds.
     n_jobs : int, optional
         Number of threads; -1: all cores, None: one. The policy does not depend on it.
     monotone : mapping from columns to 1 or -1, optional
@@ -155,6 +158,7 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
     monotone: Mapping[int, int] | None = None
     work_limit: int | None = None
     missing_splits: bool = True
+    late_work_limit: int | None = None
 
     _constraints: ClassVar[Constraints] = {
         "monotone": checked_by(check_monotone),
@@ -165,11 +169,18 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
         "time_limit": optional(as_positive),
         "node_limit": optional(at_least(1)),
         "work_limit": optional(at_least(1)),
+        "late_work_limit": optional(at_least(1)),
         "n_jobs": checked_by(n_threads),
     }
 
     def __post_init__(self) -> None:
         check_parameters(self)
+
+    def in_round(self, k: int, n_rounds: int) -> OptimalTrees:
+        """Return the space of round ``k`` of a loop, with the limit of that round."""
+        if self.late_work_limit is None or k < n_rounds // 2:
+            return self
+        return replace(self, work_limit=self.late_work_limit)
 
     def solve(
         self,
