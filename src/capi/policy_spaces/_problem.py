@@ -241,7 +241,7 @@ class ImprovementSolver(ABC, Generic[PolicyT]):
 
 def in_round(space: PolicySpace, k: int, n_rounds: int) -> PolicySpace:
     """Return ``space`` as it is in round ``k`` of a loop; few spaces differ between rounds."""
-    return space.in_round(k, n_rounds) if hasattr(space, "in_round") else space  # type: ignore[no-any-return]
+    return space.in_round(k, n_rounds) if hasattr(space, "in_round") else space
 
 
 def improved(
