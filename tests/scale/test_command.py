@@ -86,7 +86,6 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(folder, tmp_path, monkeypa
 
 def test_large_tables_are_learned_from_in_parts_by_rule(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(tables, "MANY_ROWS", 300)
-    assert "a sample of whole episodes" in run("describe", folder, *COLUMNS)
     run("fit", folder, "--out", tmp_path / "many", *COLUMNS, *SIZES)
     assert "sample_rows = 100000" in (tmp_path / "many" / "settings.toml").read_text()
     frame = pd.concat(pd.read_parquet(file) for file in sorted(folder.iterdir()))

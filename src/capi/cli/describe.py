@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from capi import runs
+from capi._utils.executors import dask_client
 from capi.cli.app import app
+from capi.cli.clusters import Dask
 from capi.cli.columns import (
     ACTION,
     REWARD,
@@ -54,21 +56,21 @@ def describe(
         float, typer.Option(help="Discount factor; 0 if decisions affect only their own reward.")
     ] = 0.99,
     discount_per: DiscountPer = None,
+    dask: Dask = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show how a table is read: episodes, actions, missing values, coverage and warnings."""
-    if table is not None:
-        check_table(table)
-        batch = runs.read_some(table, roles_of(context), discount, discount_per=discount_per)
-    elif (settings := settings_here()) is not None:
-        chosen = runs.RunSettings.from_toml(settings)
-        check_table(chosen.table)
-        batch = chosen.read(chosen.table)
-    else:
-        raise InvalidInputError(
-            "TABLE must be given, because this folder has no capi.toml. capi init TABLE writes one."
-        )
-    found = batch.describe()
+    with dask_client(dask) as client:
+        if table is not None:
+            check_table(table)
+            batch = runs.read_all(table, client, roles=roles_of(context), discount=discount, discount_per=discount_per)
+        elif (settings := settings_here()) is not None:
+            chosen = runs.RunSettings.from_toml(settings)
+            check_table(chosen.table)
+            batch = chosen.read_all(chosen.table, executor=client)
+        else:
+            raise InvalidInputError(
+                "TABLE must be given, because this folder has no capi.toml. capi init TABLE writes one."
+            )
+        found = batch.describe()
     typer.echo(json.dumps(found.to_dict(), default=str) if as_json else str(found))
-    if runs.is_large(table or chosen.table) and not as_json:
-        typer.echo("note    the table is large: this describes a sample of whole episodes")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -12,12 +14,17 @@ import numpy as np
 from capi._utils.executors import Crew, ExecutorLike, crew_of
 from capi._utils.randomness import RandomState, numbered_rng, seed_sequence
 from capi._utils.validation import Floats, as_int, is_real
+from capi.data.origin import Origin
 from capi.data.readers.borders import with_whole_episodes
 from capi.data.readers.looking import learned_schema, looked_at
 from capi.data.readers.pieces import DaskFrame, Decisions, ParquetRows, parquet_files
 from capi.data.readers.roles import RoleNames, Roles
 from capi.data.schema import Schema
+from capi.data.summary.coverage import SimilarStates
+from capi.data.summary.description import described
+from capi.data.summary.tallies import Tally, tally
 from capi.data.survey import Chosen, FromTable, InMemory, Survey, ids_of, loaded, n_chosen, surveyed, together
+from capi.data.table_files import file_name
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 
@@ -84,6 +91,11 @@ class PartitionedTransitions:
         self.n_rows: tuple[int, ...] = tuple(len(part) for part in parts)
         firsts = itertools.accumulate(self.n_rows, initial=0)
         sources = [InMemory(part, first) for part, first in zip(parts, firsts, strict=False)]
+        origins = {id(part.origin): part.origin for part in parts if part.origin is not None}
+        self._tables: list[Origin] | None = list(
+            origins.values()
+        )  # which several parts may share; None if each has its own
+        self.name = self._tables[0].name if len(self._tables) == 1 else "arrays"
         self._set(sources, parts[0].schema, executor, n_jobs, sample_rows, [])
 
     def _set(
@@ -144,7 +156,8 @@ class PartitionedTransitions:
         files, size = parquet_files(paths, checked.columns), as_int(rows_per_partition, "rows_per_partition", minimum=1)
         n = files[-1].end
         pieces = [ParquetRows(files, ((a, min(a + size, n)),)) for a in range(0, n, size)]
-        return cls._read(pieces, dict(roles), checked, executor, n_jobs, sample_rows)
+        name = file_name(paths) if isinstance(paths, str | Path) else "the table"
+        return cls._read(pieces, dict(roles), checked, executor, n_jobs, sample_rows, name)
 
     @classmethod
     def from_dask(
@@ -172,7 +185,7 @@ class PartitionedTransitions:
         if not hasattr(frame, "to_delayed") or not hasattr(frame, "columns"):
             raise InvalidInputError(f"frame must be a Dask DataFrame; got a {type(frame).__name__}.")
         pieces = [DaskFrame((part,), (i,)) for i, part in enumerate(frame.to_delayed())]
-        return cls._read(pieces, dict(roles), Roles(**roles), executor, n_jobs, sample_rows)
+        return cls._read(pieces, dict(roles), Roles(**roles), executor, n_jobs, sample_rows, "the table")
 
     @classmethod
     def _read(
@@ -183,6 +196,7 @@ class PartitionedTransitions:
         executor: ExecutorLike,
         n_jobs: int | None,
         sample_rows: int,
+        name: str,
     ) -> PartitionedTransitions:
         crew = crew_of(executor, n_jobs)
         found = crew.results(crew.each(looked_at, list(pieces), roles))
@@ -199,6 +213,7 @@ class PartitionedTransitions:
             FromTable(Decisions(piece, {**known, "schema": schema}), first)
             for piece, first in zip(whole, firsts, strict=False)
         ]
+        made.name, made._tables = name, None
         made._set(sources, schema, executor, n_jobs, sample_rows, notes)
         made.n_rows = (sum(one.n_rows for one in found),)
         return made
@@ -290,6 +305,7 @@ class PartitionedTransitions:
         if not kept:
             raise InvalidInputError("both sides of a split must have episodes; one has none. Use another share.")
         made = object.__new__(PartitionedTransitions)
+        made.name, made._tables = self.name, self._tables
         made._set([part for part, _ in kept], self.schema, self.executor, self.n_jobs, self.sample_rows, self.notes)
         made.n_rows = tuple(n for _, n in kept)
         return made
@@ -319,9 +335,22 @@ class PartitionedTransitions:
                 "be estimated. Leave it out."
             )
 
-    def describe(self) -> Description:
-        """Return a summary of a sample of whole episodes; see `Transitions.describe`."""
-        return self.surveyed.sample.describe()
+    def describe(self, schema: Schema | None = None) -> Description:
+        """Return a summary of all rows; see `Transitions.describe`.
+
+        Problems are looked for in a sample of whole episodes, whose number of rows the summary states.
+
+        Parameters
+        ----------
+        schema : Schema, optional
+            Other names of the columns and labels of the actions, to be used in the summary.
+        """
+        sample = self.surveyed.sample if schema is None else self.surveyed.sample._with({"schema": schema})
+        groups = self.crew.shared(SimilarStates.of(sample))
+        found = self.crew.merged(operator.add, self.crew.each(_tally, self.parts, groups, self._tables is None))
+        for origin in self._tables or ():
+            found = found.with_table(origin)
+        return described(found, sample, self.name)
 
 
 # -- tasks on one part -------------------------------------------------------------------------------
@@ -333,6 +362,10 @@ def _itself(source: Any) -> Any:
 
 def _of_batch(source: Any, function: Callable[..., Any], *others: Any) -> Any:
     return function(loaded(source), *others)
+
+
+def _tally(source: Any, groups: SimilarStates, with_table: bool) -> Tally:
+    return tally(loaded(source), groups, with_table=with_table)
 
 
 def _check_apart(parts: Sequence[Transitions]) -> None:

@@ -108,14 +108,14 @@ def _columns_of(sources: Sources, features: list[int]) -> list[int]:
 
 
 def _head(sources: Sources) -> dict[str, Any]:
-    settings, batch, found = sources.result.settings, sources.batch, sources.evaluation or {}
+    settings, found = sources.result.settings, sources.evaluation or {}
     return {
         "action_column": str(settings.roles["action"]),
         "reward_column": str(settings.roles.get("reward") or settings.roles["cost"]),
         "is_cost": bool(settings.roles.get("cost")),
         "table": file_name(settings.table),
-        "n_rows": len(batch),
-        "n_episodes": None if batch.episodes is None else batch.n_episodes,
+        "n_rows": sources.described.n_rows,
+        "n_episodes": sources.described.n_episodes,
         "n_columns": len(sources.schema.columns),
         "actions": label_texts(sources.schema.action_labels),
         "kind": kind_of(sources),
@@ -145,12 +145,13 @@ def kind_of(sources: Sources) -> str:
 
 def _data(sources: Sources, ranked: list[tuple[int, float]]) -> dict[str, Any]:
     batch, tiny = sources.batch, sources.tiny
-    described = batch._with({"schema": sources.schema}).describe()
+    described = sources.described
     ends = shown_counts([described.n_terminated, described.n_truncated])
     counts = [None] * batch.n_actions if tiny else shown_counts([a.rows for a in described.actions])
     order = [number for number, share in ranked if share > 0] or [number for number, _ in ranked]
     return {
         "n_rows": described.n_rows,
+        "sample_rows": described.sample_rows,
         "hold_out": float(getattr(sources.result.settings, "hold_out", 0.0)),
         "n_only_next": described.n_only_next,
         "n_episodes": described.n_episodes,
@@ -159,7 +160,7 @@ def _data(sources: Sources, ranked: list[tuple[int, float]]) -> dict[str, Any]:
         "n_truncated": None if tiny else ends[1],
         "assumed": described.assumed,
         "rewards": None if tiny else {**range_of_most(batch.rewards), "mean": described.rewards["mean"]},
-        "missing": [] if tiny else [_missing(name, n, len(batch)) for name, n in described.missing.items()],
+        "missing": [] if tiny else [_missing(name, n, described.n_rows) for name, n in described.missing.items()],
         "actions": [
             _action(a, label, rows, hidden=tiny)
             for a, label, rows in zip(described.actions, label_texts(sources.schema.action_labels), counts, strict=True)

@@ -12,7 +12,9 @@ import numpy as np
 
 from capi._utils.row_ops import chosen_entries
 from capi._utils.validation import Bools, Floats, Ints
+from capi.data.partitions import PartitionedTransitions
 from capi.data.schema import Schema
+from capi.data.summary.description import Description
 from capi.data.table_files import is_there
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
@@ -60,11 +62,19 @@ class Sources:
     values: Floats | None  # (n, A) estimated action values there; old runs have none
     evaluation: dict[str, Any] | None
     foreign: bool = False  # whether the folder has an evaluation of another policy
+    partitions: PartitionedTransitions | None = None  # all rows of a large table, of which ``batch`` is a sample
 
     @property
     def tiny(self) -> bool:
         """Whether the table has so few rows that none of its numbers are shown."""
         return len(self.batch) < TINY
+
+    @cached_property
+    def described(self) -> Description:
+        """The description of the data that the policy was learned from, with names and labels that may be shown."""
+        if self.partitions is not None:
+            return self.partitions.describe(self.schema)
+        return self.batch._with({"schema": self.schema}).describe()
 
     @cached_property
     def schema(self) -> Schema:
@@ -180,7 +190,8 @@ def read_sources(run: str | Path) -> Sources:
     decisions = policy.act(batch.states, batch.allowed)
     evaluation = _evaluation(folder)
     foreign = evaluation is not None and evaluation.get("policy") not in (None, digest(folder / POLICY))
-    return Sources(result, batch, policy, decisions, values, None if foreign else evaluation, foreign)
+    partitions = result.settings.partitions(getattr(policy, "schema", None))
+    return Sources(result, batch, policy, decisions, values, None if foreign else evaluation, foreign, partitions)
 
 
 def _batch(result: RunResult) -> Transitions:

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from capi.runs.settings import RunSettings as RunSettings
     from capi.runs.table import ROLES as ROLES
     from capi.runs.table import is_large as is_large
+    from capi.runs.table import read_all as read_all
     from capi.runs.table import read_decisions as read_decisions
-    from capi.runs.table import read_some as read_some
     from capi.runs.warm_up import parts_to_compile as parts_to_compile
     from capi.runs.warm_up import stored_machine_code as stored_machine_code
 else:
@@ -64,7 +64,7 @@ else:
             "predict_table": "predict",
             "is_large": "table",
             "read_decisions": "table",
-            "read_some": "table",
+            "read_all": "table",
             "settings_text": "new_settings",
             "sounds_like_a_cost": "column_profiles",
             "state_of_interrupted": "fit",

@@ -26,7 +26,7 @@ from capi.data.table_files import format_of
 from capi.data.transitions import Transitions
 from capi.errors import LEAST_SHOWN, InvalidInputError
 from capi.learning.capi import CAPI
-from capi.runs.table import is_large, read_decisions, read_partitions, resolved_roles
+from capi.runs.table import is_large, read_all, read_decisions, read_partitions, resolved_roles
 from capi.types import PolicyEvaluator, PolicySpace
 
 if TYPE_CHECKING:
@@ -306,6 +306,10 @@ class RunSettings:
             return self._sampled(held_out)
         return self._split(self.read(self.table, schema))[1]
 
+    def partitions(self, schema: Schema | None = None) -> PartitionedTransitions | None:
+        """Return all decisions that the run learned from, in parts; None if `batch` has all of them."""
+        return None if self.sample_rows is None or self.select else self._partitions(schema)[0]
+
     def _partitions(
         self, schema: Schema | None = None, executor: Any = None
     ) -> tuple[PartitionedTransitions, PartitionedTransitions | None]:
@@ -329,6 +333,12 @@ class RunSettings:
             whole = read_partitions(table, self.sample_rows or SAMPLE_ROWS, None, **self._reading(schema))
             return self._sampled(whole)
         return read_decisions(table, **self._reading(schema))
+
+    def read_all(
+        self, table: str | Path, schema: Schema | None = None, executor: Any = None
+    ) -> Transitions | PartitionedTransitions:
+        """Read another table with the same column roles, in parts if it has more than a million rows or there is an ``executor``."""
+        return read_all(table, executor, sample_rows=self.sample_rows, **self._reading(schema))
 
     def _reading(self, schema: Schema | None) -> dict[str, Any]:
         return {

@@ -187,11 +187,19 @@ def read_partitions(
     return PartitionedTransitions.from_parquet(table, **settings, **names)
 
 
-def read_some(table: str | Path, roles: Mapping[str, Any], discount: float, **reading: Any) -> Transitions:
-    """Return the decisions of a table, or, if it is large, those of a sample of its episodes."""
-    if not is_large(table):
+def read_all(
+    table: str | Path,
+    executor: Any = None,
+    *,
+    sample_rows: int | None = None,
+    roles: Mapping[str, Any],
+    discount: float,
+    **reading: Any,
+) -> Transitions | PartitionedTransitions:
+    """Return the decisions of a table, in parts if they are many or an ``executor`` is given."""
+    if executor is None and not is_large(table):
         return read_decisions(table, roles, discount, **reading)
-    return read_partitions(table, None, None, roles, discount, **reading).sample(random_state=0)
+    return read_partitions(table, sample_rows, executor, roles, discount, **reading)
 
 
 def check_several_actions(batch: Transitions) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,43 @@ N_BINS = 64
 DEPTH = 3
 
 
+@dataclass(frozen=True, eq=False)
+class SimilarStates:
+    """Groups of similar states: the leaves of a shallow tree that predicts the logged action."""
+
+    tree: Any  # of scikit-learn
+    edges: list[Floats]  # of each column's bins
+    n_actions: int
+
+    @classmethod
+    def of(cls, batch: Transitions) -> SimilarStates:
+        """Grow the tree on the rows of ``batch``, or on a sample of them."""
+        n = len(batch)
+        sample = np.arange(n) if n <= MOST_ROWS else np.random.default_rng(0).choice(n, MOST_ROWS, replace=False)
+        edges = [_edges(column) for column in batch.states[sample].T]
+        # bin numbers instead of values, because some values are too large for single precision
+        tree = sklearn.tree.DecisionTreeClassifier(
+            max_depth=DEPTH, min_samples_leaf=max(1, len(sample) // 50), random_state=0
+        )
+        tree.fit(_binned(batch.states[sample], edges), batch.actions[sample])
+        return cls(tree.tree_, edges, batch.n_actions)
+
+    def leaves(self, states: Floats) -> Ints:
+        """Return the leaf of each state (n,)."""
+        return _leaves(self.tree, self.edges, states)
+
+    @property
+    def n_nodes(self) -> int:
+        """Number of nodes of the tree."""
+        return int(self.tree.node_count)
+
+    def counts(self, batch: Transitions, leaves: Ints) -> Floats:
+        """Return the weight of each action's rows in each node (nodes, A); ``leaves`` (n,) are those of the rows."""
+        counts = np.zeros((self.n_nodes, self.n_actions))
+        np.add.at(counts, (leaves, batch.actions), 1.0 if batch.weights is None else batch.weights)
+        return counts
+
+
 def leaf_counts(batch: Transitions) -> Floats:
     """Return the weight of each action's rows in the leaves of a shallow tree that predicts the action (l, A)."""
     counts = counts_by_leaf(batch)[1]
@@ -26,18 +64,9 @@ def leaf_counts(batch: Transitions) -> Floats:
 
 def counts_by_leaf(batch: Transitions) -> tuple[Ints, Floats]:
     """Return the leaf of each row in that tree (n,), and the weight of each action's rows in each of its nodes (nodes, A)."""
-    n = len(batch)
-    sample = np.arange(n) if n <= MOST_ROWS else np.random.default_rng(0).choice(n, MOST_ROWS, replace=False)
-    edges = [_edges(column) for column in batch.states[sample].T]
-    # bin numbers instead of values, because some values are too large for single precision
-    tree = sklearn.tree.DecisionTreeClassifier(
-        max_depth=DEPTH, min_samples_leaf=max(1, len(sample) // 50), random_state=0
-    )
-    tree.fit(_binned(batch.states[sample], edges), batch.actions[sample])
-    leaves = _leaves(tree.tree_, edges, batch.states)
-    counts = np.zeros((leaves.max() + 1, batch.n_actions))
-    np.add.at(counts, (leaves, batch.actions), 1.0 if batch.weights is None else batch.weights)
-    return leaves, counts
+    groups = SimilarStates.of(batch)
+    leaves = groups.leaves(batch.states)
+    return leaves, groups.counts(batch, leaves)
 
 
 def effective_rows(counts: Floats) -> Floats:

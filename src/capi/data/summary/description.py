@@ -5,12 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from capi._utils.validation import Floats
 from capi.data.columns import Column
 from capi.data.elapsed import discount_unit
-from capi.data.summary.coverage import covered_shares, effective_rows, leaf_counts
+from capi.data.summary.coverage import SimilarStates, covered_shares, effective_rows
+from capi.data.summary.tallies import Tally, tally
 from capi.data.summary.warnings import table_caveats
 from capi.errors import Caveat
 
@@ -111,6 +109,9 @@ class Description:
         every step counts the same.
     columns : tuple of ReadColumn
         How each state column was read.
+    sample_rows : int or None
+        Of a batch in parts: the number of rows of the sample of whole episodes in which problems are looked for and by which the groups of
+        similar states for ``effective`` and ``covered`` are found; all other numbers are those of all rows. None if it has all rows.
     """
 
     source: str
@@ -128,12 +129,14 @@ class Description:
     warnings: tuple[Caveat, ...]
     elapsed: dict[str, Any] | None = None
     columns: tuple[ReadColumn, ...] = ()
+    sample_rows: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all fields as plain JSON values; labels of other types become strings, and ``elapsed`` is left out if None."""
+        """Return all fields as plain JSON values; labels of other types become strings, and optional fields are left out if None."""
         plain = asdict(self)
-        if self.elapsed is None:
-            del plain["elapsed"]
+        for name in ("elapsed", "sample_rows"):
+            if plain[name] is None:
+                del plain[name]
         for action in plain["actions"]:
             if not isinstance(action["action"], str | int | float | bool | None):
                 action["action"] = str(action["action"])
@@ -153,6 +156,12 @@ class Description:
             lines.append(f"  ... ({len(self.actions)} in all)")
         if self.warnings:
             lines += ["", "  warnings", *(f"  - {warning}" for warning in self.warnings)]
+        if self.sample_rows is not None:
+            lines += [
+                "",
+                f"  all numbers are those of all {self.n_rows:,} rows; warnings, and the groups of similar states behind effective and "
+                f"covered, rest on a sample of {self.sample_rows:,} rows",
+            ]
         return "\n".join(lines)
 
     def _facts(self) -> list[tuple[str, str]]:
@@ -210,52 +219,46 @@ def describe(batch: Transitions) -> Description:
       ends       4 terminated, 0 truncated
     ...
     """
-    origin = batch.origin
-    counts = np.bincount(batch.actions, minlength=batch.n_actions)
-    leaves = leaf_counts(batch)
-    effective = effective_rows(leaves)
-    per_action = zip(batch.schema.action_labels, counts, effective, covered_shares(leaves), strict=True)
-    n_terminated = int(batch.terminated.sum())
-    missing = _missing(batch)
+    groups = SimilarStates.of(batch)
+    return described(tally(batch, groups), batch)
+
+
+def described(found: Tally, sample: Transitions, name: str | None = None) -> Description:
+    """Return the description of a batch from the sums over its rows; possible problems are looked for in the rows of ``sample``.
+
+    ``name`` is that of the table; by default that of the sample's.
+    """
+    schema, in_groups = sample.schema, found.in_groups[found.in_groups.sum(axis=1) > 0]
+    effective = effective_rows(in_groups)
+    per_action = zip(schema.action_labels, found.actions, effective, covered_shares(in_groups), strict=True)
+    n, missing = found.n_rows, dict(zip((column.name for column in schema.columns), found.missing, strict=True))
+    source = "arrays" if sample.origin is None else sample.origin.name
     return Description(
-        source="arrays" if origin is None else origin.name,
-        n_rows=len(batch),
-        n_only_next=0 if origin is None else origin.n_only_next,
-        n_features=batch.n_features,
-        n_episodes=None if batch.episodes is None else batch.n_episodes,
-        lengths=_spread(batch.episode_lengths.astype(np.float64), "median"),
-        n_terminated=n_terminated,
-        n_truncated=batch.n_episodes - n_terminated,
-        assumed="" if origin is None or batch.episodes is None else ASSUMED.get(origin.ends, ""),
-        rewards={**_spread(batch.rewards, "mean"), "deviation": float(np.std(batch.rewards))},
-        missing={name: count for name, count in missing.items() if count},
-        actions=tuple(Coverage(a, int(n), float(n) / len(batch), float(e), float(c)) for a, n, e, c in per_action),
-        warnings=tuple(table_caveats(batch, effective)),
-        elapsed=_elapsed(batch),
-        columns=tuple(_read(column, missing[column.name]) for column in batch.schema.columns),
+        source=source if name is None else name,
+        n_rows=n,
+        n_only_next=found.n_only_next,
+        n_features=sample.n_features,
+        n_episodes=None if sample.episodes is None else found.n_episodes,
+        lengths=found.lengths.spread(),
+        n_terminated=found.n_terminated,
+        n_truncated=found.n_episodes - found.n_terminated,
+        assumed="" if sample.episodes is None else ASSUMED.get(found.ends, ""),
+        rewards=found.rewards.spread(),
+        missing={column: int(count) for column, count in missing.items() if count},
+        actions=tuple(Coverage(a, int(k), float(k) / n, float(e), float(c)) for a, k, e, c in per_action),
+        warnings=tuple(table_caveats(sample, found.actions, effective, found.later)),
+        elapsed=_elapsed(found, sample),
+        columns=tuple(_read(column, int(missing[column.name])) for column in schema.columns),
+        sample_rows=None if len(sample) == n else len(sample),
     )
 
 
-def _elapsed(batch: Transitions) -> dict[str, Any] | None:
+def _elapsed(found: Tally, sample: Transitions) -> dict[str, Any] | None:
     """Return the spread of the steps that something follows, and the unit of time of the discount."""
-    if batch.elapsed is None:
+    if found.steps is None:
         return None
-    steps = batch.elapsed[~batch.terminated]
-    return {**_spread(steps if len(steps) else np.ones(1), "median"), "unit": discount_unit(batch)}
-
-
-def _spread(values: Floats, middle: str) -> dict[str, float]:
-    between = np.median(values) if middle == "median" else np.mean(values)
-    return {"least": float(values.min()), middle: float(between), "greatest": float(values.max())}
-
-
-def _missing(batch: Transitions) -> dict[str, int]:
-    """Return the number of rows in which each column is missing."""
-    counts, start = {}, 0
-    for column in batch.schema.columns:
-        counts[column.name] = int(np.isnan(batch.states[:, start]).sum())
-        start += len(column.feature_names)
-    return counts
+    spread = found.steps.spread() if len(found.steps.values) else {"least": 1.0, "median": 1.0, "greatest": 1.0}
+    return {**spread, "unit": discount_unit(sample)}
 
 
 def _read(column: Column, missing: int) -> ReadColumn:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,8 +25,8 @@ FEW_EPISODES = 5
 UNITS = (("days", 86_400), ("hours", 3600), ("minutes", 60), ("seconds", 1))
 
 
-def time_caveats(origin: Origin) -> Iterator[Caveat]:
-    """Yield a caveat if the steps of the time column are unequal, and one for each date column with dates after the row's time."""
+def unequal_steps(origin: Origin) -> Iterator[Caveat]:
+    """Yield a caveat if the steps of the time column are unequal."""
     steps = origin.steps
     per_time = getattr(origin, "discount_per", None)
     if steps is not None and per_time is None and steps.n_unequal > FEW_UNEQUAL * steps.n:
@@ -46,7 +46,11 @@ def time_caveats(origin: Origin) -> Iterator[Caveat]:
             share=share,
             text_without_counts=f"the steps of column {steps.column} are unequal: {sizes}; some {rest}",
         )
-    for name, (count, known) in origin.later.items():
+
+
+def later_dates(later: Mapping[str, tuple[int, int]]) -> Iterator[Caveat]:
+    """Yield a caveat for each date column with dates after the row's time; ``later`` is as in `Origin`."""
+    for name, (count, known) in later.items():
         if count > FEW_LATER * known:
             rest = "if it was not planned before the decision, a policy must not see it: leave it out"
             yield Caveat(

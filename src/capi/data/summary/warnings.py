@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from capi._utils.validation import Bools, Floats
+from capi._utils.validation import Bools, Floats, Ints
 from capi.data.columns import Column
 from capi.data.origin import CategoryLevels
 from capi.data.summary.leaks import Sample, leak_of, sample_of
 from capi.data.summary.orders import looks_ordered
-from capi.data.summary.times import shifted_columns, time_caveats
+from capi.data.summary.times import later_dates, shifted_columns, unequal_steps
 from capi.errors import LEAST_SHOWN, Caveat
 
 if TYPE_CHECKING:
@@ -29,9 +29,14 @@ ROWS_AT_ONCE = 4096
 WEAK = 10.0  # effective rows
 
 
-def table_caveats(batch: Transitions, effective: Floats) -> Iterator[Caveat]:
-    """Yield a caveat for each finding that the owner of the table should check; ``effective`` (A,) are the effective rows."""
-    counts = np.bincount(batch.actions, minlength=batch.n_actions)
+def table_caveats(
+    batch: Transitions, counts: Ints, effective: Floats, later: Mapping[str, tuple[int, int]]
+) -> Iterator[Caveat]:
+    """Yield a caveat for each finding that the owner of the table should check.
+
+    ``batch`` may be a sample of it; ``counts`` (A,) are the rows of each action in the whole table, ``effective`` (A,) the effective ones,
+    and ``later`` those with later dates, as in `capi.data.origin.Origin`.
+    """
     for label, count, size in zip(batch.schema.action_labels, counts, effective, strict=True):
         if not count:
             yield Caveat(
@@ -53,7 +58,8 @@ def table_caveats(batch: Transitions, effective: Floats) -> Iterator[Caveat]:
             "severe",
         )
     if batch.origin is not None:
-        yield from time_caveats(batch.origin)
+        yield from unequal_steps(batch.origin)
+    yield from later_dates(later)
     first = _episode_starts(batch)
     sample = sample_of(batch)
     start = 0
