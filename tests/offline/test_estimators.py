@@ -109,7 +109,7 @@ def test_weights_and_their_effective_number_match_naive(drawn):
     np.testing.assert_allclose(weights.of_rows, np.concatenate(expected), rtol=1e-12)
     np.testing.assert_allclose(weights.of_episodes, [products[-1] for products in expected], rtol=1e-12)
     assert weights.effective_episodes == pytest.approx(naive.effective_episodes(expected, counts, 0.8))
-    assert weights.largest_share == pytest.approx(max(c * w[-1] for c, w in zip(counts, expected, strict=True)) / sum(
+    assert weights.overlap.largest_share == pytest.approx(max(c * w[-1] for c, w in zip(counts, expected, strict=True)) / sum(
         c * w[-1] for c, w in zip(counts, expected, strict=True)
     ))  # fmt: skip
 
@@ -119,7 +119,7 @@ def test_equal_weights_are_worth_all_episodes_and_one_heavy_one_is_worth_one():
     assert Weights(e, np.ones(len(e.batch))).effective_episodes == pytest.approx(20)
     ratios = np.where(e.of_row == 3, 2.0, 0.0)
     assert Weights(e, ratios).effective_episodes == pytest.approx(1)
-    assert Weights(e, ratios).largest_share == 1
+    assert Weights(e, ratios).overlap.largest_share == 1
 
 
 def test_weights_of_a_long_log_do_not_depend_on_what_stands_before_them():
@@ -140,7 +140,7 @@ def test_decisions_that_are_worth_nothing_at_the_start_carry_no_weight():
     ratios = np.where(e.time == 0, 2.0, 0.0)
     weights = Weights(e, ratios)
     np.testing.assert_allclose(weights.of_rows, 2.0, rtol=1e-15)
-    assert weights.lost_after is None
+    assert weights.overlap.lost_after is None
 
 
 def test_a_step_without_weight_adds_nothing_to_a_correction_and_leaves_no_ratio_without_one():
@@ -148,7 +148,7 @@ def test_a_step_without_weight_adds_nothing_to_a_correction_and_leaves_no_ratio_
     e = Episodes(batch, 0.9)
     ratios = np.where(e.time == 1, 0.0, 1.0)
     weights = Weights(e, np.where(e.lengths[e.of_row] == 1, 0.0, ratios))  # no episode is left at the second step
-    assert weights.lost_after == 1
+    assert weights.overlap.lost_after == 1
     numbers, ones = np.ones(len(batch)), np.ones((1, 8))
     assert SumOfRatios.by_step(weights, numbers, np.full(8, 5.0)).values(ones) == pytest.approx(6.0)
     assert np.isnan(SumOfRatios.by_step(weights, numbers).values(ones)).all()

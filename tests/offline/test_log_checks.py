@@ -8,6 +8,7 @@ import pytest
 
 from capi import Transitions
 from capi.offline.caveats import about_given_probabilities
+from capi.offline.facts import log_sums
 from capi.offline.log import Settings, log_of
 from capi.offline.log_checks import absent_region, log_caveats, repeated_share, shift
 
@@ -26,7 +27,10 @@ def study():
 
 def kinds(batch, discount=0.9):
     log = log_of(batch, Settings(discount, n_jobs=1))
-    return {caveat.kind for caveat in (*about_given_probabilities(log), *log_caveats(log))}
+    return {
+        caveat.kind
+        for caveat in (*about_given_probabilities(log_sums(log), log.batch.schema.action_labels), *log_caveats(log))
+    }
 
 
 @pytest.mark.parametrize("kind", ["episodes", "single decisions"])

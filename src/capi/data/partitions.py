@@ -281,7 +281,7 @@ class PartitionedTransitions:
             if max(one.largest_weight for one in seen) == 0:
                 raise InvalidInputError("weight must be positive in some rows; it is 0 in all of them.")
             if any(one.has_weight for one in seen):
-                return together(seen)
+                return together(seen, seed)
             share = min(1.0, 8 * share)
 
     def split(

@@ -102,6 +102,8 @@ class Survey:
     merged: (
         tuple[Floats, Floats] | None
     )  # distinct states (m, d), and the rows of each (m,); None if there are too many
+    seed: np.uint64  # of the keys by which episodes are drawn
+    keys: NDArray[np.uint64]  # (E,) of the sample's episodes, in their order: rising
 
     @property
     def is_whole(self) -> bool:
@@ -177,11 +179,12 @@ def _as_bytes(states: Floats) -> NDArray[Any]:
     return plain.view(np.dtype((np.void, 8 * states.shape[1])))[:, 0]
 
 
-def together(seen: Sequence[Seen]) -> Survey:
+def together(seen: Sequence[Seen], seed: np.uint64) -> Survey:
     """Return the survey of all parts; its sample is in the order of the keys, whatever the parts are."""
     some = [one for one in seen if one.sample is not None]
     batch = Transitions.concat([one.sample for one in some if one.sample is not None], renumber_episodes=True)
-    order = np.argsort(np.concatenate([one.keys for one in some]), kind="stable")
+    keys = np.concatenate([one.keys for one in some])
+    order = np.argsort(keys, kind="stable")
     lengths, starts = batch.episode_lengths, batch.episode_starts
     rows = np.concatenate([np.arange(starts[e], starts[e] + lengths[e]) for e in order.tolist()])
     columns: dict[str, Any] = {name: getattr(batch, name)[rows] for name in batch._columns()}
@@ -199,6 +202,8 @@ def together(seen: Sequence[Seen]) -> Survey:
         max(one.largest_reward for one in seen),
         max(one.largest_weight for one in seen),
         _merged([one.merged for one in seen], batch.n_features),
+        seed,
+        keys[order],
     )
 
 

@@ -60,15 +60,31 @@ def behaviour_of(
 
 def calibration(predicted: Floats, actions: Ints) -> tuple[float, float]:
     """Return the mean difference between predicted (n, A) and observed shares in bins of equal size, and its expectation under chance alone."""
-    n, n_actions = predicted.shape
-    found = chance = 0.0
-    for p, taken in zip(predicted.T, one_hot(actions, n_actions).T, strict=True):
-        edges = np.unique(np.sort(p)[np.arange(1, N_BINS) * n // N_BINS])  # equal predictions go into the same bin
-        bins = np.searchsorted(edges, p, side="right")
-        sizes = np.bincount(bins)
-        sums, observed = np.bincount(bins, weights=p), np.bincount(bins, weights=taken)
-        found += float(np.abs(sums - observed).sum()) / n
-        # mean absolute value of a normal variable
-        spread = np.sqrt(2 / np.pi * sums * np.maximum(1 - sums / np.maximum(sizes, 1), 0.0))
-        chance += float(spread.sum()) / n
-    return found / n_actions, chance / n_actions
+    edges = bin_edges(predicted)
+    return calibration_of_bins(binned(predicted, actions, edges), len(predicted))
+
+
+def bin_edges(predicted: Floats) -> list[Floats]:
+    """Return the edges of bins of equal size for the predicted shares (n, A) of each action; equal predictions go into the same bin."""
+    at = np.arange(1, N_BINS) * len(predicted) // N_BINS
+    return [np.unique(np.sort(p)[at]) for p in predicted.T]
+
+
+def binned(predicted: Floats, actions: Ints, edges: list[Floats]) -> Floats:
+    """Return the rows in each bin, the sum of their predicted shares, and how many took the action (3, A, bins); sums over rows."""
+    found = np.zeros((3, len(edges), N_BINS))
+    taken = one_hot(actions, len(edges))
+    for a, cuts in enumerate(edges):
+        bins = np.searchsorted(cuts, predicted[:, a], side="right")
+        for sums, weights in zip(found, (None, predicted[:, a], taken[:, a]), strict=True):
+            sums[a] = np.bincount(bins, weights=weights, minlength=N_BINS)
+    return found
+
+
+def calibration_of_bins(bins: Floats, n_rows: int) -> tuple[float, float]:
+    """Return the `calibration` from the sums in bins (3, A, bins) over ``n_rows`` rows."""
+    sizes, sums, observed = bins
+    # mean absolute value of a normal variable
+    spread = np.sqrt(2 / np.pi * sums * np.maximum(1 - sums / np.maximum(sizes, 1), 0.0))
+    n = n_rows * len(sizes)
+    return float(np.abs(sums - observed).sum()) / n, float(spread.sum()) / n

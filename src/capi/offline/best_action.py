@@ -30,54 +30,72 @@ def best_single_action(q: Quantities, log: Log) -> SingleAction | str:
     For each fold the action is the one with the best value on all other folds, and only the fold values it: the maximum over actions that were
     valued on the same episodes would flatter the best one. ``q`` may be of any policy; its trees are used.
     """
-    t, e = log.batch, log.episodes
-    if t.n_actions < 2:
+    everywhere = valued_actions(log)
+    if isinstance(everywhere, str):
+        return everywhere
+    numbers = {int(a): values for a in everywhere if (values := _numbers(int(a), q, log)) is not None}
+    if not numbers:
+        return nothing_taken(log)
+    candidates, of_episodes = np.array(list(numbers)), np.stack(list(numbers.values()), axis=1)
+    counts = log.episodes.weights
+    sums = np.stack(
+        [counts[log.fold_of_episode == k] @ of_episodes[log.fold_of_episode == k] for k in range(log.n_folds)]
+    )
+    whole, best = chosen(sums)
+    own = of_episodes[np.arange(len(of_episodes)), best[log.fold_of_episode]]
+    return SingleAction(int(candidates[whole]), candidates[best], candidates, MeanOfEpisodes(own))
+
+
+def valued_actions(log: Log) -> Ints | str:
+    """Return the actions that could be taken always, or why there are none to be valued."""
+    e, extent = log.episodes, log.episodes.extent
+    if log.batch.n_actions < 2:
         return "there is only one action"
-    everywhere = np.ones(t.n_actions, dtype=bool) if t.allowed is None else t.allowed.all(axis=0)
-    if t.allowed is not None and not e.one_step:
-        everywhere &= np.asarray(t.next_masks()).all(axis=0)
+    everywhere = extent.allowed if e.one_step else extent.allowed & extent.next_allowed
     if not everywhere.any():
         return "no action is allowed in every state"
     if log.settings.evaluator is not None and not e.one_step:
         return "with several steps and evaluator= it would take one more evaluation per action"
-    numbers = {int(a): values for a in np.flatnonzero(everywhere) if (values := _numbers(int(a), q, log)) is not None}
-    if not numbers:
-        steps = "" if e.one_step else " throughout"
-        return f"too few episodes took a single action{steps}"
-    return _chosen(np.array(list(numbers)), np.stack(list(numbers.values()), axis=1), log)
+    return np.flatnonzero(everywhere)
 
 
-def _chosen(candidates: Ints, numbers: Floats, log: Log) -> SingleAction:
-    """Return the choice among ``candidates`` (C,), which are worth ``numbers`` (E, C) in each episode."""
-    counts = log.episodes.weights
-    best = np.empty(log.n_folds, dtype=np.int64)
-    for k in range(log.n_folds):
-        others = log.fold_of_episode != k
-        best[k] = np.argmax(counts[others] @ numbers[others])
-    own = numbers[np.arange(len(numbers)), best[log.fold_of_episode]]
-    whole = int(np.argmax(counts @ numbers))
-    return SingleAction(int(candidates[whole]), candidates[best], candidates, MeanOfEpisodes(own))
+def nothing_taken(log: Log) -> str:
+    """Return why there is no best single action if no action has enough overlap."""
+    return f"too few episodes took a single action{'' if log.episodes.one_step else ' throughout'}"
+
+
+def chosen(sums: Floats) -> tuple[int, Ints]:
+    """Return the best candidate by all episodes and, for each fold, by all others (K,); ``sums`` (K, C) are those of the folds."""
+    return int(np.argmax(sums.sum(axis=0))), np.argmax(sums.sum(axis=0) - sums, axis=1)
 
 
 def _numbers(action: int, q: Quantities, log: Log) -> Floats | None:
     """Return the doubly robust (or, without fitted values, per-decision) estimate of an action in each episode (E,); None without overlap."""
-    t, e = log.batch, log.episodes
-    taken = t.actions == action
-    with np.errstate(over="ignore"):
-        weights = Weights(e, taken / log.behaviour.probability)
-    if weights.overflows or not enough_overlap(weights.effective_episodes, len(e)):
+    weights = always(action, log)
+    if weights.overflows or not enough_overlap(weights.effective_episodes, len(log.episodes)):
         return None
-    if e.one_step:
-        w, rewards = weights.of_rows[e.starts], t.rewards[e.starts]
-        if q.first_values is None:
-            return np.asarray(w * rewards)
-        of_taken = q.first_values[np.arange(len(e)), t.actions[e.starts]]
-        return np.asarray(q.first_values[:, action] + w * (rewards - of_taken))
-    if not has_models(log):
-        mine = replace(q, weights=weights)
-    else:
-        mine = quantities_on_trees(Constant(action, t.n_actions), q.evaluations, log)
+    if log.episodes.one_step:
+        return one_step_numbers(action, weights, q, log)
+    mine = replace(q, weights=weights)
+    if has_models(log):
+        mine = quantities_on_trees(Constant(action, log.batch.n_actions), q.evaluations, log)
     method = "doubly-robust" if has_models(log) else "per-decision"
     only = replace(log, settings=replace(log.settings, methods=(method,)))
     found = estimators_of(mine, None, only)[method]
     return found.numbers if isinstance(found, MeanOfEpisodes) else None
+
+
+def always(action: int, log: Log) -> Weights:
+    """Return the importance weights of taking an action always."""
+    with np.errstate(over="ignore"):
+        return Weights(log.episodes, (log.batch.actions == action) / log.behaviour.probability)
+
+
+def one_step_numbers(action: int, weights: Weights, q: Quantities, log: Log) -> Floats:
+    """Return the estimate of an action in each episode of one decision (E,)."""
+    t, e = log.batch, log.episodes
+    w, rewards = weights.of_rows[e.starts], t.rewards[e.starts]
+    if q.first_values is None:
+        return np.asarray(w * rewards)
+    of_taken = q.first_values[np.arange(len(e)), t.actions[e.starts]]
+    return np.asarray(q.first_values[:, action] + w * (rewards - of_taken))

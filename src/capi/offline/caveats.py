@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,13 +11,12 @@ from capi.data.elapsed import UNNAMED, discount_unit
 from capi.errors import LEAST_SHOWN, NEGLIGIBLE, Caveat
 from capi.offline.behaviour import Behaviour
 from capi.offline.evidence import Estimate
+from capi.offline.facts import NOT_ONE, Facts, LogSums
 from capi.offline.importance_weights import enough_overlap
 from capi.offline.log import Log
-from capi.offline.nuisances import Quantities
 from capi.types import Policy
 
 FEW_EPISODES, TOO_FEW_EPISODES = 30, 10  # with fewer, intervals are too short, and meaningless
-RARELY = 0.01  # share of an action among the decisions in similar states below which nothing is known about it
 MOST = 0.5  # share of the value beyond the log's end above which the estimate is unreliable
 MUCH = 0.1  # share of rarely taken decisions, or of the value beyond the log's end, above which there is a warning
 APART = 4.0  # standard errors between two estimates above which chance does not explain the difference
@@ -25,36 +25,34 @@ FEWEST_TAKEN, FEWEST_IN_GROUP = (
     20,
     50,
 )  # fewest decisions by which given probabilities are checked: in all rows, and in a group
-TINY = 1e-9  # smaller probabilities count as zero
-NOT_ONE = 0.1  # tolerated distance of the mean ratio from one
 
 
-def headline(parts: Iterable[Quantities], log: Log) -> str:
+def headline(facts: Iterable[Facts], methods: Sequence[str]) -> str:
     """Return the method of the headline estimate: doubly robust if there is enough overlap, otherwise fitted Q, otherwise the first."""
-    overlap = all(enough_overlap(q.weights.effective_episodes, len(log.episodes)) for q in parts)
+    overlap = all(enough_overlap(f.overlap.effective_episodes, f.n_episodes) for f in facts)
     for method in ("doubly-robust", "fitted-q") if overlap else ("fitted-q", "doubly-robust"):
-        if method in log.settings.methods:
+        if method in methods:
             return method
-    return log.settings.methods[0]
+    return methods[0]
 
 
-def caveats_of(policies: list[Policy], q: Quantities, log: Log) -> list[Caveat]:
+def caveats_of(policies: list[Policy], facts: Facts) -> list[Caveat]:
     """Return the caveats about the estimates of a policy."""
     return [
-        *_about_learning(policies, log),
-        *_about_actions(q, log),
-        *_about_weights(q, log),
-        *_about_behaviour(log.behaviour),
-        *about_given_probabilities(log),
-        *_about_discount(log),
-        *_about_unit(policies, log),
-        *_about_ratios(q, log),
-        *_about_size(log),
+        *_about_learning(policies, facts),
+        *_about_actions(facts),
+        *_about_weights(facts),
+        *_about_behaviour(facts.behaviour, facts.n_rows),
+        *about_given_probabilities(facts.of_log, facts.log.batch.schema.action_labels),
+        *_about_discount(facts.log),
+        *_about_unit(policies, facts.log),
+        *_about_ratios(facts),
+        *_about_size(facts.n_episodes),
     ]
 
 
-def _about_learning(policies: list[Policy], log: Log) -> Iterator[Caveat]:
-    seen, unchecked = _seen(policies, log)
+def _about_learning(policies: list[Policy], facts: Facts) -> Iterator[Caveat]:
+    seen, unchecked = _seen(policies, facts.log)
     if seen > 0:
         rest = (
             "of these episodes are among those that the policy was learned from, so its estimated value is too optimistic. "
@@ -64,7 +62,7 @@ def _about_learning(policies: list[Policy], log: Log) -> Iterator[Caveat]:
             "seen-episodes",
             f"{_percent(seen)} {rest}",
             "severe" if seen > NEGLIGIBLE else "warning",
-            count=_count(seen, len(log.episodes)),
+            count=_count(seen, facts.n_episodes),
             share=seen,
             text_without_counts=f"some {rest}",
         )
@@ -77,9 +75,9 @@ def _about_learning(policies: list[Policy], log: Log) -> Iterator[Caveat]:
         )
 
 
-def _about_actions(q: Quantities, log: Log) -> Iterator[Caveat]:
-    rare, never = rarely_taken(q, log)
-    n_rows, labels = len(log.batch), log.batch.schema.action_labels
+def _about_actions(facts: Facts) -> Iterator[Caveat]:
+    rare, never = facts.rarely_taken
+    n_rows, labels = facts.n_rows, facts.log.batch.schema.action_labels
     if never:
         shares = ", ".join(f"{labels[a]!r} ({_percent(share)} of its decisions)" for a, share in never.items())
         names = ", ".join(f"{labels[a]!r}" for a in never)
@@ -105,8 +103,8 @@ def _about_actions(q: Quantities, log: Log) -> Iterator[Caveat]:
         )
 
 
-def _about_weights(q: Quantities, log: Log) -> Iterator[Caveat]:
-    e, w = log.episodes, q.weights
+def _about_weights(facts: Facts) -> Iterator[Caveat]:
+    n, w = facts.n_episodes, facts.overlap
     if w.overflows:
         yield Caveat(
             "weights-overflow",
@@ -122,11 +120,11 @@ def _about_weights(q: Quantities, log: Log) -> Iterator[Caveat]:
             "severe",
             count=0,
         )
-    elif not enough_overlap(w.effective_episodes, len(e)):
+    elif not enough_overlap(w.effective_episodes, n):
         rest = "Do not trust the weighted and doubly robust estimates."
         yield Caveat(
             "little-overlap",
-            f"the policy and the log overlap too little: {len(e)} logged episodes are worth {w.effective_episodes:.1f} of the policy's own "
+            f"the policy and the log overlap too little: {n} logged episodes are worth {w.effective_episodes:.1f} of the policy's own "
             f"(the heaviest has {_percent(w.largest_share)} of the weight). {rest}",
             "severe",
             count=float(w.effective_episodes),
@@ -135,7 +133,7 @@ def _about_weights(q: Quantities, log: Log) -> Iterator[Caveat]:
 
 
 def _about_discount(log: Log) -> Iterator[Caveat]:
-    if log.episodes.discount == 0 and log.episodes.lengths.max() > 1:
+    if log.episodes.discount == 0 and log.episodes.extent.n_steps > 1:
         yield Caveat(
             "discount-zero",
             "at discount 0 only the first decision of each episode counts. If the decisions are independent, leave out the episode column.",
@@ -161,8 +159,8 @@ def _about_unit(policies: list[Policy], log: Log) -> Iterator[Caveat]:
             return
 
 
-def _about_ratios(q: Quantities, log: Log) -> Iterator[Caveat]:
-    mean = _mean_ratio(q, log)
+def _about_ratios(facts: Facts) -> Iterator[Caveat]:
+    mean = facts.mean_ratio
     if mean is not None:
         yield Caveat(
             "mean-ratio",
@@ -172,8 +170,7 @@ def _about_ratios(q: Quantities, log: Log) -> Iterator[Caveat]:
         )
 
 
-def _about_size(log: Log) -> Iterator[Caveat]:
-    n = len(log.episodes)
+def _about_size(n: int) -> Iterator[Caveat]:
     if n < FEW_EPISODES:
         yield Caveat(
             "few-episodes",
@@ -199,7 +196,7 @@ def _seen(policies: list[Policy], log: Log) -> tuple[float, bool]:
     return total, unchecked
 
 
-def _about_behaviour(b: Behaviour) -> Iterator[Caveat]:
+def _about_behaviour(b: Behaviour, n_rows: int) -> Iterator[Caveat]:
     if b.is_miscalibrated:
         yield Caveat(
             "miscalibrated-probabilities",
@@ -214,33 +211,30 @@ def _about_behaviour(b: Behaviour) -> Iterator[Caveat]:
             "improbable-decisions",
             f"{_percent(b.rare)} {rest}",
             "warning",
-            count=_count(b.rare, len(b.probability)),
+            count=_count(b.rare, n_rows),
             share=b.rare,
             text_without_counts=f"some {rest}",
         )
 
 
-def about_given_probabilities(log: Log) -> Iterator[Caveat]:
+def about_given_probabilities(sums: LogSums, labels: Sequence[Any]) -> Iterator[Caveat]:
     """Yield a caveat if the probabilities in the log do not match the logged actions in some group of states.
 
     Whatever the policy, the mean over the rows of a group of 1 / p where an action was taken, and 0 where it was not, should be 1.
     """
-    b, t = log.behaviour, log.batch
-    if not b.given:
+    if sums.inverse is None:
         return
-    leaves, counts = log.by_leaf
-    groups = [np.ones(len(t), dtype=bool), *(leaves == leaf for leaf in np.flatnonzero(counts.sum(axis=1)))]
-    for inside in groups:
-        for a in range(t.n_actions):
-            rows = np.flatnonzero(inside if t.allowed is None else inside & t.allowed[:, a])
-            inverse = np.where(t.actions[rows] == a, 1 / np.maximum(b.probability[rows], TINY), 0.0)
-            if np.count_nonzero(inverse) < (FEWEST_TAKEN if inside.all() else FEWEST_IN_GROUP):
-                continue
-            off, error = float(inverse.mean()) - 1, float(inverse.std()) / np.sqrt(len(rows))
+    whole = sums.inverse.sum(axis=1, keepdims=True)
+    for fewest, groups in ((FEWEST_TAKEN, whole), (FEWEST_IN_GROUP, sums.inverse)):
+        rows, taken, total, squares = groups
+        for group, a in np.argwhere(taken >= fewest):
+            n = rows[group, a]
+            off = float(total[group, a] / n) - 1
+            error = float(np.sqrt(max(squares[group, a] / n - (1 + off) ** 2, 0.0) / n))
             if abs(off) > max(NOT_ONE, 5 * error):
                 yield Caveat(
                     "wrong-probabilities",
-                    f"the log's probabilities do not match its actions: in some states {t.schema.action_labels[a]!r} was taken {1 + off:.2f} times as often as "
+                    f"the log's probabilities do not match its actions: in some states {labels[a]!r} was taken {1 + off:.2f} times as often as "
                     "they say. Are they the probabilities of the actions taken, given the state? Weighted and doubly robust estimates inherit the error.",
                     "warning",
                 )
@@ -249,11 +243,9 @@ def about_given_probabilities(log: Log) -> Iterator[Caveat]:
 
 def dominance(estimate: Estimate, behaviour: Estimate) -> Caveat | None:
     """Return a caveat if a single episode dominates an estimate and moves it by more than the standard error of the logged behaviour's value."""
-    sizes = np.abs(estimate.influence)
-    largest = float(sizes.max())
-    if not largest / len(sizes) > behaviour.standard_error:  # false for NaN too
+    largest, share = estimate.most_influential
+    if not largest / estimate.n_episodes > behaviour.standard_error:  # false for NaN too
         return None
-    share = 1 / float(np.square(sizes / largest).sum())
     if share <= DECIDES:
         return None
     return Caveat(
@@ -264,44 +256,6 @@ def dominance(estimate: Estimate, behaviour: Estimate) -> Caveat | None:
         count=1,
         text_without_counts=f"fewer than {LEAST_SHOWN} episodes dominate the estimate. Inspect them; without them the estimate would be different.",
     )
-
-
-def _mean_ratio(q: Quantities, log: Log) -> float | None:
-    """Return the mean ratio of the policy's to the log's probabilities if it differs from 1 by more than chance explains, otherwise None."""
-    e = log.episodes
-    if q.weights.overflows:  # covered by another warning
-        return None
-    with np.errstate(over="ignore", invalid="ignore"):  # an infinite ratio makes the noise infinite
-        sums, rows = e.weights * e.summed(q.weights.ratios), e.weights * e.lengths
-        mean = float(sums.sum() / rows.sum())
-        noise = float(np.linalg.norm(sums - mean * rows) / rows.sum())
-    return mean if abs(mean - 1) > max(NOT_ONE, 4 * noise) else None
-
-
-def rarely_taken(q: Quantities, log: Log) -> tuple[float, dict[int, float]]:
-    """Return the share of the policy's decisions that were rarely taken in similar states, and the share of each action that was never taken."""
-    leaves, counts = log.by_leaf
-    rows = counts * (len(log.batch) / counts.sum())  # the scale of weights is arbitrary
-    shares = (rows + 1) / (rows + 1).sum(axis=1, keepdims=True)  # by Laplace's rule, because a few rows prove nothing
-    never = counts.sum(axis=0) == 0
-    rare = (shares[leaves] < RARELY) | never
-    counted = log.episodes.weights[log.episodes.of_row]
-    mean = np.average(q.probabilities, axis=0, weights=counted)
-    taken = {int(a): float(mean[a]) for a in np.flatnonzero(never & (mean > 0))}
-    return float(np.average((q.probabilities * rare).sum(axis=1), weights=counted)), taken
-
-
-def extrapolated_share(q: Quantities, log: Log) -> float:
-    """Return the share of the value that lies beyond the end of the log, according to the fitted values."""
-    e = log.episodes
-    if not e.truncated.any():
-        return 0.0
-    ends = e.last[e.truncated]
-    tail = float(
-        (e.weights[e.truncated] * np.abs(e.worth[ends] * e.discount * e.over_steps(q.next_values)[ends])).sum()
-    )
-    whole = float((e.weights * np.abs(q.start_values)).sum())
-    return min(tail / whole, 1.0) if whole > 0 else float(tail > 0)
 
 
 def much_extrapolated(share: float) -> Caveat | None:

@@ -14,11 +14,41 @@ from capi.errors import InvalidInputError
 
 
 @dataclass(frozen=True, eq=False)
+class Extent:
+    """The size of a log, which the estimators of one of its parts need to know; those of several parts add up."""
+
+    n_rows: int
+    n_episodes: int
+    weight: float  # sum of the episodes' weights, as in the table
+    n_steps: int  # rows of the longest episode
+    truncated: bool  # whether some episode was cut off by the log
+    allowed: Bools  # (A,) actions that every row allows
+    next_allowed: Bools  # (A,) actions that every next state allows
+
+    def __add__(self, other: Extent) -> Extent:
+        return Extent(
+            self.n_rows + other.n_rows,
+            self.n_episodes + other.n_episodes,
+            self.weight + other.weight,
+            max(self.n_steps, other.n_steps),
+            self.truncated or other.truncated,
+            self.allowed & other.allowed,
+            self.next_allowed & other.next_allowed,
+        )
+
+    @property
+    def mean_weight(self) -> float:
+        """The mean weight of an episode."""
+        return self.weight / self.n_episodes
+
+
+@dataclass(frozen=True, eq=False)
 class Episodes:
     """The episodes of a batch, in the batch's order, with the discount factor of each step."""
 
     batch: Transitions
     discount: float  # of a step that lasts one unit of time; without elapsed times, of every step
+    whole: Extent | None = None  # of the log that these episodes are a part of; by default they are all of it
 
     @classmethod
     def counted(cls, batch: Transitions, discount: float) -> Episodes:
@@ -26,6 +56,18 @@ class Episodes:
         episodes = cls(batch, discount)
         kept = episodes.weights > 0
         return episodes if kept.all() else cls(batch.subset(kept[episodes.of_row]), discount)
+
+    @cached_property
+    def extent(self) -> Extent:
+        """The size of the whole log."""
+        if self.whole is not None:
+            return self.whole
+        t, every = self.batch, np.ones(self.batch.n_actions, dtype=bool)
+        following = every if t.allowed is None else np.asarray(t.next_masks()).all(axis=0)
+        weight = float(len(self)) if t.weights is None else float(t.weights[self.starts].sum())
+        allowed = every if t.allowed is None else t.allowed.all(axis=0)
+        cut = bool(self.truncated.any())
+        return Extent(len(t), len(self), weight, int(self.lengths.max()), cut, allowed, following)
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -90,11 +132,11 @@ class Episodes:
     @cached_property
     def one_step(self) -> bool:
         """Whether a single decision per episode counts, and its reward is all that follows."""
-        return self.discount == 0 or (int(self.lengths.max()) == 1 and not bool(self.truncated.any()))
+        return self.discount == 0 or (self.extent.n_steps == 1 and not self.extent.truncated)
 
     @cached_property
     def weights(self) -> Floats:
-        """Weight of each episode, with mean 1 (E,); all weights are positive after `counted`."""
+        """Weight of each episode, with mean 1 in the whole log (E,); all weights are positive after `counted`."""
         w = self.batch.weights
         if w is None:
             return np.ones(len(self))
@@ -107,7 +149,7 @@ class Episodes:
                 f"weight must be the same in all rows of an episode to evaluate a policy; row {row} has {w[row]}, the first row of "
                 f"its episode {of_episode[self.of_row[row]]}. Use one weight per episode."
             )
-        return of_episode / of_episode.mean()
+        return of_episode / (of_episode.mean() if self.whole is None else self.whole.mean_weight)
 
     def summed(self, values: Floats) -> Floats:
         """Return the sum of ``values`` (n,) in each episode (E,)."""

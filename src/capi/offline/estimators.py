@@ -30,18 +30,55 @@ class Estimator(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
+class Sums:
+    """The sums over episodes that estimates are functions of, for B count vectors; those of several parts of a log add up."""
+
+    counts: Floats  # (B,)
+    numbers: Floats  # (B,) of the episodes' numbers
+    above: Floats  # (B, H) numerators and
+    below: Floats  # (B, H) denominators of the steps' ratios; H = 0 without ratios
+    corrected: bool  # whether the ratios only correct a model
+
+    def __add__(self, other: Sums) -> Sums:
+        return Sums(
+            self.counts + other.counts,
+            self.numbers + other.numbers,
+            self.above + other.above,
+            self.below + other.below,
+            self.corrected,
+        )
+
+    def values(self) -> Floats:
+        """Return the estimates (B,)."""
+        return self.numbers / self.counts + self.ratios()
+
+    def ratios(self) -> Floats:
+        """Return the sum of the steps' ratios (B,).
+
+        A step at which no episode has weight adds nothing to a `corrected` estimate; without a model to correct, the estimate is NaN.
+        """
+        none = np.full_like(self.above, 0.0 if self.corrected else np.nan)
+        return np.divide(self.above, self.below, out=none, where=self.below > 0).sum(axis=1)
+
+
+@dataclass(frozen=True, eq=False)
 class MeanOfEpisodes:
     """The mean of one number per episode: per-decision importance sampling, doubly robust estimation, the mean return."""
 
     numbers: Floats  # (E,)
 
+    def sums(self, counts: Floats) -> Sums:
+        """Return the sums for each of several count vectors (B, E)."""
+        none = np.zeros((len(counts), 0))
+        return Sums(counts.sum(axis=1), counts @ self.numbers, none, none, corrected=True)
+
     def values(self, counts: Floats) -> Floats:
         """Return the weighted means (B,)."""
-        return counts @ self.numbers / counts.sum(axis=1)
+        return self.sums(counts).values()
 
-    def influence(self, counts: Floats) -> Floats:
-        """Return the deviation of each episode's number from the mean (E,)."""
-        return self.numbers - float(np.average(self.numbers, weights=counts))
+    def influence(self, counts: Floats, whole: Sums | None = None) -> Floats:
+        """Return the deviation of each episode's number from the mean (E,), which is that of ``whole``, if these are parts of a log."""
+        return self.numbers - float((self.sums(counts[None]) if whole is None else whole).values()[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,34 +111,27 @@ class SumOfRatios:
         nothing = sparse.csr_matrix((len(w), 1))
         return cls(np.zeros(len(w)), sparse.csr_matrix((w * numbers)[:, None]), sparse.csr_matrix(w[:, None]), nothing)
 
-    def values(self, counts: Floats) -> Floats:
-        """Return the estimates (B,).
+    def sums(self, counts: Floats) -> Sums:
+        """Return the sums for each of several count vectors (B, E)."""
+        over = np.cumsum(_product(counts, self.ended), axis=1)
+        above, below = _product(counts, self.above), _product(counts, self.below) + over
+        return Sums(counts.sum(axis=1), counts @ self.means, above, below, self.corrected)
 
-        A step at which no episode has weight adds nothing to a `corrected` estimate; without a model to correct, the estimate is NaN.
-        """
+    def values(self, counts: Floats) -> Floats:
+        """Return the estimates (B,)."""
         at_once = max(1, MOST_SUMS // self.above.shape[1])
-        ratios = [self._ratios(counts[i : i + at_once]) for i in range(0, len(counts), at_once)]
+        ratios = [self.sums(counts[i : i + at_once]).ratios() for i in range(0, len(counts), at_once)]
         return counts @ self.means / counts.sum(axis=1) + np.concatenate(ratios)
 
-    def influence(self, counts: Floats) -> Floats:
-        """Return the derivative of the ratios and of the mean (E,)."""
-        above, below = (sums[0] for sums in self._sums(counts[None]))
+    def influence(self, counts: Floats, whole: Sums | None = None) -> Floats:
+        """Return the derivative of the ratios and of the mean (E,), at the sums ``whole`` of all episodes, if these are parts of a log."""
+        sums = self.sums(counts[None]) if whole is None else whole
+        above, below, total = sums.above[0], sums.below[0], float(sums.counts[0])
         inverse = np.divide(1.0, below, out=np.zeros_like(below), where=below > 0)
         slope = above * inverse * inverse
         later = np.cumsum(slope[::-1])[::-1]  # an episode that has ended counts at all later steps
         of_ratios = self.above @ inverse - self.below @ slope - self.ended @ later
-        mean = float(np.average(self.means, weights=counts))
-        return self.means - mean + counts.sum() * of_ratios
-
-    def _ratios(self, counts: Floats) -> Floats:
-        """Return the sum of the steps' ratios (B,)."""
-        above, below = self._sums(counts)
-        none = np.full_like(above, 0.0 if self.corrected else np.nan)
-        return np.divide(above, below, out=none, where=below > 0).sum(axis=1)
-
-    def _sums(self, counts: Floats) -> tuple[Floats, Floats]:
-        over = np.cumsum(_product(counts, self.ended), axis=1)
-        return _product(counts, self.above), _product(counts, self.below) + over
+        return self.means - float(sums.numbers[0]) / total + total * of_ratios
 
 
 def _product(counts: Floats, matrix: sparse.csr_matrix) -> Floats:

@@ -13,28 +13,19 @@ from capi._utils.executors import ordered
 from capi._utils.randomness import RandomState
 from capi._utils.threads import n_threads, one_blas_thread
 from capi._utils.validation import as_discount, check_choice
-from capi.data.elapsed import discount_unit
 from capi.data.learned_episodes import LearnedEpisodes
 from capi.data.transitions import Transitions
 from capi.errors import EvidenceWarning, InvalidInputError
 from capi.learning.learner import Learner
 from capi.offline.best_action import SingleAction, best_single_action
-from capi.offline.caveats import (
-    caveats_of,
-    disagreement,
-    dominance,
-    extrapolated_share,
-    headline,
-    much_extrapolated,
-    rarely_taken,
-)
+from capi.offline.conclusions import concluded
 from capi.offline.estimators import Estimator
 from capi.offline.evidence import METHODS, BestAction, Comparison, Estimate, Evidence, check_methods
+from capi.offline.facts import Facts, log_sums, policy_sums
 from capi.offline.log import RESAMPLES, Log, Settings, log_of
-from capi.offline.log_checks import log_caveats
 from capi.offline.nuisances import behaviour_value, estimators_of, fitted_start, quantities_of
 from capi.offline.resampling import resampled
-from capi.offline.sensitivity import Sensitivity, sensitivity_of
+from capi.offline.sensitivity import sensitivity_of
 from capi.policies import changes_with_time, described
 from capi.types import Policy, PolicyEvaluator
 
@@ -283,45 +274,23 @@ def _evidence(policies: Mapping[str, list[Policy]], log: Log, kind: str) -> Comp
     if isinstance(single, SingleAction):
         every["", "single"] = single.estimator
     estimates = _estimated(every, log)
-    best = _best_action(single, estimates["", "single"], log) if isinstance(single, SingleAction) else None
-    of_log = list(log_caveats(log))
-    warned = {name: [*caveats_of(policies[name], q, log), *of_log] for name, q in parts.items()}
-    method = log.settings.method
-    if method == "auto":
-        method = headline(parts.values(), log)
-    found: dict[str, Evidence] = {}
-    for name, q in parts.items():
-        mine = {m: estimates[name, m] for m in log.settings.methods}
-        extrapolated = extrapolated_share(q, log)
-        apart = disagreement(mine, method) if kind == "table" else None  # a single fold is too small
-        more = (much_extrapolated(extrapolated), apart, dominance(mine[method], estimates["", "behaviour"]))
-        caveats = (*warned[name], *(caveat for caveat in more if caveat is not None))
-        confounded = sensitivity_of(q, log)
-        missing = {"best_action": single, "sensitivity": confounded}
-        found[name] = Evidence(
-            name=name,
-            method=method,
-            estimates=mine,
-            behaviour=estimates["", "behaviour"],
-            behaviour_model=log.behaviour,
-            effective_episodes=q.weights.effective_episodes,
-            rarely_taken_share=rarely_taken(q, log)[0],
-            extrapolated_share=extrapolated,
-            warnings=caveats,
-            n_rows=len(log.batch),
-            n_episodes=len(log.episodes),
-            discount=log.settings.discount,
-            level=log.settings.level,
-            source="arrays" if log.batch.origin is None else log.batch.origin.name,
-            kind=kind,
-            discount_per=discount_unit(log.batch),
-            best_action=best,
-            sensitivity=confounded if isinstance(confounded, Sensitivity) else None,
-            unavailable={what: reason for what, reason in missing.items() if isinstance(reason, str)},
-        )
-        for caveat in caveats:
-            python_warnings.warn(f"{name}: {caveat}", EvidenceWarning, stacklevel=5 if kind == "table" else 4)
-    return Comparison(found)
+    of_log = log_sums(log)
+    found = concluded(
+        policies,
+        {name: Facts(log, of_log, policy_sums(q, log), log.behaviour) for name, q in parts.items()},
+        estimates,
+        _best_action(single, estimates["", "single"], log) if isinstance(single, SingleAction) else single,
+        {name: sensitivity_of(q, log) for name, q in parts.items()},
+        kind,
+    )
+    _warn(found, 5 if kind == "table" else 4)
+    return found
+
+
+def _warn(found: Comparison, stacklevel: int) -> None:
+    for name, evidence in found.evidence.items():
+        for caveat in evidence.warnings:
+            python_warnings.warn(f"{name}: {caveat}", EvidenceWarning, stacklevel=stacklevel + 1)
 
 
 def _best_action(single: SingleAction, estimate: Estimate, log: Log) -> BestAction:

@@ -43,6 +43,29 @@ NO_OVERLAP = {  # kinds of severe caveats that leave nothing to compare, and why
 
 
 @dataclass(frozen=True, eq=False)
+class Spread:
+    """The influence of the episodes of a log in parts on some estimates, as far as intervals need it."""
+
+    n_episodes: int
+    products: Floats = field(repr=False)  # (m, m) sums of products of the influences on m estimates, minus their means
+    of: Floats  # (m,) this estimate as a combination of the m: one of them, or a difference
+    largest: Floats = field(repr=False)  # (m,) influence of an episode on each of the m
+    squares: Floats = field(repr=False)  # (m,) sum of the squares
+
+    def __len__(self) -> int:
+        return self.n_episodes
+
+    def __sub__(self, other: Spread) -> Spread:
+        return Spread(self.n_episodes, self.products, self.of - other.of, self.largest, self.squares)
+
+    def deviation(self) -> float:
+        """Return the standard deviation of the influence."""
+        used = np.flatnonzero(self.of)  # others may be NaN
+        total = float(self.of[used] @ self.products[np.ix_(used, used)] @ self.of[used])
+        return math.sqrt(max(total, 0.0) / (self.n_episodes - 1)) if math.isfinite(total) else math.nan
+
+
+@dataclass(frozen=True, eq=False)
 class Estimate:
     """A number with its uncertainty.
 
@@ -52,22 +75,42 @@ class Estimate:
         NaN if the data allow no estimate.
     draws : array of shape (B,)
         The same estimate on resampled episodes.
-    influence : array of shape (E,)
-        How much each episode moves the estimate.
+    influence : array of shape (E,), or Spread
+        How much each episode moves the estimate; of a log in parts, the spread of that.
     level : float
         Confidence level of the intervals.
     """
 
     value: float
     draws: Floats = field(repr=False)
-    influence: Floats = field(repr=False)
+    influence: Floats | Spread = field(repr=False)
     level: float
+
+    @property
+    def n_episodes(self) -> int:
+        """Number of episodes."""
+        return len(self.influence)
 
     @property
     def standard_error(self) -> float:
         """The standard error, from the influence function; NaN for a single episode."""
-        n = len(self.influence)
-        return float(np.std(self.influence, ddof=1) / math.sqrt(n)) if n > 1 else math.nan
+        n, moved = len(self.influence), self.influence
+        if n < 2:
+            return math.nan
+        deviation = moved.deviation() if isinstance(moved, Spread) else float(np.std(moved, ddof=1))
+        return deviation / math.sqrt(n)
+
+    @property
+    def most_influential(self) -> tuple[float, float]:
+        """The size of the largest influence of an episode, and its share of all squared influences."""
+        moved = self.influence
+        if isinstance(moved, Spread):
+            at = int(np.argmax(np.abs(moved.of)))
+            largest, squares = float(moved.largest[at]), float(moved.squares[at])
+            return largest, largest**2 / squares if squares > 0 else 0.0
+        sizes = np.abs(moved)
+        largest = float(sizes.max())
+        return largest, 1 / float(np.square(sizes / largest).sum()) if largest > 0 else 0.0
 
     @property
     def asymptotic(self) -> tuple[float, float]:
@@ -90,9 +133,8 @@ class Estimate:
 
     def __sub__(self, other: Estimate) -> Estimate:
         """Return the paired difference: both estimates use the same episodes and the same resamples."""
-        return Estimate(
-            self.value - other.value, self.draws - other.draws, self.influence - other.influence, self.level
-        )
+        moved: Any = self.influence
+        return Estimate(self.value - other.value, self.draws - other.draws, moved - other.influence, self.level)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as plain values, with None for those that are not finite."""
@@ -185,6 +227,9 @@ class Evidence:
         How strong an unmeasured confounder would have to be to undo the comparison with the logged behaviour.
     unavailable : mapping from "best_action" or "sensitivity" to str
         Why one of them is missing.
+    sample_rows : int, optional
+        Of a log in parts: the number of rows in the sample of episodes on which models were fitted, faults of the table looked for, and
+        the sensitivity was found; everything else is summed over all rows. None if there is no sample.
     """
 
     name: str
@@ -206,6 +251,7 @@ class Evidence:
     best_action: BestAction | None = None
     sensitivity: Sensitivity | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
+    sample_rows: int | None = None
 
     @property
     def unreliable(self) -> bool:
@@ -264,6 +310,17 @@ class Evidence:
         reason = self.unavailable.get("sensitivity", "")
         return f"Sensitivity to an unmeasured confounder: {reason}." if reason else ""
 
+    @property
+    def sample_text(self) -> str:
+        """What rests on all rows and what on a sample; empty if there is no sample."""
+        if self.sample_rows is None:
+            return ""
+        models = "" if self.behaviour_model.given else "the behaviour probabilities, "
+        return (
+            f"estimates, intervals and overlap are sums over all {self.n_rows:,} rows; {models}the values inside doubly robust estimates and "
+            f"beyond the end of episodes, the cuts of the trees of fitted Q, checks of the table and the sensitivity rest on a sample of {self.sample_rows:,} rows"
+        )
+
     def _compared_with(self, other: str, difference: Estimate) -> str:
         if self.not_comparable:
             return f"{self.name} cannot be compared with {other}, because {self.not_comparable}: see the warnings."
@@ -290,6 +347,7 @@ class Evidence:
             "kind": self.kind,
             "n_rows": self.n_rows,
             "n_episodes": self.n_episodes,
+            **({} if self.sample_rows is None else {"sample_rows": self.sample_rows}),
             "discount": self.discount,
             **({} if self.discount_per is None else {"discount_per": self.discount_per}),
             "level": self.level,
@@ -358,6 +416,7 @@ class Evidence:
     def _notes(self) -> list[str]:
         lines = [
             f"effective episodes {self.effective_episodes:.1f} of {self.n_episodes}; {self.behaviour_model}",
+            self.sample_text,
             *(f"warning: {warning}" for warning in self.warnings),
             self.verdict,
             self.best_action_verdict,

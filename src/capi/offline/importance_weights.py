@@ -22,21 +22,81 @@ LARGEST_LOG = 300.0  # of a weight: the squares of larger weights overflow float
 
 
 @dataclass(frozen=True, eq=False)
+class Overlap:
+    """Sums of importance weights, which say how well a policy and a log overlap; those of several parts of a log add up."""
+
+    totals: Floats  # (H,) sum of the weights at each step; episodes that have ended keep their last weight
+    squares: Floats  # (H,) of the squares
+    largest_log: float  # the logarithm of the largest weight
+    whole: float  # sum of the weights of whole episodes
+    heaviest: float  # the largest of them
+    counts: float  # sum of the episodes' own weights
+    n_at_step: Floats  # (H,) rows at each step
+    elapsed: Floats  # (H,) sum of the times at which they come
+    discount: float
+
+    def __add__(self, other: Overlap) -> Overlap:
+        return Overlap(
+            self.totals + other.totals,
+            self.squares + other.squares,
+            max(self.largest_log, other.largest_log),
+            self.whole + other.whole,
+            max(self.heaviest, other.heaviest),
+            self.counts + other.counts,
+            self.n_at_step + other.n_at_step,
+            self.elapsed + other.elapsed,
+            self.discount,
+        )
+
+    @property
+    def overflows(self) -> bool:
+        """Whether the weights are too large for float64 arithmetic."""
+        return self.largest_log > LARGEST_LOG
+
+    @property
+    def effective_episodes(self) -> float:
+        r"""Kish's effective number of episodes, :math:`(\sum w)^2 / \sum w^2` at each step, averaged over steps with the discount as weight.
+
+        A step's weight is the discount to the power of the mean time at which episodes reach it.
+        """
+        if self.overflows:
+            return 0.0
+        sizes = np.divide(self.totals**2, self.squares, out=np.zeros_like(self.totals), where=self.squares > 0)
+        return float(np.average(sizes, weights=np.power(self.discount, self.elapsed / self.n_at_step)))
+
+    @property
+    def lost_after(self) -> int | None:
+        """The first step, counted from 0, at which no episode has any weight left; None if there is no such step."""
+        gone = np.flatnonzero(self.totals == 0)
+        return int(gone[0]) if len(gone) else None
+
+    @property
+    def largest_share(self) -> float:
+        """The share of the heaviest episode in the sum of the episodes' weights."""
+        return float(self.heaviest / self.whole) if self.whole > 0 else 1.0
+
+    @property
+    def mean(self) -> float:
+        """The mean weight of a whole episode; 0 if the weights overflow."""
+        return 0.0 if self.overflows else self.whole / self.counts
+
+
+@dataclass(frozen=True, eq=False)
 class Weights:
     """The importance weights of a policy in all rows of a log."""
 
     episodes: Episodes
     ratios: Floats  # (n,)
 
-    @cached_property
-    def largest_log(self) -> float:
-        """The logarithm of the largest weight."""
-        return float(self._logs.max())
-
     @property
     def overflows(self) -> bool:
         """Whether the weights are too large for float64 arithmetic."""
-        return self.largest_log > LARGEST_LOG
+        return self.overlap.overflows
+
+    @property
+    def effective_episodes(self) -> float:
+        """Kish's effective number of episodes, averaged over steps."""
+        return self.overlap.effective_episodes
 
     @cached_property
     def of_rows(self) -> Floats:
@@ -52,44 +112,33 @@ class Weights:
     def by_time(self, values: Floats) -> sparse.csr_matrix:
         """Return ``values`` (n,) as a matrix with one row per episode and one column per step (E, H)."""
         e = self.episodes
-        shape = (len(e), int(e.lengths.max()))
+        shape = (len(e), e.extent.n_steps)
         return sparse.csr_matrix((values, e.time, np.append(e.starts, len(values))), shape=shape)
 
     def ended(self, values: Floats) -> sparse.csr_matrix:
         """Return ``values`` (E,) in the column of the first step after each episode's end (E, H), for cumulative sums over later steps."""
         e = self.episodes
-        n_steps = int(e.lengths.max())
+        n_steps = e.extent.n_steps
         there = np.flatnonzero(e.lengths < n_steps)
         return sparse.csr_matrix((values[there], (there, e.lengths[there])), shape=(len(e), n_steps))
 
     @cached_property
-    def effective_episodes(self) -> float:
-        r"""Kish's effective number of episodes, :math:`(\sum w)^2 / \sum w^2` at each step, averaged over steps with the discount as weight.
-
-        A step's weight is the discount to the power of the mean time at which episodes reach it.
-        """
-        if self.overflows:
-            return 0.0
-        e = self.episodes
-        sums = self._totals(e.weights, self.of_rows, self.of_episodes)
-        squares = self._totals(e.weights**2, self.of_rows**2, self.of_episodes**2)
-        sizes = np.divide(sums**2, squares, out=np.zeros_like(sums), where=squares > 0)
-        times = np.bincount(e.time, weights=e.elapsed) / np.bincount(e.time)
-        return float(np.average(sizes, weights=np.power(e.discount, times)))
-
-    @cached_property
-    def lost_after(self) -> int | None:
-        """The first step, counted from 0, at which no episode has any weight left; None if there is no such step."""
-        sums = self._totals(self.episodes.weights, self.of_rows, self.of_episodes)
-        gone = np.flatnonzero(sums == 0)
-        return int(gone[0]) if len(gone) else None
-
-    @property
-    def largest_share(self) -> float:
-        """The share of the heaviest episode in the sum of the episodes' weights."""
-        of = self.episodes.weights * self.of_episodes
-        total = of.sum()
-        return float(of.max() / total) if total > 0 else 1.0
+    def overlap(self) -> Overlap:
+        """The sums that say how well the policy and the log overlap."""
+        e, n_steps = self.episodes, self.episodes.extent.n_steps
+        with np.errstate(over="ignore", invalid="ignore"):  # `overflows` says so
+            of = e.weights * self.of_episodes
+            return Overlap(
+                self._totals(e.weights, self.of_rows, self.of_episodes),
+                self._totals(e.weights**2, self.of_rows**2, self.of_episodes**2),
+                float(self._logs.max()),
+                float(of.sum()),
+                float(of.max()),
+                float(e.weights.sum()),
+                np.bincount(e.time, minlength=n_steps).astype(np.float64),
+                np.bincount(e.time, weights=e.elapsed, minlength=n_steps),
+                e.discount,
+            )
 
     def _totals(self, counted: Floats, of_rows: Floats, of_episodes: Floats) -> Floats:
         return counted @ self.by_time(of_rows) + np.cumsum(counted @ self.ended(of_episodes))

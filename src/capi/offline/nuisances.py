@@ -14,7 +14,7 @@ from capi.learning.iteration import checked_values
 from capi.offline.episodes import Episodes
 from capi.offline.estimators import Estimator, MeanOfEpisodes, SumOfRatios
 from capi.offline.fitted_q import FittedEvaluation, FittedStart, fitted_evaluation
-from capi.offline.importance_weights import Weights
+from capi.offline.importance_weights import Overlap, Weights
 from capi.offline.log import FITTED, LOGGED_VALUES, VALUES, Log
 from capi.policies import Constant
 from capi.types import Policy
@@ -37,6 +37,13 @@ class Quantities:
     closing: Floats | None = None  # (E,) influence of each episode through the values that complete truncated episodes
     first_values: Floats | None = None  # (E, A) of all actions in the first states; None without fitted values
     evaluations: Sequence[FittedEvaluation | None] = ()  # of each fold
+    next_probabilities: Floats | None = None  # (n, A) of the policy in the next states; None without fitted values
+    whole: Overlap | None = None  # of the log that these episodes are a part of; by default they are all of it
+
+    @property
+    def overlap(self) -> Overlap:
+        """How well the policy and the whole log overlap."""
+        return self.weights.overlap if self.whole is None else self.whole
 
 
 def _decisions(policy: Policy, states: Floats, allowed: Bools | None) -> Floats:
@@ -53,7 +60,7 @@ def _decisions(policy: Policy, states: Floats, allowed: Bools | None) -> Floats:
 
 def has_models(log: Log) -> bool:
     """Return whether the estimators need fitted values: those inside doubly robust ones, or those that complete truncated episodes."""
-    return bool(NEEDS_MODEL & set(log.settings.methods)) or bool(log.episodes.truncated.any())
+    return bool(NEEDS_MODEL & set(log.settings.methods)) or log.episodes.extent.truncated
 
 
 def quantities_of(policies: list[Policy], log: Log) -> Quantities:
@@ -62,7 +69,7 @@ def quantities_of(policies: list[Policy], log: Log) -> Quantities:
     def values_of(k: int) -> tuple[Values, FittedEvaluation | None]:
         return _values_of(policies[k], log.batch.subset(log.fold_of_row != k), log, log.rng(VALUES, k))
 
-    return _quantities(policies, values_of, log)
+    return quantities_by_fold(policies, values_of, log)
 
 
 def quantities_on_trees(policy: Policy, evaluations: Sequence[FittedEvaluation | None], log: Log) -> Quantities:
@@ -75,12 +82,13 @@ def quantities_on_trees(policy: Policy, evaluations: Sequence[FittedEvaluation |
         fitted = found.of_policy(policy)
         return fitted.q.values, fitted
 
-    return _quantities([policy] * log.n_folds, values_of, log)
+    return quantities_by_fold([policy] * log.n_folds, values_of, log)
 
 
-def _quantities(
+def quantities_by_fold(
     policies: Sequence[Policy], values_of: Callable[[int], tuple[Values, FittedEvaluation | None]], log: Log
 ) -> Quantities:
+    """Return the ingredients of the estimators; ``values_of`` gives the values that were fitted without a fold."""
     t, e = log.batch, log.episodes
     probabilities = np.empty((len(t), t.n_actions))
     start, taken, following = np.zeros(len(e)), np.zeros(len(t)), np.zeros(len(t))
@@ -91,6 +99,8 @@ def _quantities(
     of_next = np.zeros_like(probabilities)
     for k, policy in enumerate(policies):
         rows = np.flatnonzero(log.fold_of_row == k)
+        if not len(rows):  # in a part of a log
+            continue
         probabilities[rows] = _decisions(policy, t.states[rows], _rows_of(t.allowed, rows))
         if first_values is None:
             continue
@@ -111,7 +121,8 @@ def _quantities(
         ratios = chosen_entries(probabilities, t.actions) / log.behaviour.probability
     weights = Weights(e, ratios)
     closing = None if weights.overflows else _closing(evaluations, of_next, weights.of_episodes, log)
-    return Quantities(weights, probabilities, start, taken, following, closing, first_values, evaluations)
+    after = of_next if needed else None
+    return Quantities(weights, probabilities, start, taken, following, closing, first_values, evaluations, after)
 
 
 def _values_of(
@@ -136,14 +147,21 @@ def _closing(
     t, e = log.batch, log.episodes
     out = np.zeros(len(e))
     for k, fitted in enumerate(evaluations):
-        closed = np.flatnonzero(e.truncated & (log.fold_of_episode == k))
-        if fitted is not None and len(closed):
-            ends, others = e.last[closed], log.fold_of_episode != k
-            worth = e.weights[closed] * amounts[closed] * e.over_steps(e.worth)[ends] * e.discount
+        ends, worth = closed_ends(k, amounts, log)
+        if fitted is not None and len(ends):
+            others = log.fold_of_episode != k
             scale = float(worth.max()) or 1.0  # weights may be huge
             moved = fitted.response(t.next_states[ends], probabilities[ends], worth / scale)
             out[others] += scale * moved / e.weights[others].mean()
     return out
+
+
+def closed_ends(fold: int, amounts: Floats, log: Log) -> tuple[Ints, Floats]:
+    """Return the last rows of the truncated episodes of a fold, and how much of their next states' values counts; ``amounts`` (E,)."""
+    e = log.episodes
+    closed = np.flatnonzero(e.truncated & (log.fold_of_episode == fold))
+    ends = e.last[closed]
+    return ends, e.weights[closed] * amounts[closed] * e.over_steps(e.worth)[ends] * e.discount
 
 
 def behaviour_value(log: Log) -> MeanOfEpisodes:
@@ -152,10 +170,20 @@ def behaviour_value(log: Log) -> MeanOfEpisodes:
     However the log was decided, its value is a function of the state alone, and fitting it needs no actions.
     """
     t, e = log.batch, log.episodes
-    values = np.zeros(len(t))
-    if not e.truncated.any():
-        return MeanOfEpisodes(e.summed(_closed_rewards(log, values)))
+    if not e.extent.truncated:
+        return logged_returns(log, [])
     evaluations: list[FittedEvaluation | None] = []
+    for k in range(log.n_folds):
+        needed = bool((e.truncated & (log.fold_of_episode == k)).any())
+        evaluations.append(logged_evaluation(k, log) if needed else None)
+    closing = _closing(evaluations, np.ones((len(t), 1)), np.ones(len(e)), log)
+    returns = logged_returns(log, [None if fitted is None else fitted.q.values for fitted in evaluations])
+    return MeanOfEpisodes(returns.numbers + closing)
+
+
+def logged_evaluation(fold: int, log: Log) -> FittedEvaluation:
+    """Return the value of the logged behaviour, fitted without a fold: a value of states alone."""
+    t = log.batch
     unlabelled = Transitions(
         t.states,
         np.zeros(len(t), dtype=np.int64),
@@ -167,15 +195,19 @@ def behaviour_value(log: Log) -> MeanOfEpisodes:
         weights=t.weights,
         elapsed=t.elapsed,
     )
-    for k in range(log.n_folds):
-        ends, fitted = e.last[e.truncated & (log.fold_of_episode == k)], None
-        if len(ends):
-            rest = Episodes(unlabelled.subset(log.fold_of_row != k), e.discount)
-            fitted = fitted_evaluation(Constant(0, 1), rest, log.settings.regression, log.rng(LOGGED_VALUES, k))
-            values[ends] = fitted.q.values(t.next_states[ends])[:, 0]
-        evaluations.append(fitted)
-    closing = _closing(evaluations, np.ones((len(t), 1)), np.ones(len(e)), log)
-    return MeanOfEpisodes(e.summed(_closed_rewards(log, values)) + closing)
+    rest = Episodes(unlabelled.subset(log.fold_of_row != fold), log.episodes.discount)
+    return fitted_evaluation(Constant(0, 1), rest, log.settings.regression, log.rng(LOGGED_VALUES, fold))
+
+
+def logged_returns(log: Log, values_of: Sequence[Values | None]) -> MeanOfEpisodes:
+    """Return the mean return of the logged episodes, completed with the values that were fitted without the fold, if some are truncated."""
+    t, e = log.batch, log.episodes
+    following = np.zeros(len(t))
+    for k, values in enumerate(values_of):
+        ends = e.last[e.truncated & (log.fold_of_episode == k)]
+        if values is not None and len(ends):
+            following[ends] = values(t.next_states[ends])[:, 0]
+    return MeanOfEpisodes(e.summed(_closed_rewards(log, following)))
 
 
 def _closed_rewards(log: Log, next_values: Floats) -> Floats:
@@ -204,29 +236,35 @@ def fitted_start(policies: list[Policy], log: Log, kind: str) -> FittedStart:
 
 def estimators_of(q: Quantities, fitted: FittedStart | None, log: Log) -> dict[str, Estimator]:
     """Return the requested estimators; an estimator that the data do not allow is NaN."""
+    overlap = q.overlap
+    lost = overlap.overflows or overlap.lost_after is not None
+    found: dict[str, Estimator] = {}
+    for method in log.settings.methods:
+        if method == "fitted-q":
+            if fitted is not None:
+                found[method] = fitted
+        elif overlap.overflows or (lost and method not in NEEDS_MODEL):
+            found[method] = MeanOfEpisodes(np.full(len(log.episodes), np.nan))  # no estimate, and a warning says why
+        else:
+            found[method] = estimator_of(method, q, log)
+    return found
+
+
+def estimator_of(method: str, q: Quantities, log: Log) -> MeanOfEpisodes | SumOfRatios:
+    """Return an estimator other than fitted Q, whether or not the policy and the log overlap."""
     t, e, w = log.batch, log.episodes, q.weights
     rewards = _closed_rewards(log, q.next_values)
     differences = e.worth * (t.rewards + e.discount * e.over_steps(q.next_values) - q.taken_values)
     closing = np.zeros(len(e)) if q.closing is None else q.closing
-    total = 0.0 if w.overflows else float(np.average(w.of_episodes, weights=e.weights))
-    shared = closing / total if total > 0 else closing  # for weights that are divided by their mean
-    makers: dict[str, Callable[[], Estimator]] = {
+    shared = closing / q.overlap.mean if q.overlap.mean > 0 else closing  # for weights that are divided by their mean
+    makers: dict[str, Callable[[], MeanOfEpisodes | SumOfRatios]] = {
         "doubly-robust": lambda: MeanOfEpisodes(q.start_values + e.summed(w.of_rows * differences) + closing),
         "weighted-doubly-robust": lambda: SumOfRatios.by_step(w, differences, q.start_values + shared),
         "weighted": lambda: replace(SumOfRatios.of_whole(w, e.summed(rewards)), means=shared),
         "per-decision": lambda: MeanOfEpisodes(e.summed(w.of_rows * rewards) + closing),
         "weighted-per-decision": lambda: replace(SumOfRatios.by_step(w, rewards), means=shared),
     }
-    lost = w.overflows or w.lost_after is not None
-    found: dict[str, Estimator] = {}
-    for method in log.settings.methods:
-        if fitted is not None and method == "fitted-q":
-            found[method] = fitted
-        elif w.overflows or (lost and method not in NEEDS_MODEL):
-            found[method] = MeanOfEpisodes(np.full(len(e), np.nan))  # there is no estimate, and a warning says why
-        else:
-            found[method] = makers[method]()
-    return found
+    return makers[method]()
 
 
 def _expected(probabilities: Floats, values: Floats) -> Floats:

@@ -104,7 +104,7 @@ def sensitivity_of(q: Quantities, log: Log) -> Sensitivity | str:
     e = log.episodes
     if not e.one_step:
         return "it is available for one decision per episode only, not for several steps"
-    if q.weights.overflows or q.weights.lost_after is not None:
+    if q.weights.overflows or q.weights.overlap.lost_after is not None:
         return "no logged decision agrees with the policy"
     first = e.starts
     if (log.behaviour.probability[first] <= 0).any():

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -160,21 +160,50 @@ def cross_fitted(
     """
     found = np.empty((len(batch), batch.n_actions))
     after = np.empty_like(found) if following else None
-    folds = [(np.flatnonzero(fold_of_row != k), np.flatnonzero(fold_of_row == k)) for k in range(fold_of_row.max() + 1)]
     threads = n_threads(n_jobs)
-    size = None if classifier is not None else leaf_size(batch, *folds[0], rng, threads, projections)
-    for rest, fold in folds:
-        if size is None:
-            model = fitted_classifier(classifier, batch, rest, rng)
-            found[fold] = predicted(model, batch.states[fold], batch.n_actions)
-            if after is not None:
-                after[fold] = predicted(model, batch.next_states[fold], batch.n_actions)
-            continue
-        forest = grown(batch, rest, size, rng, threads, projections)
-        found[fold] = forest.mean_values(batch.states[fold], threads)
+    for k, model in enumerate(fold_models(batch, fold_of_row, classifier, rng, threads, projections)):
+        fold = np.flatnonzero(fold_of_row == k)
+        found[fold] = model.frequencies(batch.states[fold], threads)
         if after is not None:
-            after[fold] = forest.mean_values(batch.next_states[fold], threads)
+            after[fold] = model.frequencies(batch.next_states[fold], threads)
     return mixed(found, batch.allowed), None if after is None else mixed(after, batch.next_masks())
+
+
+@dataclass(frozen=True, eq=False)
+class FoldModel:
+    """A model of the logged actions that has not seen one of the folds: trees, or a classifier of another library."""
+
+    forest: Forest | None
+    classifier: Any
+    n_actions: int
+
+    def frequencies(self, states: Floats, n_jobs: int = 1) -> Floats:
+        """Return the frequencies of the actions in similar states (n, A)."""
+        if self.forest is None:
+            return predicted(self.classifier, states, self.n_actions)
+        return self.forest.mean_values(states, n_jobs)
+
+    def bare(self) -> FoldModel:
+        """Return the model without the rows that it was learned from."""
+        return self if self.forest is None else FoldModel(self.forest.bare(), None, self.n_actions)
+
+
+def fold_models(
+    batch: Transitions,
+    fold_of_row: Ints,
+    classifier: Any,
+    rng: np.random.Generator,
+    n_jobs: int,
+    projections: Projections | None = None,
+) -> Iterator[FoldModel]:
+    """Yield, for each fold, a model of the logged actions in all other folds; parameters as in `cross_fitted`."""
+    folds = [(np.flatnonzero(fold_of_row != k), np.flatnonzero(fold_of_row == k)) for k in range(fold_of_row.max() + 1)]
+    size = None if classifier is not None else leaf_size(batch, *folds[0], rng, n_jobs, projections)
+    for rest, _ in folds:
+        if size is None:
+            yield FoldModel(None, fitted_classifier(classifier, batch, rest, rng), batch.n_actions)
+        else:
+            yield FoldModel(grown(batch, rest, size, rng, n_jobs, projections), None, batch.n_actions)
 
 
 def leaf_size(
