@@ -54,7 +54,7 @@ def test_held_out_episodes_evaluate_and_the_report_is_written(folder, tmp_path):
     run("fit", folder, "--out", place, "--sample-rows", 150, "--hold-out", 0.4, *COLUMNS, *SIZES)
     found = json.loads(run("evaluate", place, "--n-resamples", 20, "--json", stream="stdout"))
     assert found["kind"] == "held-out"
-    assert found["source"] == "a sample of the episodes of log/*.parquet"
+    assert found["source"] == "log/*.parquet"
     assert run("report", place, stream="stdout").startswith("report")
     learned = RunSettings.from_toml(place / "settings.toml")
     rows = [set(map(bytes, part.states)) for part in (learned.batch(), learned.held_out())]

@@ -19,18 +19,23 @@ import numpy as np
 
 from capi._utils.validation import Floats, Ints
 from capi.data.partitions import PartitionedTransitions
-from capi.data.survey import loaded
+from capi.data.survey import Survey, loaded
+from capi.data.transitions import Transitions
 from capi.evaluators._batches import portable
 from capi.evaluators._fixed_points import fixed_point, largest, total
+from capi.evaluators.averager import FEWEST
+from capi.evaluators.fitted_values import FittedValues
 from capi.evaluators.over_partitions import (
     BITS,
     ERROR,
     NextLeaves,
     OwnLeaves,
     Structure,
+    counted,
     decided_leaves,
     longest_step,
     next_leaves,
+    own_leaves,
     plus,
     swept,
 )
@@ -46,6 +51,7 @@ class _Starts(NamedTuple):
 
     look_ups: LookUps
     weights: Floats
+    first: Ints  # their rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,10 +79,47 @@ class PartitionedAverager:
     own: list[Any]  # leaves of the rows of each part
     weights: Floats  # of the leaves (l,)
 
+    @classmethod
+    def of(
+        cls, q: FittedValues, sample: Transitions, partitions: PartitionedTransitions, survey: Survey, discount: float
+    ) -> PartitionedAverager:
+        """Return the model of all rows and the trees of ``q``, one forest per action, which `Averager.grown` has grown on ``sample``."""
+        there = slice(None) if sample.weights is None else sample.weights > 0
+        grown = (
+            np.bincount(sample.actions[there], minlength=q.n_actions) >= FEWEST
+        )  # others average rows of all actions
+        structure = Structure([model.forest.bare() for model in q.models], True, q.n_actions, tuple(grown.tolist()))
+        crew = partitions.crew
+        shared = crew.shared(structure)
+        own = crew.each(own_leaves, partitions.parts, shared)
+        sizes = survey.n_rows, survey.largest_reward, survey.largest_weight
+        exponent = int(BITS - 1 - np.frexp(survey.largest_weight * survey.n_rows)[1])
+        weights = np.ldexp(crew.merged(plus, crew.each(counted, own, exponent)).astype(np.float64), -exponent)
+        return cls(partitions, discount, *sizes, shared, own, weights)
+
     def value(self, policy: Policy) -> float:
         """Return the value of ``policy`` in the model, averaged over the first states of all episodes."""
+        placed = self._placed(policy)
+        return self._start_value(placed, self.partitions.crew.shared(self._leaf_values(placed)))
+
+    def value_with_influence(self, policy: Policy) -> tuple[float, list[Any]]:
+        """Return the value of ``policy``, and for each part a handle of how much each of its episodes moves it (E,).
+
+        Episodes of weight 0 are left out. The influence is the derivative in the episode's count, times the sum of the counts, as in
+        `capi.offline.fitted_q`.
+        """
         placed, crew = self._placed(policy), self.partitions.crew
-        values = crew.shared(self._leaf_values(placed))
+        values = self._leaf_values(placed)
+        sizes = crew.merged(plus, crew.each(_sizes, self.own)).astype(np.float64)
+        left_out = sizes / np.maximum(sizes - 1, 1.0)
+        moved = left_out * placed.n_starts * self._reached_from(placed) / self.weights
+        shared = crew.shared(values)
+        value = self._start_value(placed, shared)
+        handles = crew.each(_influence, self.own, placed.following, placed.starts, shared, crew.shared(moved), value)
+        return value, handles
+
+    def _start_value(self, placed: _Placed, values: Any) -> float:
+        crew = self.partitions.crew
         exponent = self._exponent(largest(crew.results([values])[0]))
         sums = crew.merged(plus, crew.each(_start_sum, placed.starts, values, exponent))
         return float(np.ldexp(float(sums), -exponent)) / placed.n_starts
@@ -127,7 +170,10 @@ class PartitionedAverager:
 
     def _reached(self, policy: Policy) -> Floats:
         """Return the discounted weight that reaches each leaf (l,)."""
-        placed, crew = self._placed(policy), self.partitions.crew
+        return self._reached_from(self._placed(policy))
+
+    def _reached_from(self, placed: _Placed) -> Floats:
+        crew = self.partitions.crew
         n_leaves = len(self.weights)
         exponent = int(BITS - 1 - np.frexp(placed.n_starts)[1])
         first = crew.merged(plus, crew.each(_first_weights, placed.starts, n_leaves, exponent))
@@ -160,7 +206,7 @@ def _start_leaves(source: Any, structure: Structure, policy: Policy) -> _Starts:
     weights = np.ones(len(first)) if t.weights is None else t.weights[first]
     states, allowed = t.states[first], None if t.allowed is None else t.allowed[first]
     decisions = decided(policy, states, allowed)
-    return _Starts(decided_leaves(structure, states, decisions, np.ones(len(first)), t.n_actions), weights)
+    return _Starts(decided_leaves(structure, states, decisions, np.ones(len(first)), t.n_actions), weights, first)
 
 
 def _start_weight(starts: _Starts) -> float:
@@ -171,16 +217,41 @@ def _start_sum(starts: _Starts, values: Floats, exponent: int) -> int:
     return int(np.rint(np.ldexp(starts.weights * starts.look_ups.values(values), exponent)).astype(np.int64).sum())
 
 
+def _sizes(own: OwnLeaves) -> Ints:
+    """Return the number of rows in each leaf (l,)."""
+    sums = np.zeros(own.n_leaves, dtype=np.int64)
+    for part in own.asked:
+        once = np.ones(len(part.points), dtype=np.int64)
+        averages.look_back(part.leaves, part.starts, 0, len(part.leaves), once, sums)
+    return sums
+
+
+def _influence(
+    own: OwnLeaves, following: NextLeaves, starts: _Starts, values: Floats, moved: Floats, mean: float
+) -> Floats:
+    """Return how much each episode with weight moves the mean value of the first states (E,)."""
+    targets = own.rewards + following.steps * following.look_ups.values(values)
+    rows = _spread(own, moved) * targets - _spread(own, moved * values)
+    found: Floats = starts.look_ups.values(values) - mean + np.add.reduceat(rows, starts.first)
+    return found[starts.weights > 0]
+
+
+def _spread(own: OwnLeaves, of_leaves: Floats) -> Floats:
+    """Return the sum over the leaves of each row (n,)."""
+    found = np.zeros(len(own.rewards))
+    for part in own.asked:
+        once = np.ones(len(part.points))
+        averages.look_up(part.leaves, part.starts, of_leaves, part.points, once, 0, len(part.points), found)
+    return found
+
+
 def _first_weights(starts: _Starts, n_leaves: int, exponent: int) -> Ints:
     return _whole_back(starts.look_ups, starts.weights, n_leaves, exponent)
 
 
 def _visits(own: OwnLeaves, inverse: Floats, reached: Floats) -> Floats:
     """Return the visits to each row (n,): the product with the transpose of S."""
-    visits, flow = np.zeros(len(own.rewards)), inverse * reached
-    for part in own.asked:
-        once = np.ones(len(part.points))
-        averages.look_up(part.leaves, part.starts, flow, part.points, once, 0, len(part.points), visits)
+    visits = _spread(own, inverse * reached)
     return visits if own.weights is None else own.weights * visits
 
 

@@ -62,10 +62,11 @@ class Episodes:
         """The size of the whole log."""
         if self.whole is not None:
             return self.whole
-        t, every = self.batch, np.ones(self.batch.n_actions, dtype=bool)
-        following = every if t.allowed is None else np.asarray(t.next_masks()).all(axis=0)
+        t = self.batch
+        every: Bools = np.ones(t.n_actions, dtype=bool)
+        following: Bools = every if t.next_allowed is None else np.atleast_1d(np.asarray(t.next_masks()).all(axis=0))
         weight = float(len(self)) if t.weights is None else float(t.weights[self.starts].sum())
-        allowed = every if t.allowed is None else t.allowed.all(axis=0)
+        allowed: Bools = every if t.allowed is None else np.atleast_1d(t.allowed.all(axis=0))
         cut = bool(self.truncated.any())
         return Extent(len(t), len(self), weight, int(self.lengths.max()), cut, allowed, following)
 

@@ -7,6 +7,7 @@ gives the asymptotic interval. ``docs/evidence.md`` derives each estimator.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -46,6 +47,17 @@ class Sums:
             self.above + other.above,
             self.below + other.below,
             self.corrected,
+        )
+
+    @classmethod
+    def concatenated(cls, blocks: Sequence[Sums]) -> Sums:
+        """Return the sums for the count vectors of several blocks."""
+        return cls(
+            np.concatenate([one.counts for one in blocks]),
+            np.concatenate([one.numbers for one in blocks]),
+            np.concatenate([one.above for one in blocks]),
+            np.concatenate([one.below for one in blocks]),
+            blocks[0].corrected,
         )
 
     def values(self) -> Floats:

@@ -10,13 +10,15 @@ from typing import Any
 from sklearn.base import clone
 
 from capi._utils.executors import ordered
-from capi._utils.randomness import RandomState
+from capi._utils.randomness import RandomState, seed_sequence
 from capi._utils.threads import n_threads, one_blas_thread
 from capi._utils.validation import as_discount, check_choice
 from capi.data.learned_episodes import LearnedEpisodes
+from capi.data.partitions import PartitionedTransitions
 from capi.data.transitions import Transitions
 from capi.errors import EvidenceWarning, InvalidInputError
 from capi.learning.learner import Learner
+from capi.offline import in_parts
 from capi.offline.best_action import SingleAction, best_single_action
 from capi.offline.conclusions import concluded
 from capi.offline.estimators import Estimator
@@ -32,7 +34,7 @@ from capi.types import Policy, PolicyEvaluator
 
 def evaluate(
     policy: Policy,
-    batch: Transitions,
+    batch: Transitions | PartitionedTransitions,
     *,
     discount: float | None = None,
     method: str = "auto",
@@ -54,9 +56,10 @@ def evaluate(
     Parameters
     ----------
     policy : Policy
-    batch : Transitions
+    batch : Transitions or PartitionedTransitions
         Episodes that the policy was not learned from; otherwise there is a warning. A truncated episode is completed with the fitted
-        value of the state in which the log stops.
+        value of the state in which the log stops. Of a batch in parts, models are fitted on a sample of the episodes, and estimates and
+        intervals rest on all of them (``docs/scale.md``).
     discount : float in [0, 1), optional
         By default the discount that the policy was learned with. In a batch with elapsed times it refers to their unit.
     method : str
@@ -114,13 +117,13 @@ def evaluate(
     return _compared({name: policy}, batch, settings).evidence[name]
 
 
-def compare(policies: Mapping[str, Policy], batch: Transitions, **settings: Any) -> Comparison:
+def compare(policies: Mapping[str, Policy], batch: Transitions | PartitionedTransitions, **settings: Any) -> Comparison:
     """Evaluate several policies on the same episodes, with the paired differences between them.
 
     Parameters
     ----------
     policies : mapping from names to Policy
-    batch : Transitions
+    batch : Transitions or PartitionedTransitions
     settings : further keywords
         As in `evaluate`.
 
@@ -251,7 +254,19 @@ def _own_discount(learners: Sequence[Any]) -> float | None:
     return known.pop() if known else None
 
 
-def _compared(policies: Mapping[str, Policy], batch: Transitions, settings: Settings) -> Comparison:
+def _compared(
+    policies: Mapping[str, Policy], batch: Transitions | PartitionedTransitions, settings: Settings
+) -> Comparison:
+    if isinstance(batch, PartitionedTransitions):
+        survey = batch.survey(random_state=seed_sequence(settings.random_state))
+        if not survey.is_whole:
+            for name, policy in policies.items():
+                check_is_evaluable(name, policy, batch)
+            found = in_parts.evidence_in_parts(policies, batch, survey, settings)
+            _warn(found, 3)
+            return found
+        found = _compared(policies, survey.sample, settings)
+        return Comparison({name: replace(one, source=batch.name) for name, one in found.evidence.items()})
     log = log_of(batch, settings)
     return _evidence({name: [policy] * log.n_folds for name, policy in policies.items()}, log, kind="table")
 
@@ -299,7 +314,7 @@ def _best_action(single: SingleAction, estimate: Estimate, log: Log) -> BestActi
     return BestAction(labels[single.action], of_folds, len(single.candidates), estimate)
 
 
-def check_is_evaluable(name: str, policy: Policy, batch: Transitions) -> None:
+def check_is_evaluable(name: str, policy: Policy, batch: Transitions | PartitionedTransitions) -> None:
     """Refuse an object that is not a policy for the actions of ``batch``, and policies that change with time."""
     if isinstance(policy, type) or not isinstance(policy, Policy):
         hint = " Pass its policy_, or use cross_evaluate." if isinstance(policy, Learner) else ""

@@ -30,6 +30,7 @@ from capi.types import Policy
 
 STRUCTURES = 4
 ROWS_A_LEAF, MANY_ROWS = 50_000, 200_000  # rows per row of leaf size; rows above which fewer trees are used
+FEWER_TREES = 10
 EXACT = 1e-10  # error of the estimate itself, relative to the largest value
 CLOSE = 3e-3  # bound on the error of the change that a resample makes to the values, relative to the largest change
 
@@ -55,7 +56,7 @@ class Regression:
     def growth(self, n_rows: int, n_features: int) -> Growth:
         """Return the growth settings for a number of rows and features."""
         leaf = max(2, n_rows // ROWS_A_LEAF) if self.min_samples_leaf is None else self.min_samples_leaf
-        trees = (10 if n_rows > MANY_ROWS else 30) if self.n_trees is None else self.n_trees
+        trees = (FEWER_TREES if n_rows > MANY_ROWS else 30) if self.n_trees is None else self.n_trees
         return Growth(n_trees=trees, n_candidates=n_features, min_samples_split=2 * leaf, min_samples_leaf=leaf)
 
 
@@ -107,7 +108,7 @@ class FittedEvaluation:
         """Return the derivative of the estimate with respect to each episode's count, times the sum of the counts (E,)."""
         counts, of_starts = self.episodes.weights, self.under.start_values
         mean = float(np.average(of_starts, weights=counts))
-        return of_starts - mean + self._response(self.under.initial.back(counts, len(self._left_out)))
+        return of_starts - mean + self.response_of_leaves(self.under.initial.back(counts, len(self._left_out)))
 
     def response(self, states: Floats, probabilities: Floats, amounts: Floats) -> Floats:
         """Return how the values of other states depend on the episodes of this log.
@@ -116,9 +117,9 @@ class FittedEvaluation:
         in those states the policy has the ``probabilities`` (m, A).
         """
         wanted = self.under.model.look_ups(states, probabilities)
-        return self._response(wanted.back(amounts, len(self._left_out)))
+        return self.response_of_leaves(wanted.back(amounts, len(self._left_out)))
 
-    def _response(self, wanted: Floats) -> Floats:
+    def response_of_leaves(self, wanted: Floats) -> Floats:
         """Return the derivative, with respect to each episode's count (E,), of ``wanted @ theta``; ``wanted`` (l,)."""
         e, u = self.episodes, self.under
         m = u.model

@@ -136,7 +136,7 @@ class Weights:
                 float(of.max()),
                 float(e.weights.sum()),
                 np.bincount(e.time, minlength=n_steps).astype(np.float64),
-                np.bincount(e.time, weights=e.elapsed, minlength=n_steps),
+                np.asarray(np.bincount(e.time, weights=e.elapsed, minlength=n_steps), dtype=np.float64),
                 e.discount,
             )
 

@@ -191,6 +191,8 @@ def _facts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     for name, key in (("Decisions", "n_rows"), ("Episodes", "n_episodes")):
         count = _counted(found, key)
         facts.append((name, "" if count is None else count_text(few_hidden(count))))
+    sampled = _counted(found, "sample_rows")
+    facts.append(("Models and checks of the table", "" if sampled is None else f"from a sample of {sampled:,} rows"))
     resamples = _counted(found, "n_resamples")
     facts.append(("Bootstrap resamples", "" if resamples is None else count_text(resamples)))
     discount, effective = number_or_none(found.get("discount")), number_or_none(found.get("effective_episodes"))

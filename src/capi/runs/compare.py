@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from capi._utils.validation import Bools, Floats, Ints
 from capi.data.learned_episodes import KnownShare
+from capi.data.partitions import PartitionedTransitions
 from capi.data.schema import Schema
 from capi.data.transitions import Transitions
 from capi.errors import EvidenceWarning, InvalidInputError
@@ -73,7 +74,8 @@ def compare_runs(runs: Sequence[str | Path], table: str | Path | None = None, **
     policies: dict[str, Policy] = {
         name: _OnFeatures.of(_with_share(result, table), schemas[name], schema) for name, result in results.items()
     }
-    decisions = {name: policy.act(batch.states, batch.allowed) for name, policy in policies.items()}
+    some = batch.sample(random_state=0) if isinstance(batch, PartitionedTransitions) else batch
+    decisions = {name: policy.act(some.states, some.allowed) for name, policy in policies.items()}
     names = list(policies)
     same = {
         (one, two): float(np.mean(decisions[one] == decisions[two]))
@@ -118,7 +120,7 @@ def _joint(schemas: Mapping[str, Schema]) -> Schema:
 
 def _episodes(
     results: Mapping[str, RunResult], first: RunResult, schema: Schema, table: str | Path | None
-) -> Transitions:
+) -> Transitions | PartitionedTransitions:
     mine = first.settings
     roles = {**mine.roles, "state": [column.name for column in schema.columns]}
     whole = RunSettings(
@@ -129,9 +131,10 @@ def _episodes(
         hold_out=0.0 if table is not None else mine.hold_out,
         discount_per=mine.discount_per,
         min_category_rows=mine.min_category_rows,
+        sample_rows=mine.sample_rows,
     )
     if table is not None:
-        return whole.batch(schema)
+        return whole.read_all(table, schema)
     for name, result in results.items():
         other = result.settings
         if not other.hold_out or _split_of(other) != _split_of(mine):
@@ -140,13 +143,14 @@ def _episodes(
                 f"{'other episodes than ' + str(first.folder) if other.hold_out else 'none'}. Give --table with other episodes, or fit "
                 "the runs with the same table, --hold-out and --random-state."
             )
-    return whole.held_out(schema)
+    return whole.all_held_out(schema)
 
 
 def _split_of(settings: RunSettings) -> tuple[Any, ...]:
     """Return everything that the choice of held-out episodes depends on."""
     ordering = (settings.roles.get("episode"), settings.roles.get("time"))
-    return digest(settings.table), settings.hold_out, settings.random_state, *ordering
+    in_parts = settings.sample_rows is not None  # then episodes are drawn by their ids
+    return digest(settings.table), settings.hold_out, settings.random_state, in_parts, *ordering
 
 
 def _with_share(result: RunResult, table: str | Path | None) -> Policy:

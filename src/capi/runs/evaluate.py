@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from capi.data.learned_episodes import KnownShare, Learned, LearnedEpisodes
+from capi.data.partitions import PartitionedTransitions
 from capi.data.readers.arrow import csv_table, parquet_table
 from capi.data.readers.encode import unknown_shares
 from capi.data.schema import Schema
@@ -48,7 +49,7 @@ def evaluate_run(
     folds : int, optional
         Cross-evaluate instead: split the run's table into this many folds, refit the learner without each fold, and evaluate on it.
     executor : concurrent.futures.Executor, dask.distributed.Client or name of a joblib backend, optional
-        Where the refits run.
+        Where the refits run. Without ``folds``, the Dask cluster that evaluates a table part by part.
     shown : callable
         Wraps the folds, for a progress bar.
     settings : further keywords
@@ -67,13 +68,13 @@ def evaluate_run(
             batch = mine.read(mine.table)
             found = cross_evaluate(mine.learner(), batch, n_folds=folds, executor=executor, shown=shown, **settings)
         elif table is not None:
-            batch = mine.read(table, schema)
-            policy = informed(result, learned_episodes(result, table, batch))
-            found = evaluate(policy, batch, **{"discount": mine.discount, **settings})
+            rows = mine.read_all(table, schema, executor)
+            policy = informed(result, learned_episodes(result, table, rows))
+            found = evaluate(policy, rows, **{"discount": mine.discount, **settings})
             found = replace(found, warnings=(*_unknown(Path(table), schema, result.policy), *found.warnings))
         elif mine.hold_out:
             policy = informed(result, learned_episodes(result, None, None))
-            found = evaluate(policy, mine.held_out(schema), **{"discount": mine.discount, **settings})
+            found = evaluate(policy, mine.all_held_out(schema, executor), **{"discount": mine.discount, **settings})
             found = replace(found, kind="held-out")
         else:
             raise InvalidInputError(
@@ -81,9 +82,8 @@ def evaluate_run(
                 "Give a TABLE of other episodes, or --folds 5 to refit without each fifth, or hold episodes out in fit (--hold-out 0.3)."
             )
     assert isinstance(found, Evidence)  # noqa: S101  one learner gives one Evidence
-    used = mine.table if table is None else table
-    if is_large(used) or (table is None and mine.sample_rows is not None):
-        found = replace(found, source=f"a sample of the episodes of {file_name(used)}")
+    if folds is not None and (mine.sample_rows is not None or is_large(mine.table)):
+        found = replace(found, source=f"a sample of the episodes of {file_name(mine.table)}")
     record = {**found.to_dict(), "policy": digest(result.folder / POLICY)}
     text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
     write_text(result.folder / EVALUATION, text + "\n")
@@ -98,7 +98,9 @@ def informed(result: RunResult, episodes: Learned | None) -> Policy:
     return described(policy, policy.schema, replace(policy.training, episodes=episodes))
 
 
-def learned_episodes(result: RunResult, table: str | Path | None, batch: Transitions | None) -> Learned | None:
+def learned_episodes(
+    result: RunResult, table: str | Path | None, batch: Transitions | PartitionedTransitions | None
+) -> Learned | None:
     """Return the learning episodes of a run, to be recognised in ``batch``, which was read from ``table``; None for the held-out episodes.
 
     They are read again if their table is unchanged; otherwise the run's secret has those of two or more rows.
@@ -111,6 +113,8 @@ def learned_episodes(result: RunResult, table: str | Path | None, batch: Transit
     if table is None or batch is None:
         return KnownShare(0.0)
     if digest(table) == then:
+        if isinstance(batch, PartitionedTransitions):  # whose episodes are held out one by one, with that probability
+            return KnownShare(1 - mine.hold_out)
         return KnownShare(mine.n_learned(batch) / batch.n_episodes)
     return LearnedEpisodes.of(mine.batch(batch.schema))
 

@@ -298,13 +298,18 @@ class RunSettings:
 
     def held_out(self, schema: Schema | None = None) -> Transitions:
         """Return the decisions of the held-out episodes, or a sample of them."""
+        found = self.all_held_out(schema)
+        return self._sampled(found) if isinstance(found, PartitionedTransitions) else found
+
+    def all_held_out(self, schema: Schema | None = None, executor: Any = None) -> Transitions | PartitionedTransitions:
+        """Return the decisions of all held-out episodes, in parts if the run learned from the table part by part."""
         if not self.hold_out:
             raise InvalidInputError("the run learned from its whole table; no episodes were held out.")
-        if self.sample_rows is not None:
-            held_out = self._partitions(schema)[1]
-            assert held_out is not None  # noqa: S101  with a share that is held out
-            return self._sampled(held_out)
-        return self._split(self.read(self.table, schema))[1]
+        if self.sample_rows is None:
+            return self._split(self.read(self.table, schema))[1]
+        held_out = self._partitions(schema, executor)[1]
+        assert held_out is not None  # noqa: S101  with a share that is held out
+        return held_out
 
     def partitions(self, schema: Schema | None = None) -> PartitionedTransitions | None:
         """Return all decisions that the run learned from, in parts; None if `batch` has all of them."""
