@@ -6,6 +6,7 @@
     python benchmarks/scale.py overhead            Dask against threads of one process, 1,000,000 rows
     python benchmarks/scale.py peer                a fitted-Q loop with LightGBM on the same two workers, 2,000,000 rows
     python benchmarks/scale.py parts               seconds and bytes per row of reading, routing and one sweep, in one thread
+    python benchmarks/scale.py evaluate [ROWS]     a policy's value from all rows of a log in parts, default 1,000,000 rows, and a description of it
     python benchmarks/scale.py same [ROWS] [SEEDS] returns of policies from partitions and from memory, default 100,000 rows, 10 seeds
     python benchmarks/scale.py hiv [ROWS] [SEEDS]  the same on simulated HIV patients, default 1,000,000 rows; finished seeds are kept in
                                                    benchmarks/records/scale, and only missing ones are computed
@@ -21,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from pathlib import Path
 
 import dask.array as da
@@ -39,6 +41,7 @@ from capi.datasets import load_hiv_batch
 from capi.domains import HIV
 from capi.evaluators import LSTDQ, FittedQ
 from capi.evaluators.over_partitions import OverPartitions, Structure, next_leaves, own_leaves, swept
+from capi.offline import evaluate
 from capi.policies import Constant, EpsilonGreedy, Greedy
 from capi.policy_spaces import OptimalTrees
 from capi.simulation import performance, sample_episodes
@@ -304,6 +307,25 @@ def parts(folder):
     return found
 
 
+def evaluated(folder):
+    """Evaluate a policy on all rows with the defaults, and describe them; CPU seconds."""
+    batch = PartitionedTransitions.from_parquet(folder, rows_per_partition=250_000, **ROLES)
+    started = time.process_time()
+    batch.describe()
+    described = time.process_time() - started
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        started = time.process_time()
+        found = evaluate(EpsilonGreedy(Constant(1, ACTIONS), 0.9), batch, discount=0.95, n_jobs=-1)
+    return {
+        "describe": described,
+        "seconds": time.process_time() - started,
+        "gib": peak(),
+        "rows": found.n_rows,
+        "standard_error": found.estimates["doubly-robust"].standard_error,
+    }
+
+
 def same(rows, seed):
     """Return the true returns of two policies, one learned from partitions and one in memory."""
     rows, seed = int(rows), int(seed)
@@ -345,7 +367,7 @@ def hiv(rows, seed):
     return made
 
 
-MEASURED = {f.__name__: f for f in (fit_table, predict_table, lstd, fitted, threads, peer, parts, same, hiv)}
+MEASURED = {f.__name__: f for f in (fit_table, predict_table, lstd, fitted, threads, peer, parts, evaluated, same, hiv)}
 
 
 def compared(here, there):
@@ -401,6 +423,10 @@ def main(name, *arguments):
         elif name == "parts":
             found = alone("parts", write(folder / "log", 1_000_000))
             print(", ".join(f"{key} {value:.0f}" for key, value in found.items()), "(ns per row; 30 trees)")
+        elif name == "evaluate":
+            n = int(arguments[0]) if arguments else 1_000_000
+            found = alone("evaluated", write(folder / "log", n))
+            print(f"describe and evaluate, {n:,} rows: {json.dumps(found)} (CPU seconds)")
         elif name == "same":
             rows, n = (int(a) for a in (*arguments, *(100_000, 10)[len(arguments) :]))
             for seed in range(n):
