@@ -10,7 +10,7 @@ NEXT := .venv-next
 NEXT_PYTHON ?= $(shell for p in python3.14 python3.13 "$$HOME"/.pyenv/versions/3.1[34]*/bin/python; do "$$p" -c "" 2>/dev/null && { command -v "$$p"; break; }; done)
 SHORT_TESTS := tests/data tests/files/test_policy_file.py tests/files/test_exports.py tests/learning/test_learner.py tests/runs/test_init.py tests/test_cli_output.py tests/test_loss.py
 KERNEL_TESTS := tests/trees tests/domains/test_cart_pole.py tests/domains/test_hiv.py tests/evaluators/test_td.py \
-	tests/policy_spaces/test_linear.py tests/policy_spaces/test_optimal_trees.py
+	tests/policy_spaces/test_linear.py tests/policy_spaces/test_optimal_trees.py tests/policy_spaces/test_between_cuts.py
 
 # One BLAS thread per worker: two workers with two threads each would wait for each other.
 test test-all test-nojit test-lowest test-next: export OPENBLAS_NUM_THREADS := 1

@@ -31,6 +31,7 @@ class Binned:
     missing_first: Bools  # (V,)
     has_missing: Bools  # (d,)
     thinned: Bools  # (d,)
+    divisible: list[Bools]  # (n_bins,) of each of V, whether cuts in a bin were left out
     missing_apart: bool = True  # whether a cut may separate missing values from all others
 
     @classmethod
@@ -40,15 +41,16 @@ class Binned:
         Unless they may be separated from all others, missing values share the last bin, and in the second copy the first one.
         """
         columns = in_threads(lambda column: _bins(np.ascontiguousarray(column), most_cuts), list(states.T), n_jobs)
-        has_missing = np.array([missing.any() for _, _, missing, _ in columns])
+        has_missing = np.array([missing.any() for _, missing, _ in columns])
         if len(columns) + has_missing.sum() > MOST_FEATURES:
             raise InvalidInputError(
                 f"optimal trees take at most {MOST_FEATURES} features, counting those with missing values twice; "
                 f"got {len(columns) + has_missing.sum()}. Select fewer features."
             )
         codes: list[NDArray[np.uint16]] = []
-        n_bins, feature, first = [], [], []
-        for j, (code, n, missing, _) in enumerate(columns):
+        n_bins, feature, first, divisible = [], [], [], []
+        for j, (code, missing, several) in enumerate(columns):
+            n = len(several)
             own = int(missing_apart and has_missing[j])  # bins of missing values
             last, first_bin, shift = np.uint16(n - 1 + own), np.uint16(0), np.uint16(own)
             both = (
@@ -60,13 +62,16 @@ class Binned:
             n_bins += [n + own] * len(both)
             feature += [j] * len(both)
             first += [False, True][: len(both)]
+            whole = np.zeros(own, dtype=bool)
+            divisible += [np.concatenate([several, whole]), np.concatenate([whole, several])][: len(both)]
         return cls(
             np.stack(codes, axis=1),
             np.array(n_bins),
             np.array(feature),
             np.array(first),
             has_missing,
-            np.array([thin for *_, thin in columns]),
+            np.array([several.any() for *_, several in columns]),
+            divisible,
             missing_apart,
         )
 
@@ -85,20 +90,20 @@ class Binned:
         return self.codes[rows, v] <= t
 
 
-def _bins(column: Floats, most_cuts: int) -> tuple[NDArray[np.uint16], int, Bools, bool]:
-    """Return the bin of each value (n,), the number of bins, the missing values, and whether cuts were left out."""
+def _bins(column: Floats, most_cuts: int) -> tuple[NDArray[np.uint16], Bools, Bools]:
+    """Return the bin of each value (n,), the missing values, and whether cuts within each bin were left out."""
     order = np.argsort(column)
     ordered, missing = column[order], np.isnan(column)
     n_known = len(column) - int(missing.sum())  # NaN sorts to the end
     known = ordered[:n_known]
-    ends = np.flatnonzero(known[1:] != known[:-1]) + 1  # number of values below each cut
-    thinned = len(ends) > most_cuts
-    if thinned:
+    every = ends = np.flatnonzero(known[1:] != known[:-1]) + 1  # number of values below each cut
+    if len(every) > most_cuts:
         quantiles = (np.arange(1, most_cuts + 1) * n_known) // (most_cuts + 1)
-        places = np.searchsorted(ends, quantiles)  # a cut comes after all equal values
-        ends = np.unique(ends[places[places < len(ends)]])
+        places = np.searchsorted(every, quantiles)  # a cut comes after all equal values
+        ends = np.unique(every[places[places < len(every)]])
     codes = np.empty(len(column), dtype=np.uint16)
     codes[order] = np.repeat(
         np.arange(len(ends) + 1, dtype=np.uint16), np.diff(np.concatenate([[0], ends, [len(column)]]))
     )
-    return codes, len(ends) + 1, missing, thinned
+    places = np.concatenate([[-1], np.searchsorted(every, ends), [len(every)]])
+    return codes, missing, np.diff(places) > 1

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -42,6 +42,7 @@ STOPPED_BY = {
     records.BY_WORK: "work_limit",
 }
 SEARCHES = {2: search.search_two, 3: search.search_three, 4: search.search_four}  # by depth
+Result = TypeVar("Result")
 Split: TypeAlias = "tuple[int, int, Split, Split] | None"  # (v, t, left, right); None is a leaf
 
 
@@ -144,6 +145,13 @@ class Search:
             if self.binned.thinned[j] and not self.binned.missing_first[v]
         ]
         return float(np.sort(np.concatenate(weights))[::-1][: 2**self.depth - 1].sum()) if weights else 0.0
+
+    def row_losses(self, leaf_of_row: NDArray[Any]) -> Floats:
+        """Return the loss of each row in a tree whose leaves take the best actions (n,)."""
+        losses = self.problem.losses[:, : self.problem.n_actions]
+        best = np.array([np.bincount(leaf_of_row, weights=column) for column in losses.T]).argmin(axis=0)
+        lost: Floats = losses[np.arange(len(losses)), best[leaf_of_row]]
+        return lost
 
     def run(self, n_jobs: int) -> Found:
         """Return the best tree."""
@@ -395,7 +403,7 @@ def _table_starts(n_bins: Ints) -> Ints:
     return starts
 
 
-def interruptibly(work: Callable[[], Found], stop: Ints, time_limit: float | None) -> Found:
+def interruptibly(work: Callable[[], Result], stop: Ints, time_limit: float | None) -> Result:
     """Run ``work`` in a thread and return its result; Ctrl-C and the time limit only ask it to stop."""
     outcome: list[Any] = []
     finished = threading.Event()  # after an interrupted join, a running thread may be reported as dead (Python 3.11)
@@ -421,4 +429,5 @@ def interruptibly(work: Callable[[], Found], stop: Ints, time_limit: float | Non
             stop[0] = records.INTERRUPTED
     if isinstance(outcome[0], BaseException):
         raise outcome[0]
-    return outcome[0]
+    result: Result = outcome[0]
+    return result

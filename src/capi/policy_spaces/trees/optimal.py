@@ -14,12 +14,14 @@ from capi._utils.threads import n_threads
 from capi._utils.validation import Bools, Floats, Ints, as_not_negative, as_positive
 from capi.policy_spaces._monotone import check_monotone, monotone_actions
 from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver
+from capi.policy_spaces.trees._between_cuts import least_cost
 from capi.policy_spaces.trees._binned import MOST_BINS, Binned
 from capi.policy_spaces.trees._rankings import Rankings, least_possible
 from capi.policy_spaces.trees._refined import CutTree, Refinement, as_cuts
 from capi.policy_spaces.trees._search import Limits, Search, Switches, interruptibly, on_bins
 from capi.policy_spaces.trees.greedy import DEEPEST, MOST_CUTS, TreePolicy, leaf_losses, leaf_size
 from capi.trees._kernels.records import NODE
+from capi.trees._optimal import records
 from capi.trees.forest import Tree
 from capi.trees.readable_cuts import with_readable_cuts
 from capi.types import Policy, QFunction
@@ -40,7 +42,7 @@ class OptimalTreePolicy(TreePolicy):
     """A decision tree with an optimality certificate.
 
     ``optimal`` is True if no tree of this depth is better, whatever its cuts. ``remaining_gap`` bounds how much the mean loss
-    (plus penalty) may exceed that of the best tree. ``stopped_by`` is the reason why the search stopped early: "time_limit",
+    (plus penalty) may exceed that of the best tree on any cuts. ``stopped_by`` is the reason why the search stopped early: "time_limit",
     "node_limit", "work_limit" or "interrupt". ``thinned`` (d,) marks the features with more values than cut points; if there
     are any, ``optimal_on_cuts`` says whether no tree on the chosen cut points is better.
     """
@@ -233,10 +235,17 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
         tree = tree if rankings is None else rankings.put_into(tree)
         leaf_regrets = leaf_losses(tree, None, sample) if masked else tree.sums.min(axis=1)
         own_cost = float(leaf_regrets.sum()) / weight + self.leaf_penalty * (len(tree.counts) - 1)
-        gap = (
-            float(np.ldexp(found.cost - found.bound + search.lost_by_thinning(), -search.exponent)) - gained
-        ) / weight
         substitute, stopped_by = masked and rankings is None, search.stopped_by
+        bound = found.bound - search.lost_by_thinning()
+        if not substitute and self._worth_a_bound(search, found.cost - bound):
+            stop = np.zeros(1, dtype=np.int64)
+            lost = search.row_losses(tree.leaf_of_row)
+            by_intervals = interruptibly(
+                lambda: least_cost(search.problem, binned, lost, self.max_depth, stop), stop, self._time_left(started)
+            )
+            bound = max(bound, by_intervals)
+            stopped_by = "interrupt" if stop[0] == records.INTERRUPTED else stopped_by
+        gap = (float(np.ldexp(found.cost - bound, -search.exponent)) - gained) / weight
         if substitute:
             bounding = Search.of(least_possible(sample), binned, limits, weight, Switches())
             gap = own_cost
@@ -265,6 +274,12 @@ class OptimalTrees(ImprovementSolver[OptimalTreePolicy]):
             thinned=binned.thinned,
             substitute=substitute,
         )
+
+    def _worth_a_bound(self, search: Search, gap: float) -> bool:
+        """Return whether intervals of cuts may bound the gap better than the search has; not if no more time is to be spent."""
+        limited = search.stopped_by in ("work_limit", "node_limit")
+        finished = search.stopped_by is None and bool(search.binned.thinned.any())
+        return gap > 0 and (limited or finished)
 
     def _time_left(self, started: float) -> float | None:
         """Return the seconds that a second search may take."""
