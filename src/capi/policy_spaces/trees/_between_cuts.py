@@ -44,14 +44,21 @@ class Column:
         )
 
     @property
+    def between(self) -> Bools:
+        """Whether only the position before a bin can be cut, not the bins around it (bins + 1,)."""
+        whole = ~self.divisible
+        return np.concatenate([[False], whole[1:] & whole[:-1], [False]])
+
+    @property
+    def n_below(self) -> Ints:
+        """Number of rows in the bins before each position (bins + 1,)."""
+        return np.append(0, np.cumsum(np.bincount(self.codes, minlength=len(self.divisible))))
+
+    @property
     def options(self) -> list[tuple[int, int]]:
         """Where it can be split: bins before the first number go left, those from the second on go right."""
         inside = [(b, b + 1) for b in np.flatnonzero(self.divisible).tolist()]
-        whole = ~self.divisible
-        between = (
-            np.flatnonzero(whole[1:] & whole[:-1]) + 1
-        ).tolist()  # other cuts between bins are no better than cuts inside
-        return inside + [(p, p) for p in between]
+        return inside + [(p, p) for p in np.flatnonzero(self.between).tolist()]  # other cuts between bins cost no less
 
 
 def least_cost(problem: records.Problem, binned: Binned, lost: Floats, depth: int, stop: Ints) -> float:
@@ -89,6 +96,9 @@ def least_cost(problem: records.Problem, binned: Binned, lost: Floats, depth: in
         n_bins,
         starts,
         firsts,
+        np.concatenate([column.n_below for column in columns]),
+        np.concatenate([np.append(column.divisible, False) for column in columns]),
+        np.concatenate([column.between for column in columns]),
         np.append(0, np.cumsum([len(some) for some in options])),
         low,
         high,
@@ -105,5 +115,6 @@ def least_cost(problem: records.Problem, binned: Binned, lost: Floats, depth: in
         np.empty((2, int(cells.sum()) * n_actions)),
         np.empty(most),
         np.empty(most),
+        np.empty((most, 2), dtype=np.int64),
     )
     return float(intervals.least_cost(bins, room, depth, stop))

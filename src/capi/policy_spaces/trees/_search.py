@@ -33,6 +33,7 @@ TIE = 1e-12  # a split that gains less than this share of the total gap is not m
 PROVED = 3  # levels of the optimal parts of a tree that is too deep for a proof
 POLLING = 0.05  # seconds
 WORTH_MERGING = 0.9  # share of the rows that may differ
+LOOKED_AT = 1000  # rows, to see whether any are equal
 FEW_CUTS = 5  # per column, on average: up to so many, comparing all trees may be faster than a search
 STOPPED_BY = {
     records.BY_ITSELF: None,
@@ -277,6 +278,9 @@ class Search:
         if self.binned.n_bins.max() > WORTH_MERGING * len(codes):  # so many rows differ
             return self
         factors = np.random.default_rng(0).integers(1, 2**63, size=codes.shape[1], dtype=np.uint64)
+        some = codes[:: 1 + len(codes) // LOOKED_AT].astype(np.uint64) @ factors
+        if len(np.unique(some)) == len(some):  # then few rows are equal, if any
+            return self
         kind, _ = pd.factorize(codes.astype(np.uint64) @ factors)
         first = np.full(kind.max() + 1, -1)
         first[kind[::-1]] = np.arange(len(kind))[::-1]

@@ -14,6 +14,7 @@ import numpy as np
 
 from capi._utils.compile import apart, entry, inner_minima
 from capi.trees._optimal.records import BY_ITSELF
+from capi.trees._optimal.sums import set_two
 from capi.trees._optimal.tables import roll
 
 
@@ -26,6 +27,9 @@ class Bins(NamedTuple):
     n_bins: Any  # (V,)
     starts: Any  # (V, V) where the table of a pair of features starts, in cells; on the diagonal, the bins of one
     firsts: Any  # (V + 1,) where the positions of each feature start
+    n_below: Any  # (positions,) rows below each position
+    inside: Any  # (positions,) whether the bin that begins at a position can be cut
+    between: Any  # (positions,) whether only the position itself can be cut
     options: Any  # (V + 1,) where the options of each feature start
     low: Any  # (K,) the options
     high: Any  # (K,)
@@ -44,11 +48,12 @@ class Room(NamedTuple):
     tables: Any  # (2, cells * A) losses by pairs of bins: of all rows, and of those below a position
     below: Any  # (P,) the least cost of the rows below each position of the first feature
     above: Any  # (P,)
+    waiting: Any  # (P, 2) intervals of positions
 
 
 @apart
-def add(bins, rows, table):
-    """Add the losses of ``rows`` to the tables (cells * A,)."""
+def add(bins, rows, table, sign):
+    """Add or subtract the losses of ``rows`` in the tables (cells * A,)."""
     n_features, n_actions = bins.codes.shape[1], bins.losses.shape[1]
     for i in range(len(rows)):
         codes, losses = bins.codes[rows[i]], bins.losses[rows[i]]
@@ -56,7 +61,7 @@ def add(bins, rows, table):
             for w in range(v, n_features):
                 cell = bins.starts[v, w] + (codes[v] * bins.n_bins[w] + codes[w] if w > v else codes[v])
                 for c in range(n_actions):
-                    table[cell * n_actions + c] += losses[c]
+                    table[cell * n_actions + c] += sign * losses[c]
 
 
 @apart
@@ -173,33 +178,51 @@ def least_of_part(bins, room, rest, depth):
     return least
 
 
+@apart
+def least_by_feature(bins, room, v, of_all, least, stop):
+    """Return the smaller one of ``least`` and the least cost of trees of depth three that cut feature ``v`` first.
+
+    Costs below and above a position only grow with their rows. So no split between two positions costs less than the rows
+    below the first and those above the second, and most positions need not be compared.
+    """
+    first, n_bins, order, below, above = bins.firsts[v], bins.n_bins[v], bins.orders[v], room.below, room.above
+    room.tables[1] = 0.0
+    below[0], above[n_bins] = bins.penalty, bins.penalty
+    below[n_bins], above[0] = of_all, of_all
+    set_two(room.waiting[0], 0, n_bins)
+    here, n_waiting = 0, 1
+    while n_waiting > 0 and stop[0] == BY_ITSELF:
+        n_waiting -= 1
+        a, b = room.waiting[n_waiting]
+        if below[a] + above[b] >= least:
+            continue
+        if b - a == 1:
+            if bins.inside[first + a]:
+                least = below[a] + above[b]
+            continue
+        m = (a + b) // 2
+        start, end = bins.n_below[first + min(here, m)], bins.n_below[first + max(here, m)]
+        add(bins, order[start:end], room.tables[1], 1.0 if m > here else -1.0)
+        here = m
+        below[m], above[m] = least_of_part(bins, room, np.bool_(False), 2), least_of_part(bins, room, np.bool_(True), 2)
+        if bins.between[first + m]:
+            least = min(least, below[m] + above[m])
+        low_first = below[a] + above[m] <= below[m] + above[b]
+        set_two(room.waiting[n_waiting + (1 if low_first else 0)], a, m)
+        set_two(room.waiting[n_waiting + (0 if low_first else 1)], m, b)
+        n_waiting += 2
+    return least
+
+
 @entry
 def least_cost(bins, room, depth, stop):
     """Return the least cost of trees of depth one to three that ignore the rows of the bins that they cut; 0 if it was stopped."""
-    n, no, yes = len(bins.codes), np.bool_(False), np.bool_(True)
     room.tables[0] = 0.0
-    add(bins, bins.orders[0], room.tables[0])
+    add(bins, bins.orders[0], room.tables[0], 1.0)
     for k in range(room.tables.shape[1]):
         room.tables[1, k] = room.tables[0, k]
-    least = of_all = least_of_part(bins, room, no, min(depth, 2))
-    if depth < 3:
-        return of_all
-    below, above = room.below, room.above
-    for v in range(len(bins.n_bins)):
-        n_bins, order, first = bins.n_bins[v], bins.orders[v], 0
-        room.tables[1] = 0.0
-        below[0], above[n_bins] = bins.penalty, bins.penalty
-        below[n_bins], above[0] = of_all, of_all
-        for p in range(1, n_bins):
-            if stop[0] != BY_ITSELF:
-                return 0.0
-            last = first
-            while last < n and bins.codes[order[last], v] < p:
-                last += 1
-            add(bins, order[first:last], room.tables[1])
-            first = last
-            below[p] = least_of_part(bins, room, no, 2)
-            above[p] = least_of_part(bins, room, yes, 2)
-        for k in range(bins.options[v], bins.options[v + 1]):
-            least = min(least, below[bins.low[k]] + above[bins.high[k]])
-    return least
+    least = of_all = least_of_part(bins, room, np.bool_(False), min(depth, 2))
+    if depth == 3:
+        for v in range(len(bins.n_bins)):
+            least = least_by_feature(bins, room, v, of_all, least, stop)
+    return least if stop[0] == BY_ITSELF else 0.0
