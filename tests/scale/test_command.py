@@ -1,6 +1,8 @@
 """`capi fit` on tables in parts: folders, patterns, hold-outs, interruptions, and a cluster."""
 
 import json
+import signal
+from contextlib import contextmanager
 
 import numpy as np
 import pandas as pd
@@ -9,6 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from capi import load_policy
+from capi._utils.executors import dask_client
+from capi._utils.rescue import rescue
 from capi.cli import app
 from capi.errors import InvalidInputError
 from capi.runs import RunSettings, fit, fit_run
@@ -113,3 +117,30 @@ def test_bad_input_is_named(folder, tmp_path, monkeypatch):
         result = CliRunner().invoke(app, ["fit", *map(str, given), *COLUMNS])
         assert isinstance(result.exception, InvalidInputError)
         assert said in str(result.exception)
+
+
+def test_what_an_interrupted_run_leaves_is_said_while_its_cluster_is_closed(tmp_path, monkeypatch):
+    said = []
+
+    @contextmanager
+    def slow_to_close(address):
+        try:
+            yield None
+        finally:
+            said.extend(rescue())
+
+    def interrupted(*_, **__):
+        (tmp_path / "selection-fits.json").write_text("{}")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("capi.cli.fit.dask_client", slow_to_close)
+    monkeypatch.setattr("capi.runs.fit_run", interrupted)
+    result = CliRunner().invoke(app, ["fit", "--resume", "--out", str(tmp_path), "--dask", "local"])
+    assert result.exit_code == 130
+    assert said == [f"stopped; capi fit --resume --out {tmp_path} resumes from this point."]
+
+
+def test_workers_on_this_machine_leave_ctrl_c_to_the_command():
+    pytest.importorskip("distributed")
+    with dask_client("local") as client:
+        assert set(client.run(signal.getsignal, signal.SIGINT).values()) == {signal.SIG_IGN}

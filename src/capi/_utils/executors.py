@@ -6,6 +6,7 @@ Independent tasks go through `completed`, whatever the user's executor is. Work 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import contextmanager, suppress
@@ -77,7 +78,12 @@ def dask_client(address: str | None) -> Iterator[Any]:
     if address == "local":
         with (
             distributed.LocalCluster(
-                n_workers=available_cores(), threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+                n_workers=available_cores(),
+                threads_per_worker=1,
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",
+                preload="capi._utils.worker_setup",
+                silence_logs=logging.ERROR,
             ) as cluster,
             distributed.Client(cluster) as client,
         ):

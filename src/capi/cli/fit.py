@@ -9,6 +9,7 @@ import typer
 
 from capi import runs
 from capi._utils.executors import dask_client
+from capi._utils.rescue import rescued_by
 from capi.cli.app import CommandWithRenamedOptions, app
 from capi.cli.clusters import Dask
 from capi.cli.columns import (
@@ -274,7 +275,11 @@ def fit(
         )
 
     try:
-        with dask_client(dask) as client, shown_work(f"reading {table or 'the table'}") as work:
+        with (
+            rescued_by(lambda: runs.state_of_interrupted(out)),  # while a cluster is closed, which can take seconds
+            dask_client(dask) as client,
+            shown_work(f"reading {table or 'the table'}") as work,
+        ):
             result = runs.fit_run(
                 chosen(),  # here, because it imports the compiler, which can take seconds
                 out,
