@@ -18,6 +18,7 @@ import numpy as np
 
 from capi._utils.array_cache import Remembered
 from capi._utils.late import sklearn
+from capi._utils.own_filters import own_filters
 from capi._utils.parameters import Constraints, all_of, at_least, check_parameters, one_of, optional
 from capi._utils.randomness import as_generator
 from capi._utils.validation import Floats, as_discount, as_positive, as_share, as_states, is_fixed
@@ -230,4 +231,9 @@ class BoostedQ:
                 early_stopping=False,
                 random_state=seed,
             )
-        return lambda x, y, w: model.fit(x, y, sample_weight=w)
+
+        def fitted(x: Floats, y: Floats, w: Floats | None) -> _Booster:
+            with own_filters():
+                return model.fit(x, y, sample_weight=w)
+
+        return fitted

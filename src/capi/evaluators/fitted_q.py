@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal, Protocol
 import numpy as np
 
 from capi._utils.late import sklearn
+from capi._utils.own_filters import own_filters
 from capi._utils.parameters import Constraints, at_least, check_parameters, literal_or, one_of, optional, satisfying
 from capi._utils.randomness import as_generator
 from capi._utils.renamed import renamed
@@ -262,5 +263,6 @@ class FittedQ:
         w = of_rows(t.weights, rows)
         last_step = f"{model.steps[-1][0]}__" if hasattr(model, "steps") else ""
         weighting = {} if w is None else {f"{last_step}sample_weight": w}
-        fitted: _Model = model.fit(self._inputs(t, rows), targets[rows], **weighting)
+        with own_filters():
+            fitted: _Model = model.fit(self._inputs(t, rows), targets[rows], **weighting)
         return fitted

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from capi._utils.late import late, sklearn
+from capi._utils.own_filters import own_filters
 from capi._utils.randomness import RandomState, as_generator, shuffled_folds
 from capi._utils.row_ops import chosen_entries
 from capi._utils.threads import n_threads
@@ -347,7 +348,8 @@ def fitted_classifier(classifier: Any, batch: Transitions, rows: Ints, rng: np.r
     model = sklearn.base.clone(classifier)
     seeds: Sequence[str] = [name for name in model.get_params() if name.split("__")[-1] == "random_state"]
     model.set_params(**{name: int(rng.integers(2**31)) for name in sorted(seeds)})
-    return model.fit(batch.states[rows], batch.actions[rows])
+    with own_filters():
+        return model.fit(batch.states[rows], batch.actions[rows])
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,6 +29,7 @@ from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
+from capi._utils.own_filters import own_filters
 from capi._utils.parameters import Constraints, check_parameters
 from capi._utils.row_ops import row_max
 from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_states
@@ -151,7 +152,8 @@ class Classifier(ImprovementSolver[ClassifierPolicy]):
         model, generator = clone(self.estimator), np.random.default_rng(0) if rng is None else rng
         random = sorted(name for name in model.get_params() if name.split("__")[-1] == "random_state")
         model.set_params(**{name: int(generator.integers(2**31)) for name in random})
-        return model.fit(states, actions, **{_weight_name(model): weights})
+        with own_filters():
+            return model.fit(states, actions, **{_weight_name(model): weights})
 
 
 def examples(stakes: Stakes) -> tuple[Ints, Ints, Floats]:
