@@ -9,7 +9,8 @@ import pytest
 
 from capi.errors import Caveat, InvalidInputError
 from capi.offline import METHODS
-from capi.offline.evidence import Comparison, Estimate, Evidence
+from capi.offline.estimate import Estimate
+from capi.offline.evidence import Comparison, Evidence
 from capi.policies import Constant, EpsilonGreedy, Uniform
 from offline.helpers import bandit, hushed, quickly, remade, told
 

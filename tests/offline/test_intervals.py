@@ -5,8 +5,8 @@ import pytest
 from scipy import stats
 
 from capi.offline import compare, evaluate
+from capi.offline.estimate import Estimate
 from capi.offline.estimators import MeanOfEpisodes
-from capi.offline.evidence import Estimate
 from capi.offline.resampling import resampled
 from capi.policies import Constant, EpsilonGreedy, Uniform
 from offline.helpers import SAMPLING, bandit, hushed, quickly, remade, repeated, walks

@@ -10,7 +10,7 @@ import numpy as np
 from capi.data.elapsed import UNNAMED, discount_unit
 from capi.errors import LEAST_SHOWN, NEGLIGIBLE, Caveat
 from capi.offline.behaviour import Behaviour
-from capi.offline.evidence import Estimate
+from capi.offline.estimate import Estimate
 from capi.offline.facts import NOT_ONE, Facts, LogSums
 from capi.offline.importance_weights import enough_overlap
 from capi.offline.log import Log

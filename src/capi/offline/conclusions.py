@@ -7,7 +7,8 @@ from typing import Any
 
 from capi.data.elapsed import discount_unit
 from capi.offline.caveats import caveats_of, disagreement, dominance, headline, much_extrapolated
-from capi.offline.evidence import BestAction, Comparison, Estimate, Evidence
+from capi.offline.estimate import Estimate
+from capi.offline.evidence import BestAction, Comparison, Evidence
 from capi.offline.facts import Facts
 from capi.offline.log_checks import log_caveats
 from capi.offline.sensitivity import Sensitivity

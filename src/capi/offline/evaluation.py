@@ -21,8 +21,9 @@ from capi.learning.learner import Learner
 from capi.offline import in_parts
 from capi.offline.best_action import SingleAction, best_single_action
 from capi.offline.conclusions import concluded
+from capi.offline.estimate import Estimate
 from capi.offline.estimators import Estimator
-from capi.offline.evidence import METHODS, BestAction, Comparison, Estimate, Evidence, check_methods
+from capi.offline.evidence import METHODS, BestAction, Comparison, Evidence, check_methods
 from capi.offline.facts import Facts, log_sums, policy_sums
 from capi.offline.log import RESAMPLES, Log, Settings, log_of
 from capi.offline.nuisances import behaviour_value, estimators_of, fitted_start, quantities_of

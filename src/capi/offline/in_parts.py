@@ -25,8 +25,9 @@ from capi.offline.behaviour import bin_edges
 from capi.offline.best_action import chosen, nothing_taken, valued_actions
 from capi.offline.conclusions import concluded
 from capi.offline.episodes import Episodes, Extent
+from capi.offline.estimate import Estimate, Spread
 from capi.offline.estimators import Sums
-from capi.offline.evidence import BestAction, Comparison, Estimate, Spread
+from capi.offline.evidence import BestAction, Comparison
 from capi.offline.facts import Facts
 from capi.offline.fitted_q import FEWER_TREES, MANY_ROWS, FittedEvaluation, fitted_evaluation
 from capi.offline.importance_weights import enough_overlap

@@ -8,8 +8,9 @@ from typing import Any
 
 from capi.data.transitions import Transitions
 from capi.errors import EvidenceWarning
+from capi.offline.estimate import Estimate
 from capi.offline.evaluation import evaluate
-from capi.offline.evidence import Estimate, Evidence
+from capi.offline.evidence import Evidence
 from capi.selection.result import Gate
 from capi.types import Policy
 
