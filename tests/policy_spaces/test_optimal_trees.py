@@ -1,4 +1,6 @@
 import signal
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from itertools import permutations
@@ -328,6 +330,23 @@ def test_interrupting_the_search_keeps_the_best_tree(monkeypatch):
     finally:
         signal.signal(signal.SIGINT, before)
     check_stopped(policy, states, values, "interrupt", 4)
+
+
+@pytest.mark.compiled
+def test_a_search_in_another_thread_ends_with_the_main_thread():
+    program = """
+import threading
+import numpy as np
+from capi.policy_spaces import OptimalTrees
+
+rng = np.random.default_rng(0)
+states, values = rng.normal(size=(3000, 12)), rng.normal(size=(3000, 3))
+threading.Thread(target=lambda: print(OptimalTrees(4, 60).improve(states, values).stopped_by)).start()
+raise KeyboardInterrupt
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100, check=False)
+    assert done.stdout == "interrupt\n"
+    assert "KeyboardInterrupt" in done.stderr
 
 
 def test_errors_in_the_search_are_told(monkeypatch):

@@ -408,7 +408,10 @@ def _table_starts(n_bins: Ints) -> Ints:
 
 
 def interruptibly(work: Callable[[], Result], stop: Ints, time_limit: float | None) -> Result:
-    """Run ``work`` in a thread and return its result; Ctrl-C and the time limit only ask it to stop."""
+    """Run ``work`` in a thread and return its result; Ctrl-C and the time limit only ask it to stop.
+
+    Ctrl-C reaches the main thread alone. If it ends there, searches that other threads have started stop as well.
+    """
     outcome: list[Any] = []
     finished = threading.Event()  # after an interrupted join, a running thread may be reported as dead (Python 3.11)
 
@@ -426,6 +429,8 @@ def interruptibly(work: Callable[[], Result], stop: Ints, time_limit: float | No
             left = ends - time.perf_counter()
             if left <= 0 and stop[0] == records.BY_ITSELF:
                 stop[0] = records.BY_TIME
+            if not threading.main_thread().is_alive() and stop[0] == records.BY_ITSELF:
+                stop[0] = records.INTERRUPTED
             finished.wait(min(POLLING, left) if left > 0 else POLLING)
         except KeyboardInterrupt:
             if stop[0] == records.INTERRUPTED:  # interrupted again: do not wait
