@@ -6,17 +6,20 @@ import warnings
 import numpy as np
 import pytest
 
-from capi import PartitionedTransitions
+from capi import CAPI, PartitionedTransitions
 from capi.data.survey import keys_of
 from capi.errors import EvidenceWarning, InvalidInputError
+from capi.evaluators import FittedQ
 from capi.evaluators.partitioned_averager import PartitionedAverager
 from capi.offline import compare, cross_evaluate, evaluate
 from capi.offline.episodes import Episodes
 from capi.offline.fitted_q import Regression, fitted_evaluation
 from capi.offline.parts import drawn_counts
 from capi.policies import Constant
+from capi.policy_spaces import Trees
 from capi.runs import RunSettings, compare_runs
 from offline.helpers import WEIGHTINGS, bandit, remade, walks
+from scale.conftest import log
 from scale.test_command import COLUMNS, SIZES, folder, run  # noqa: F401  a fixture
 
 
@@ -194,6 +197,32 @@ def test_a_batch_that_fits_into_the_sample_is_evaluated_in_memory():
     found = found_in(parted(batch, 3, sample_rows=10**6))
     assert found.sample_rows is None
     assert found.estimates["per-decision"].value == pytest.approx(found_in(batch).estimates["per-decision"].value)
+
+
+def test_a_part_without_weight_changes_nothing():
+    batch = walks(240, ends=1.0)
+    weights = np.repeat(np.arange(240) >= 90, batch.episode_lengths).astype(float)
+    batch = remade(batch, weights=weights)
+    settings = {"evaluator": Given(), "discount": 0.8}
+    one, eight = (found_in(parted(batch, n), **settings) for n in (1, 8))
+    for method, estimate in one.estimates.items():
+        assert eight.estimates[method].value == pytest.approx(estimate.value, rel=1e-9)
+    assert (one.n_episodes, eight.n_episodes) == (150, 150)
+
+
+@pytest.mark.parametrize("seed", [0, 5])
+def test_learning_episodes_are_recognised(seed):
+    """With another seed the samples of learning and evaluation share only some episodes."""
+    batch = parted(log(400), 3, sample_rows=1000)
+    policy = (
+        CAPI(FittedQ(n_trees=2, n_sweeps=1), Trees(max_depth=1), n_iterations=1, discount=0.8, random_state=seed)
+        .fit(batch)
+        .policy_
+    )
+    found = found_in(batch, policy, methods=["per-decision"])
+    seen = next(caveat for caveat in found.warnings if caveat.kind == "seen-episodes")
+    assert seen.severity == "severe"
+    assert seen.share > 0.7
 
 
 def test_what_cannot_be_done_is_named():

@@ -60,6 +60,11 @@ class LearnedEpisodes:
         """Return the episodes of a batch."""
         return cls(batch.episode_digests(), batch.episode_lengths, batch.origin, _numbers(batch))
 
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of all of them."""
+        return int(self.lengths.sum())
+
     def share_in(self, batch: Transitions) -> float | None:
         """Return the share of a batch's episodes that are among these.
 

@@ -191,6 +191,11 @@ def _seen(policies: list[Policy], log: Log) -> tuple[float, bool]:
             continue
         mine = log.batch if same else log.batch.subset(log.fold_of_row == k)
         share = None if training.episodes is None else training.episodes.share_in(mine)
+        known = getattr(training.episodes, "n_rows", None)
+        if (
+            share and known is not None and known < training.n_rows
+        ):  # learned from a batch in parts, known by its sample
+            share = min(1.0, share * training.n_rows / known)
         unchecked |= share is None
         total += (share or 0.0) * mine.n_episodes / len(log.episodes)
     return total, unchecked

@@ -172,11 +172,15 @@ def _fitted(policies: Mapping[str, Policy], survey: Survey, extent: Extent, sett
             trees = next(iter(evaluations.values()))
             for a in actions.tolist():
                 always = Constant(a, batch.n_actions)
-                evaluations[a] = [None if one is None else one.of_policy(always) for one in trees]
-                models[a] = _models(evaluations[a])
+                found = [None if one is None else one.of_policy(always) for one in trees]
+                models[a] = _models(found)
+                if extent.truncated:
+                    evaluations[a] = found
     if extent.truncated:
         evaluations[BEHAVIOUR] = [logged_evaluation(k, log) for k in range(n_folds)]
         models[BEHAVIOUR] = _models(evaluations[BEHAVIOUR])
+    else:
+        evaluations.clear()  # which only complete truncated episodes, and take much memory
     return _Sample(log, keys, evaluations, models)
 
 
