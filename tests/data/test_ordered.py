@@ -9,7 +9,7 @@ from capi import CAPI, Transitions
 from capi.data.summary.orders import likely_order
 from capi.errors import InvalidInputError
 from capi.evaluators import FittedQ
-from capi.policy_spaces import Trees
+from capi.policy_spaces import OptimalTrees, Trees
 from capi.runs import RunSettings, fit_run, read_decisions
 
 BANDS = ["<18", "18-44", "45-64", "65+"]
@@ -29,7 +29,8 @@ def batch_of(frame, **roles):
     return Transitions.from_frame(frame, **{**ROLES, "discount": 0, **roles})
 
 
-def test_a_declared_order_gives_codes_and_rules_in_its_words():
+@pytest.mark.parametrize("space", [Trees(max_depth=1), OptimalTrees(max_depth=1)], ids=["greedy", "optimal"])
+def test_a_declared_order_gives_codes_and_rules_in_its_words(space):
     frame, age = trial()
     batch = batch_of(frame, ordered={"age": BANDS})
     np.testing.assert_array_equal(batch.states[:, 0], age)
@@ -37,7 +38,7 @@ def test_a_declared_order_gives_codes_and_rules_in_its_words():
     assert (column.kind, column.values, column.is_ordered) == ("codes", tuple(BANDS), True)
     assert [column.read_as for column in batch.describe().columns] == ["ordered category"]
     assert "age" in str(batch.describe())
-    learner = CAPI(FittedQ(n_trees=5), Trees(max_depth=1), discount=0.0, n_iterations=1, random_state=0).fit(batch)
+    learner = CAPI(FittedQ(n_trees=5), space, discount=0.0, n_iterations=1, random_state=0).fit(batch)
     assert learner.policy_.rules().splitlines()[0].startswith("if age in <18, 18-44")
     assert learner.predict(pd.DataFrame({"age": ["65+", "<18"]})).tolist() == [1, 0]
     np.testing.assert_array_equal(batch.schema.decode(batch.states)["age"], frame["age"])

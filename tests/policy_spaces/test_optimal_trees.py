@@ -197,6 +197,15 @@ def test_a_split_that_does_not_pay_is_not_grown():
     assert twice.n_leaves == sizes[1], "the penalty does not depend on the number of states"
 
 
+@pytest.mark.parametrize(("scale", "cut"), [(1, 0.5), (1000, 500), (1e-4, 5e-5)])
+def test_among_cuts_with_the_same_loss_the_roundest_is_taken(scale, cut):
+    states = scale * np.array([0.13, 0.27, 0.31, 0.4862, 0.5713, 0.66, 0.71, 0.9])[:, None]
+    values = np.eye(2)[[0, 0, 0, 0, 1, 1, 1, 1]]
+    policy = OptimalTrees(3, min_samples_leaf=1).improve(states, values)
+    assert policy.n_leaves == 2
+    assert policy.tree.nodes["threshold"][0] == pytest.approx(cut, rel=1e-12)
+
+
 def test_no_gain_no_split():
     tenths = np.array([[0.1, 0.0], [0.2, 0.0], [0.3, 0.0], [0.0, 0.6]])
     policy = OptimalTrees(3).improve([[0.0], [1.0], [2.0], [0.0]], tenths)
