@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import threadpoolctl
 
-from capi._utils.threads import in_threads, one_blas_thread
+from capi._utils.threads import _openmp, in_threads, one_blas_thread, openmp_threads_for
 
 
 @pytest.mark.parametrize("n_jobs", [1, 2, 7])
@@ -47,3 +47,21 @@ def test_blas_has_one_thread_until_the_last_of_overlapping_blocks_ends():
         assert set(n_blas_threads()) <= {1}
         second.__exit__(None, None, None)
         assert n_blas_threads() == before
+
+
+def test_few_rows_are_handled_by_one_thread_of_openmp():
+    import sklearn.ensemble  # noqa: F401  loads OpenMP
+
+    _openmp.cache_clear()  # other tests may have loaded other libraries since
+
+    def most():
+        return max(
+            library["num_threads"] for library in threadpoolctl.ThreadpoolController().select(user_api="openmp").info()
+        )
+
+    before = most()
+    with openmp_threads_for(1_000):
+        assert most() == 1
+    with openmp_threads_for(1_000_000):
+        assert most() == before
+    assert most() == before

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from functools import cache
 from typing import Any, TypeVar
 
 from capi._utils.late import threadpoolctl
@@ -54,6 +55,24 @@ def one_blas_thread() -> Iterator[None]:
             _blas_users -= 1
             if _blas_users == 0:
                 _blas_limits.pop().restore_original_limits()
+
+
+FEW_ROWS = 100_000
+
+
+@cache
+def _openmp() -> Any:
+    return threadpoolctl.ThreadpoolController().select(user_api="openmp")
+
+
+@contextmanager
+def openmp_threads_for(n_rows: int) -> Iterator[None]:
+    """Limit OpenMP of the calling thread to one thread if there are few rows; it must be loaded before the first such block.
+
+    With few rows its threads mostly wait for each other, and they do so without giving up their cores: beside other processes that can take forty times as long.
+    """
+    with _openmp().limit(limits=1) if n_rows < FEW_ROWS else nullcontext():
+        yield
 
 
 def in_threads(work: Callable[[Item], Result], items: Sequence[Item], n_jobs: int) -> list[Result]:

@@ -21,6 +21,7 @@ from capi._utils.late import sklearn
 from capi._utils.own_filters import own_filters
 from capi._utils.parameters import Constraints, all_of, at_least, check_parameters, one_of, optional
 from capi._utils.randomness import as_generator
+from capi._utils.threads import openmp_threads_for
 from capi._utils.validation import Floats, as_discount, as_positive, as_share, as_states, is_fixed
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
@@ -50,16 +51,18 @@ class BoostedModel:
         return self.known.of(inputs, lambda: self._sum(inputs))
 
     def _sum(self, inputs: Floats) -> Floats:
-        total = self.stages[0].predict(inputs)
-        for stage in self.stages[1:]:  # in the order of `and_then`, so that results do not depend on the cache
-            total = total + stage.predict(inputs)
-        return total
+        with openmp_threads_for(len(inputs)):
+            total = self.stages[0].predict(inputs)
+            for stage in self.stages[1:]:  # in the order of `and_then`, so that results do not depend on the cache
+                total = total + stage.predict(inputs)
+            return total
 
     def and_then(self, stage: _Booster, n_trees: int) -> BoostedModel:
         """Return the model with another stage; what is known of the others stays known."""
         longer = BoostedModel((*self.stages, stage), self.n_trees + n_trees)
         for inputs, values in self.known.items():
-            longer.known.of(inputs, lambda x=inputs, before=values: before + stage.predict(x))  # type: ignore[misc]
+            with openmp_threads_for(len(inputs)):
+                longer.known.of(inputs, lambda x=inputs, before=values: before + stage.predict(x))  # type: ignore[misc]
         return longer
 
 
@@ -233,7 +236,7 @@ class BoostedQ:
             )
 
         def fitted(x: Floats, y: Floats, w: Floats | None) -> _Booster:
-            with own_filters():
+            with own_filters(), openmp_threads_for(len(x)):
                 return model.fit(x, y, sample_weight=w)
 
         return fitted
