@@ -40,7 +40,9 @@ class CAPI(Learner):
         Number of rounds, K. By default enough for the evaluator's sweeps to see as far ahead as the discount and the
         episodes need; at discount 0 one round. The loop then also stops when neither decisions nor values move.
     initial_policy : Policy, optional
-        :math:`\pi_0`; by default action 0 everywhere (or the lowest allowed action).
+        :math:`\pi_0`. By default that of fitted Q iteration if states count by their visits (``state_weights``), otherwise action 0 everywhere (or the
+        lowest allowed action). Loops of at least ten rounds that keep the best policy by simulated episodes begin twice: two rounds start from what was
+        done, and the others from fitted Q iteration's policy.
     random_state : int, Generator or None
         The same int gives the same policy, bit for bit. Each round has its own seed.
     loss : "gap" or "zero-one"

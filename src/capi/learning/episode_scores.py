@@ -19,7 +19,7 @@ from capi.data.transitions import Transitions
 from capi.evaluators.averager import checked_starts
 from capi.learning.rules import horizon
 from capi.policies import changes_with_time, decided
-from capi.simulation.logged_steps import Returns, Surroundings, moving_columns, spread_starts, states_repeat
+from capi.simulation.logged_steps import Returns, Surroundings, spread_starts, states_move
 from capi.types import Policy, StateSample
 
 N_EPISODES = 60
@@ -65,7 +65,7 @@ def episode_scores(
     That is so if nothing follows a decision, or if its states repeat, as those of a finite process: then averages over rows flatter nobody.
     """
     n_steps = horizon(batch, discount)
-    if n_steps == 1 or states_repeat(batch) or not moving_columns(batch).any():
+    if n_steps == 1 or not states_move(batch):
         return None
     if any(changes_with_time(policy) for policy in policies):
         return None

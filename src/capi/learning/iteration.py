@@ -128,7 +128,7 @@ def _part_with(verb: str) -> Constraint:
 
 @dataclass(frozen=True, eq=False)
 class Loop:
-    """The settings of the loop; `CAPI` documents all except ``stop`` and ``sample_of``."""
+    """The settings of the loop; `CAPI` documents all except the last ones, which are up to rules and baselines."""
 
     evaluator: PolicyEvaluator | ByIteration[PolicyEvaluator] | None  # None: by rule
     space: PolicySpace | ByIteration[PolicySpace] | None
@@ -144,6 +144,7 @@ class Loop:
     accept: Literal["any", "improving"] = "any"
     support: Any = None  # Support
     settles: bool = False  # whether to stop when neither decisions nor values move
+    n_from_log: int = 0  # first rounds, which begin with what was done; then the loop begins anew
     stop: Callable[[Iteration], bool] | None = None  # called after each round, in addition to patience
     sample_of: Callable[[Transitions], StateSample] = own_states  # the states to use if none are given
 
@@ -183,7 +184,9 @@ class Loop:
         return self.n_iterations
 
     def ends_with(self, iteration: Iteration) -> bool:
-        """Return whether the loop ends after ``iteration``."""
+        """Return whether the loop ends after ``iteration``; it never does before it has begun anew."""
+        if iteration.k < self.n_from_log:
+            return False
         if self.patience is not None and iteration.n_unchanged >= self.patience:
             return True
         if self.settles and iteration.n_settled >= SETTLED_ROUNDS:

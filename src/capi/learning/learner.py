@@ -120,7 +120,9 @@ class Learner:
         policy = loop.initial_policy if after is None else after.policy
         q = None if after is None else after.q
         excluded = rules.excluded_actions(loop.evaluator, transitions)
-        if policy is None:
+        if policy is None and loop.n_from_log:
+            policy = rules.what_was_done(transitions, seeds)
+        elif policy is None:
             policy, q = rules.first_policy(loop, loop.evaluator, transitions, excluded, seeds)
         sample: StateSample | None = None  # kept between rounds if its sources are fixed
         sources: list[Any] = [source for source in (states, transitions) if source is not None]
@@ -134,6 +136,9 @@ class Learner:
             if after is not None and loop.ends_with(after):
                 return
             started = perf_counter()
+            if k and k == loop.n_from_log:  # begin anew; the rounds before are only candidates
+                policy, q = rules.first_policy(loop, loop.evaluator, transitions, excluded, seeds)
+                after = before = visits = None
             rng = partial(numbered_rng, seeds, k)  # each consumer below has its own stream
             batch = resolved(transitions, k, policy, partial(rng, 0), Transitions)
             evaluator = resolved(loop.evaluator, k, policy, partial(rng, 1), PolicyEvaluator)

@@ -24,6 +24,7 @@ from capi.learning.updates import NearLog
 from capi.policies import Constant, Greedy, cloned
 from capi.policy_spaces.reweighted import Reweighted
 from capi.policy_spaces.trees.optimal import OptimalTrees
+from capi.simulation.logged_steps import states_move
 from capi.types import Policy, QFunction
 
 NEGLIGIBLE = 0.05  # share of a value that may lie beyond the horizon
@@ -32,6 +33,8 @@ SHORTEST, LONGEST = 50, 3000  # steps that a horizon covers, for any episodes
 ROUNDS = 20  # at least; enough if each evaluation is complete
 STREAM = 7  # of the random numbers of the first policy; the loop and the candidates use those before
 LOG_STREAM = 9  # of the model of what was done; the support has the one before
+FROM_LOG, FEWEST_ROUNDS = 2, 10  # rounds that begin with what was done, in loops of at least so many rounds
+LOG_LEAF = 15  # rows in a leaf of the model of what was done that these rounds begin with
 PROJECTIONS = 20  # combinations of columns that the trees of the default evaluator may cut
 DEPTH = 3
 WORK_LIMIT = 500_000_000  # of the search for an optimal tree in each round: less than a second
@@ -68,7 +71,7 @@ def with_rules(loop: Loop, transitions: Any, states: Any) -> Loop:
         raise InvalidInputError(
             f"state_weights={loop.state_weights!r} chooses the states; omit states, or set state_weights='batch'."
         )
-    return replace(
+    filled = replace(
         loop,
         evaluator=evaluator,
         space=space,
@@ -77,6 +80,20 @@ def with_rules(loop: Loop, transitions: Any, states: Any) -> Loop:
         state_weights=("mixture" if follows else "batch") if loop.state_weights is None else loop.state_weights,
         settles=loop.settles or loop.n_iterations is None,
     )
+    return replace(filled, n_from_log=rounds_from_log(filled, batch))
+
+
+def rounds_from_log(loop: Loop, batch: Transitions | None) -> int:
+    """Return how many rounds begin with what was done: some, if all rounds are compared in episodes and the user gives no first policy.
+
+    What was done is the only policy whose values a log shows without averaging over states that it never reaches: where the other rounds see no
+    danger, one step from it is the candidate that remains.
+    """
+    begins = loop.initial_policy is None and loop.keep == "best" and loop.state_weights not in (None, "batch")
+    suits = begins and loop.accept == "any" and loop.n_rounds >= FEWEST_ROUNDS and by_trees(loop.evaluator, batch)
+    if not suits or batch is None or horizon(batch, loop.discount) == 1 or isinstance(loop.space, Reweighted):
+        return 0
+    return FROM_LOG if states_move(batch) else 0
 
 
 def by_trees(evaluator: Any, transitions: Any) -> bool:
@@ -182,6 +199,11 @@ def rare_actions(batch: Transitions) -> Ints:
             stacklevel=3,
         )
     return rare
+
+
+def what_was_done(batch: Transitions, seeds: np.random.SeedSequence) -> Policy:
+    """Return the policy with which the first rounds begin: that of the log, roughly."""
+    return cloned(batch, leaf_size=LOG_LEAF, random_state=numbered_rng(seeds, 0, LOG_STREAM), n_jobs=-1)
 
 
 class WithoutActions:

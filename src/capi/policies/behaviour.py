@@ -17,7 +17,7 @@ from capi._utils.own_filters import own_filters
 from capi._utils.randomness import RandomState, as_generator, shuffled_folds
 from capi._utils.row_ops import chosen_entries
 from capi._utils.threads import n_threads
-from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_states
+from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_int, as_states
 from capi.data.transitions import Transitions
 from capi.errors import LEAST_SHOWN, InvalidInputError
 from capi.policies.base import Described
@@ -102,6 +102,7 @@ def cloned(
     max_depth: int | None = None,
     projections: int = PROJECTIONS,
     calibrated: bool = True,
+    leaf_size: int | None = None,
     random_state: RandomState = 0,
     n_jobs: int | None = None,
 ) -> ClonedBehaviour | ClassifiedBehaviour:
@@ -119,6 +120,9 @@ def cloned(
     calibrated : bool
         Take the frequencies of many trees to the power that has the best likelihood on held-out episodes. Averages over similar states make
         a policy look more random than it is, and a clone that draws from them is worse.
+    leaf_size : int, optional
+        Rows in a leaf of many trees, at least five. By default the size with the best likelihood on held-out episodes, which takes most of the time;
+        with a given size nothing is calibrated either.
     random_state : int, Generator or None
     n_jobs : int, optional
         Number of threads; the result does not depend on it.
@@ -139,7 +143,10 @@ def cloned(
         forest = _small_tree(batch, max_depth, rng)
     else:
         combined = Projections.drawn(batch.states, projections, rng)
-        size, sharpness = _best_settings(batch, rng, threads, combined, SHARPNESSES if calibrated else (1.0,))
+        if leaf_size is None:
+            size, sharpness = _best_settings(batch, rng, threads, combined, SHARPNESSES if calibrated else (1.0,))
+        else:
+            size = as_int(leaf_size, "leaf_size", minimum=LEAF_SIZES[0])
         forest = grown(batch, everything, size, rng, threads, combined, blurred=True)
     return ClonedBehaviour(batch.n_actions, batch.n_features, forest, sharpness, schema=batch.schema)
 

@@ -298,6 +298,11 @@ class _Running(NamedTuple):
     worth: Floats  # what a reward of the next step counts
 
 
+def states_move(batch: Transitions) -> bool:
+    """Return whether states move by steps that suit other states, too: not those of finite processes."""
+    return bool(moving_columns(batch).any()) and not states_repeat(batch)
+
+
 def states_repeat(batch: Transitions) -> bool:
     """Return whether most states occur more than once, as in finite processes."""
     return 2 * len(np.unique(batch.states, axis=0)) <= len(batch)
