@@ -19,7 +19,7 @@ from pathlib import Path
 from dependability import runs
 from dependability.learners import DEFAULTS, VARIANTS
 from dependability.problems import MDPS
-from dependability.settings import GROUPS, LAST, settings
+from dependability.settings import GROUPS, LAST, seeds, settings
 from dependability.table import LEGEND, rows, text
 
 from capi.experiments.records import Records, is_finished, key_of
@@ -31,12 +31,12 @@ FOLDER = Path(__file__).parent / "records" / "dependable"
 def tasks(groups, options):
     """Return the tasks of the groups, all settings of a seed before the next seed."""
     records = Records(options.folder)
-    n_seeds = {group: GROUPS[group] if options.seeds is None else options.seeds for group in groups}
+    chosen = {group: seeds(group, options.first_seed, options.seeds) for group in groups}
     return [
         Task(runs, setting, seed, records)
-        for seed in range(options.first_seed, options.first_seed + max(n_seeds.values(), default=0))
+        for seed in sorted(set().union(*chosen.values()))
         for group in groups
-        if seed - options.first_seed < n_seeds[group]
+        if seed in chosen[group]
         for setting in settings(group, options.defaults)
         if not options.only or any(part in setting.name for part in options.only)
     ]

@@ -4,17 +4,15 @@ A variant is a set of options that a setting carries whole, under a tag that say
 A new tag gives new records: change it whenever the library's defaults change.
 """
 
-from contextlib import nullcontext
+from contextlib import ExitStack
 from dataclasses import dataclass
 from time import process_time
 from typing import Any
 from unittest.mock import patch
 
-import numpy as np
-
 from capi import CAPI
 from capi.evaluators import FittedQ
-from capi.learning import keeping
+from capi.learning import keeping, rules
 from capi.learning.iteration import start_sample
 from capi.learning.keeping import score_in_episodes, score_policies
 from capi.learning.rules import with_rules
@@ -22,14 +20,14 @@ from capi.offline import fitted_value
 from capi.policy_spaces import Forests, OptimalTrees
 
 VARIANTS = {  # by tag
-    "rules-4": {"loop": {}, "evaluator": None, "tree": None, "forest": {}, "score": "episodes"},  # all by rule
+    "rules-5": {"loop": {}, "evaluator": None, "tree": None, "forest": {}, "score": "episodes"},  # all by rule
     "rules-3": {
         "loop": {},
         "evaluator": None,
         "tree": None,
         "forest": {},
         "score": "one-model",
-    },  # the same, with another score
+    },  # the same, with another score and without rounds that begin with what was done
     "halves": {
         "loop": {},
         "evaluator": None,
@@ -45,7 +43,7 @@ VARIANTS = {  # by tag
         "score": "fitted-value",
     },
 }
-DEFAULTS = "rules-4"
+DEFAULTS = "rules-5"
 SPACES = {"tree": OptimalTrees, "forest": Forests}
 
 
@@ -86,8 +84,15 @@ class Learned:
 
 
 def keeping_by(score):
-    """Return a context in which ``keep="best"`` compares by a score; the model that scored before episodes did is a variant."""
-    return patch.object(keeping, "episode_scores", lambda *given: None) if score == "one-model" else nullcontext()
+    """Return a context in which ``keep="best"`` compares by a score; the model that scored before episodes did is a variant.
+
+    All rounds of its loop began with fitted Q iteration's policy.
+    """
+    context = ExitStack()
+    if score == "one-model":
+        context.enter_context(patch.object(keeping, "episode_scores", lambda *given: None))
+        context.enter_context(patch.object(rules, "FROM_LOG", 0))
+    return context
 
 
 def learned(learner, data, seen, score="episodes"):
@@ -121,6 +126,6 @@ def scores_of(policies, last, data, discount, score):
     starts = start_sample(data.starts, data.batch)
     if score == "episodes":
         found = score_in_episodes(policies, last, data.batch, discount, starts)
-        if found is not None:  # ranks, since policies that are as good are ordered by another number
-            return [-float(place) for place in np.argsort(found.order)]
+        if found is not None:
+            return found.values.tolist()
     return score_policies(policies, last, data.batch, discount, starts, halves=score == "halves")

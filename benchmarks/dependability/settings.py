@@ -25,6 +25,7 @@ GROUPS = {
     "states": 10,
 }  # numbers of seeds
 LAST = "hiv-new"  # looked at once, at the end: only runs if it is named
+FIRST_SEEDS = {LAST: 10}  # tables 0 to 9 were looked at with earlier scores
 EARLIER = (
     "rules-3"  # the defaults of groups whose runs were made with them: where states repeat nothing has changed since
 )
@@ -34,6 +35,12 @@ WEIGHTED = {  # the problems of the group states: kind, settings, rows
     **{name: ("control", {"name": name}, 5_000) for name in ("mountain-car", "pole")},
     "hiv": ("hiv", {"source": "embedded"}, 30_000),
 }
+
+
+def seeds(group, first=0, n=None):
+    """Return the seeds of a group, counted from ``first`` (by default all that it has)."""
+    first += FIRST_SEEDS.get(group, 0)
+    return range(first, first + (GROUPS[group] if n is None else n))
 
 
 def settings(group, variant=DEFAULTS):

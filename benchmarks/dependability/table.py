@@ -6,7 +6,7 @@ import numpy as np
 
 from capi.experiments.records import is_finished, key_of
 
-from .settings import CONTROL, DEPTHS, GROUPS, MDPS, SIZES, SOURCES, WEIGHTED, WEIGHTINGS, settings, weighted
+from .settings import CONTROL, DEPTHS, GROUPS, MDPS, SIZES, SOURCES, WEIGHTED, WEIGHTINGS, seeds, settings, weighted
 
 HEADINGS = ("problem", "runs", "median", "worst", "below the bar", "to reach", "verdict", "CPU s", "note")
 GOOD_RATIO, MOST_BAD = 0.9, 2  # 18 of 20 seeds must reach the ratio
@@ -106,11 +106,11 @@ def rows(records, variant, groups=GROUPS, first_seed=0):
     """Return the lines of the table for the finished ``records`` of a variant, as many seeds of each group as it has."""
     chosen = [setting for group in groups for setting in settings(group, variant)]
     names = {key_of(setting.values): setting.name for setting in chosen}
-    seeds = {setting.name: range(first_seed, first_seed + GROUPS[setting.name.partition("/")[0]]) for setting in chosen}
+    wanted = {setting.name: seeds(setting.name.partition("/")[0], first_seed) for setting in chosen}
     by_name = {setting.name: [] for setting in chosen}
     for record in filter(is_finished, records):
         name = names.get(key_of(record["values"]))
-        if name is not None and record["seed"] in seeds[name]:
+        if name is not None and record["seed"] in wanted[name]:
             by_name[name].append(record)
     makers = {"control": _control, "mdps": _mdps, "rank": _rank}
     return [row for group in groups if group != "states" for row in makers.get(group, _hiv)(group, by_name)]

@@ -228,7 +228,7 @@ def test_a_variant_keeps_by_the_score_that_it_names():
     """The model scores the later half of the rounds, episodes score all of them."""
     options = {**TINY, "loop": {"n_iterations": 4, "keep": "best"}}
     values = {"task": "learning", "problem": "control", "of_problem": {"name": "pole", "n_rows": 300}, "discount": 0.9}
-    for tag, first in (("rules-3", 2), ("rules-4", 0)):
+    for tag, first in (("rules-3", 2), ("rules-5", 0)):
         found = runs.learning({**values, "learner": {**options, "defaults": tag}}, 0)
         assert [number is None for number in found["score"]] == [k < first for k in range(4)]
         assert (found["careful_score"][-1] is None) == (tag == "rules-3")

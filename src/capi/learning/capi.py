@@ -41,8 +41,8 @@ class CAPI(Learner):
         episodes need; at discount 0 one round. The loop then also stops when neither decisions nor values move.
     initial_policy : Policy, optional
         :math:`\pi_0`. By default that of fitted Q iteration if states count by their visits (``state_weights``), otherwise action 0 everywhere (or the
-        lowest allowed action). Loops of at least ten rounds that keep the best policy by simulated episodes begin twice: two rounds start from what was
-        done, and the others from fitted Q iteration's policy.
+        lowest allowed action). In loops of at least ten rounds that keep the best policy by simulated episodes, each of the first three
+        rounds takes one step from what was done; the next one begins anew.
     random_state : int, Generator or None
         The same int gives the same policy, bit for bit. Each round has its own seed.
     loss : "gap" or "zero-one"

@@ -117,13 +117,10 @@ class Learner:
             space=rules.with_behaviour(loop.space, transitions, seeds),
             update=rules.with_behaviour(loop.update, transitions, seeds),
         )
-        policy = loop.initial_policy if after is None else after.policy
+        policy: Any = loop.initial_policy if after is None else after.policy
         q = None if after is None else after.q
         excluded = rules.excluded_actions(loop.evaluator, transitions)
-        if policy is None and loop.n_from_log:
-            policy = rules.what_was_done(transitions, seeds)
-        elif policy is None:
-            policy, q = rules.first_policy(loop, loop.evaluator, transitions, excluded, seeds)
+        beginnings = rules.Beginnings(loop, transitions, excluded, seeds)
         sample: StateSample | None = None  # kept between rounds if its sources are fixed
         sources: list[Any] = [source for source in (states, transitions) if source is not None]
         fixed = not any(map(callable, sources or [loop.evaluator]))
@@ -136,8 +133,9 @@ class Learner:
             if after is not None and loop.ends_with(after):
                 return
             started = perf_counter()
-            if k and k == loop.n_from_log:  # begin anew; the rounds before are only candidates
-                policy, q = rules.first_policy(loop, loop.evaluator, transitions, excluded, seeds)
+            begun = beginnings.of_round(k)
+            if begun is not None:  # anew; the rounds before are only candidates
+                policy, q = begun
                 after = before = visits = None
             rng = partial(numbered_rng, seeds, k)  # each consumer below has its own stream
             batch = resolved(transitions, k, policy, partial(rng, 0), Transitions)

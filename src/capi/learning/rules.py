@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -33,8 +34,7 @@ SHORTEST, LONGEST = 50, 3000  # steps that a horizon covers, for any episodes
 ROUNDS = 20  # at least; enough if each evaluation is complete
 STREAM = 7  # of the random numbers of the first policy; the loop and the candidates use those before
 LOG_STREAM = 9  # of the model of what was done; the support has the one before
-FROM_LOG, FEWEST_ROUNDS = 2, 10  # rounds that begin with what was done, in loops of at least so many rounds
-LOG_LEAF = 15  # rows in a leaf of the model of what was done that these rounds begin with
+FROM_LOG, FEWEST_ROUNDS = 3, 10  # rounds that begin with what was done, in loops of at least so many rounds
 PROJECTIONS = 20  # combinations of columns that the trees of the default evaluator may cut
 DEPTH = 3
 WORK_LIMIT = 500_000_000  # of the search for an optimal tree in each round: less than a second
@@ -118,6 +118,30 @@ def default_evaluator(batch: Transitions, discount: float) -> FittedQ:
     return FittedQ(n_sweeps=1 if horizon(batch, discount) == 1 else None, n_jobs=-1, projections=PROJECTIONS)
 
 
+@dataclass(frozen=True, eq=False)
+class Beginnings:
+    """The policies with which the loop begins, if the user gives none: what was done in the first rounds, each with other trees, then a first policy."""
+
+    loop: Loop
+    transitions: Any
+    excluded: Ints
+    seeds: np.random.SeedSequence
+
+    @cached_property
+    def what_was_done(self) -> Policy:
+        """The policy of the log, roughly."""
+        rng = numbered_rng(self.seeds, 0, LOG_STREAM)
+        return cloned(self.transitions, quick=True, random_state=rng, n_jobs=-1)
+
+    def of_round(self, k: int) -> tuple[Policy, QFunction | None] | None:
+        """Return the policy with which round ``k`` begins, and its Q, if any; None if it continues the round before."""
+        if k > self.loop.n_from_log or self.loop.initial_policy is not None:
+            return None
+        if k < self.loop.n_from_log:
+            return self.what_was_done, None
+        return first_policy(self.loop, self.loop.evaluator, self.transitions, self.excluded, self.seeds)
+
+
 def first_policy(
     loop: Loop, evaluator: Any, transitions: Any, excluded: Ints, seeds: np.random.SeedSequence
 ) -> tuple[Policy, QFunction | None]:
@@ -199,11 +223,6 @@ def rare_actions(batch: Transitions) -> Ints:
             stacklevel=3,
         )
     return rare
-
-
-def what_was_done(batch: Transitions, seeds: np.random.SeedSequence) -> Policy:
-    """Return the policy with which the first rounds begin: that of the log, roughly."""
-    return cloned(batch, leaf_size=LOG_LEAF, random_state=numbered_rng(seeds, 0, LOG_STREAM), n_jobs=-1)
 
 
 class WithoutActions:

@@ -17,7 +17,7 @@ from capi._utils.own_filters import own_filters
 from capi._utils.randomness import RandomState, as_generator, shuffled_folds
 from capi._utils.row_ops import chosen_entries
 from capi._utils.threads import n_threads
-from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_int, as_states
+from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_states
 from capi.data.transitions import Transitions
 from capi.errors import LEAST_SHOWN, InvalidInputError
 from capi.policies.base import Described
@@ -102,7 +102,7 @@ def cloned(
     max_depth: int | None = None,
     projections: int = PROJECTIONS,
     calibrated: bool = True,
-    leaf_size: int | None = None,
+    quick: bool = False,
     random_state: RandomState = 0,
     n_jobs: int | None = None,
 ) -> ClonedBehaviour | ClassifiedBehaviour:
@@ -120,9 +120,8 @@ def cloned(
     calibrated : bool
         Take the frequencies of many trees to the power that has the best likelihood on held-out episodes. Averages over similar states make
         a policy look more random than it is, and a clone that draws from them is worse.
-    leaf_size : int, optional
-        Rows in a leaf of many trees, at least five. By default the size with the best likelihood on held-out episodes, which takes most of the time;
-        with a given size nothing is calibrated either.
+    quick : bool
+        Fewer trees, whose leaf size is chosen on one fold of the episodes: a tenth of the time, for a rough clone.
     random_state : int, Generator or None
     n_jobs : int, optional
         Number of threads; the result does not depend on it.
@@ -143,11 +142,10 @@ def cloned(
         forest = _small_tree(batch, max_depth, rng)
     else:
         combined = Projections.drawn(batch.states, projections, rng)
-        if leaf_size is None:
-            size, sharpness = _best_settings(batch, rng, threads, combined, SHARPNESSES if calibrated else (1.0,))
-        else:
-            size = as_int(leaf_size, "leaf_size", minimum=LEAF_SIZES[0])
-        forest = grown(batch, everything, size, rng, threads, combined, blurred=True)
+        powers = SHARPNESSES if calibrated else (1.0,)
+        size, sharpness = _best_settings(batch, rng, threads, combined, powers, quick=quick)
+        n_trees = FEW_TREES if quick else None
+        forest = grown(batch, everything, size, rng, threads, combined, n_trees=n_trees, blurred=True)
     return ClonedBehaviour(batch.n_actions, batch.n_features, forest, sharpness, schema=batch.schema)
 
 
@@ -233,6 +231,8 @@ def _best_settings(
     n_jobs: int,
     projections: Projections | None,
     sharpnesses: Sequence[float],
+    *,
+    quick: bool = False,
 ) -> tuple[int, float]:
     """Return the leaf size and the power of the frequencies with the highest likelihood on held-out episodes, for trees that are given away."""
     n_folds = min(N_FOLDS, batch.n_episodes)
@@ -240,9 +240,12 @@ def _best_settings(
         return LEAF_SIZES[0], 1.0
     fold_of_row = np.repeat(shuffled_folds(batch.n_episodes, n_folds, rng), batch.episode_lengths)
     found = []
-    for k in range(n_folds if len(batch) <= FEW_ROWS else 1):
+    n_trees = FEW_TREES if quick else None
+    for k in range(1 if quick or len(batch) > FEW_ROWS else n_folds):
         rest, fold = np.flatnonzero(fold_of_row != k), np.flatnonzero(fold_of_row == k)
-        found.append(_likelihoods(batch, rest, fold, rng, n_jobs, projections, sharpnesses, blurred=True))
+        found.append(
+            _likelihoods(batch, rest, fold, rng, n_jobs, projections, sharpnesses, n_trees=n_trees, blurred=True)
+        )
     of_all = [setting for setting in found[0] if all(setting in other for other in found)]
     return max(of_all, key=lambda setting: sum(one[setting] for one in found))
 
@@ -256,6 +259,7 @@ def _likelihoods(
     projections: Projections | None,
     sharpnesses: Sequence[float] = (1.0,),
     *,
+    n_trees: int | None = None,
     blurred: bool = False,
 ) -> dict[tuple[int, float], float]:
     """Return the summed log-likelihood of the actions of ``fold`` for each leaf size and power, by trees grown on ``rest``."""
@@ -265,7 +269,7 @@ def _likelihoods(
     for size in LEAF_SIZES:
         if size > LEAF_SIZES[0] and 4 * size > len(rest):
             continue
-        forest = grown(batch, rest, size, rng, n_jobs, projections, blurred=blurred)
+        forest = grown(batch, rest, size, rng, n_jobs, projections, n_trees=n_trees, blurred=blurred)
         frequencies = forest.mean_values(batch.states[fold], n_jobs)
         for power in sharpnesses:
             taken = chosen_entries(mixed(np.power(frequencies, power), mask), batch.actions[fold])
@@ -281,16 +285,17 @@ def grown(
     n_jobs: int,
     projections: Projections | None = None,
     *,
+    n_trees: int | None = None,
     blurred: bool = False,
 ) -> Forest:
     """Return trees whose leaves have the frequencies of the actions of ``rows``; rows of weight 0 are ignored, unless all are.
 
-    ``blurred`` hides numbers of rows below five, so that the trees can be given away.
+    By default there are fewer trees for many rows. ``blurred`` hides numbers of rows below five, so that the trees can be given away.
     """
     rows = _that_count(batch, rows)
     inputs = ranks.encode(batch.states[rows], n_jobs, projections=projections)
     growth = forests.Growth(
-        n_trees=N_TREES if len(rows) <= MANY_ROWS else FEW_TREES,
+        n_trees=n_trees or (N_TREES if len(rows) <= MANY_ROWS else FEW_TREES),
         n_candidates=inputs.n_features,
         min_samples_split=2 * leaf_size,
         min_samples_leaf=leaf_size,
