@@ -1,5 +1,6 @@
 """A real scheduler with two worker processes: the same bytes as in threads, whatever happens to the workers."""
 
+import errno
 import os
 import signal
 import sys
@@ -134,6 +135,16 @@ def test_what_a_cluster_loses_is_explained(kind, said):
     for call in (lambda: crew.results([1]), lambda: crew.merged(max, [1, 2])):
         with pytest.raises(ClusterError, match=said):
             call()
+
+
+def no_space(batch):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_disk_of_a_worker_is_explained(batch, client):
+    """As Dask raises it in a task if what it spills does not fit."""
+    with pytest.raises(ClusterError, match=r"a disk is full on a worker \(.*No space left.*--local-directory"):
+        PartitionedTransitions([batch], executor=client).each(no_space)
 
 
 def test_without_dask_the_option_says_what_to_install(monkeypatch):

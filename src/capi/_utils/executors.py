@@ -6,6 +6,7 @@ Independent tasks go through `completed`, whatever the user's executor is. Work 
 
 from __future__ import annotations
 
+import errno
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,6 +32,7 @@ DISCONNECTED = {
     "FuturesCancelledError",
     "CancelledError",
 }  # what Dask raises
+NO_SPACE = {errno.ENOSPC, errno.EDQUOT}  # the disk, or the user's share of it, is full
 NOT_SENT = re.compile(r"pickle|serialize|local object", re.IGNORECASE)  # in the messages of those who send tasks
 
 
@@ -307,6 +309,11 @@ class Cluster:
                 raise ClusterError(
                     f"the connection to the Dask scheduler at {self.client.scheduler.address if self.client.scheduler else 'unknown'} was "
                     "lost. Start the cluster again; capi fit --resume goes on after the last checkpoint."
+                ) from error
+            if isinstance(error, OSError) and error.errno in NO_SPACE:
+                raise ClusterError(
+                    f"a disk is full on a worker ({error}): what does not fit into its memory is written to its local directory. Use workers with more memory, "
+                    "more workers, or a larger disk (dask worker --local-directory); capi fit --resume goes on after the last checkpoint."
                 ) from error
             raise
 
