@@ -4,7 +4,8 @@
     python benchmarks/scale.py lstd [ROWS]         LSTDQ with 52 weights on Parquet files, default 100,000,000 rows x 10 float32 columns (4 GB)
     python benchmarks/scale.py fitted [ROWS...]    FittedQ + OptimalTrees on two Dask workers of 4 GiB, default 2,000,000 and 20,000,000 rows
     python benchmarks/scale.py overhead            Dask against threads of one process, 1,000,000 rows
-    python benchmarks/scale.py peer                a fitted-Q loop with LightGBM on the same two workers, 2,000,000 rows
+    python benchmarks/scale.py peer [SEED...]      a fitted-Q loop with LightGBM on the same two workers, 2,000,000 rows, default seeds 1, 2 and 3;
+                                                   finished seeds are kept in benchmarks/records/scale
     python benchmarks/scale.py parts               seconds and bytes per row of reading, routing and one sweep, in one thread
     python benchmarks/scale.py evaluate [ROWS]     a policy's value from all rows of a log in parts, default 1,000,000 rows, and a description of it
     python benchmarks/scale.py same [ROWS] [SEEDS] returns of policies from partitions and from memory, default 100,000 rows, 10 seeds
@@ -32,6 +33,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from dask import delayed
 from distributed import Client, LocalCluster, wait
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.pipeline import FeatureUnion
 
 from capi import CAPI, PartitionedTransitions, Transitions, runs
 from capi._utils.late import late
@@ -41,9 +44,10 @@ from capi.datasets import load_hiv_batch
 from capi.domains import HIV
 from capi.evaluators import LSTDQ, FittedQ
 from capi.evaluators.over_partitions import OverPartitions, Structure, next_leaves, own_leaves, swept
+from capi.features.bases import Polynomial
 from capi.offline import evaluate
 from capi.policies import Constant, EpsilonGreedy, Greedy
-from capi.policy_spaces import OptimalTrees
+from capi.policy_spaces import OptimalTrees, Unrestricted
 from capi.simulation import performance, sample_episodes
 
 lightgbm = late("lightgbm")  # only the peer needs it: pip install capi[boosting]
@@ -76,11 +80,11 @@ def block(n, seed, first, dtype=np.float64, width=8):
     return pa.table(columns)
 
 
-def write(folder, n, **options):
+def write(folder, n, seed=0, **options):
     """Write ``n`` rows to a folder, one file per million."""
     folder.mkdir(exist_ok=True)
     for first in range(0, n, AT_ONCE):
-        pq.write_table(block(min(AT_ONCE, n - first), 0, first, **options), folder / f"{first:012d}.parquet")
+        pq.write_table(block(min(AT_ONCE, n - first), seed, first, **options), folder / f"{first:012d}.parquet")
     return folder
 
 
@@ -225,6 +229,40 @@ def simulated(found, n=4000, steps=60):
     return float(total.mean())
 
 
+class Bends(TransformerMixin, BaseEstimator):
+    """How far each column is above its quantiles 1/6, ..., 5/6, and zero below: with the columns themselves, piecewise linear functions of each."""
+
+    def fit(self, states, _=None):
+        self.knots_ = np.quantile(states, np.arange(1, 6) / 6, axis=0)
+        return self
+
+    def transform(self, states):
+        return np.concatenate([np.maximum(states - knots, 0.0) for knots in self.knots_], axis=1)
+
+
+def linear(folder, n_rounds):
+    """Time rounds of LSTDQ with features that suit any smooth system: a piecewise linear function of each column, and all products of two."""
+    evaluator = LSTDQ(FeatureUnion([("bends", Bends()), ("products", Polynomial(2))]))
+    with cluster() as workers, Client(workers) as client:
+        started, cpu = time.perf_counter(), cpu_seconds(client)
+        batch = PartitionedTransitions.from_parquet(folder, rows_per_partition=AT_ONCE // 2, executor=client, **ROLES)
+        found = CAPI(
+            evaluator, Unrestricted(), 0.95, int(n_rounds), random_state=0, keep="last", state_weights="batch"
+        ).fit(batch)
+        return {
+            "seconds": round(time.perf_counter() - started, 1),
+            "cpu_seconds": round(cpu_seconds(client) - cpu, 1),
+            "rounds": [round(row["seconds"], 2) for row in found.history_],
+            "worker_gib": max(client.run(resident).values()),
+            "return": simulated(found),
+        }
+
+
+def cpu_seconds(client):
+    """Return the CPU seconds of this process and all workers so far."""
+    return time.process_time() + sum(client.run(time.process_time).values())
+
+
 def peer(folder, n_sweeps):
     """Time sweeps of a fitted-Q iteration with LightGBM's Dask interface, 100 trees of 31 leaves a sweep (its defaults)."""
 
@@ -243,6 +281,7 @@ def peer(folder, n_sweeps):
         x, following = table[:, : len(STATE) + 1], table[:, len(STATE) + 1 : -2]
         rewards, ends = table[:, -2], table[:, -1]
         targets, times, model = rewards, [], None
+        cpu = cpu_seconds(client)
         for _ in range(int(n_sweeps)):
             started = time.perf_counter()
             model = lightgbm.DaskLGBMRegressor(client=client, random_state=0, verbose=-1)
@@ -252,9 +291,10 @@ def peer(folder, n_sweeps):
             targets = (rewards + 0.95 * (1 - ends) * best).persist()
             wait(targets)
             times.append(round(time.perf_counter() - started, 2))
+        cpu = cpu_seconds(client) - cpu
         value = simulated(lambda states: _greedy(states, booster))
         memory = max(client.run(resident).values())
-    return {"sweeps": times, "worker_gib": memory, "return": value}
+    return {"sweeps": times, "cpu_seconds": round(cpu, 1), "worker_gib": memory, "return": value}
 
 
 def _itself(part):
@@ -340,11 +380,16 @@ def same(rows, seed):
     return made
 
 
-def hiv(rows, seed):
-    """Return the true returns of policies from all of a log of HIV patients in memory, and from partitions of it.
+HIV_PATHS = {"memory": 50, "partitions": 50, "partitions, small leaves": 5}  # and the min_samples_split of their trees
+
+
+def hiv(rows, seed, *paths):
+    """Return the true returns of policies from a log of HIV patients, one record per path: in memory, or from partitions.
 
     Doctors take 15 % of their decisions at random, and the others as a policy that was learned from the embedded table. The sample of the
-    partitions has the default size. Times are CPU seconds of one thread.
+    partitions has the default size, a tenth of a million rows: nodes of 50 rows of the sample have about 500 of all, nodes of 5 about as many as
+    those of 50 in memory. All paths keep the best round, as they do by default. The trees of all rounds are simulated, too. Times are CPU
+    seconds of one thread.
     """
     rows, seed = int(rows), int(seed)
     evaluator = FittedQ(n_trees=30, min_samples_split=50)
@@ -352,22 +397,36 @@ def hiv(rows, seed):
     batch = sample_episodes(
         EpsilonGreedy(doctor, 0.15), HIV(), n_episodes=rows // HIV_STEPS, max_steps=HIV_STEPS, random_state=seed
     )
-    made = {"rows": len(batch), "seed": seed}
-    for name, data in (("partitions", PartitionedTransitions.of(batch, rows // 8, n_jobs=1)), ("memory", batch)):
+
+    def true_return(policy):
+        return performance(policy, HIV(), n_episodes=1, max_steps=1000).mean
+
+    made = []
+    for path in paths:
+        trees = []
+
+        def noted(_, new, trees=trees, **__):
+            trees.append(new)
+            return new
+
         started = time.process_time()
         learner = CAPI(
-            FittedQ(n_trees=30, n_sweeps=5, min_samples_split=50, n_jobs=1),
+            FittedQ(n_trees=30, n_sweeps=5, min_samples_split=HIV_PATHS[path], n_jobs=1),
             OptimalTrees(max_depth=3, n_thresholds=32, work_limit=200_000_000, n_jobs=1),
-            discount=0.98, n_iterations=10, random_state=seed, keep="last", state_weights="batch",
+            discount=0.98, n_iterations=10, random_state=seed, keep="best", state_weights="batch", update=noted,
         )  # fmt: skip
-        found = learner.fit(data)
-        made[f"{name}_cpu_seconds"] = round(time.process_time() - started, 1)
-        for kind, policy in (("tree", found.policy_), ("greedy", Greedy(found.q_))):
-            made[f"{name}_{kind}"] = performance(policy, HIV(), n_episodes=1, max_steps=1000).mean
+        found = learner.fit(batch if path == "memory" else PartitionedTransitions.of(batch, rows // 8, n_jobs=1))
+        record = {"rows": len(batch), "seed": seed, "path": path, "keep": "best"}
+        record["cpu_seconds"] = round(time.process_time() - started, 1)
+        record["tree"], record["greedy"] = true_return(found.policy_), true_return(Greedy(found.q_))
+        record["rounds"] = [float(f"{true_return(tree):.4g}") for tree in trees]
+        made.append(record)
     return made
 
 
-MEASURED = {f.__name__: f for f in (fit_table, predict_table, lstd, fitted, threads, peer, parts, evaluated, same, hiv)}
+MEASURED = {
+    f.__name__: f for f in (fit_table, predict_table, lstd, fitted, threads, linear, peer, parts, evaluated, same, hiv)
+}
 
 
 def compared(here, there):
@@ -412,14 +471,22 @@ def main(name, *arguments):
                 f"threads {here['seconds']:.1f} s, Dask {there['seconds']:.1f} s, ratio {there['seconds'] / here['seconds']:.2f}, same return {here['return'] == there['return']}"
             )
         elif name == "peer":
-            log = write(folder / "log", 2_000_000)
-            ours = alone("fitted", log, 5, 200_000)
-            print(json.dumps(ours), flush=True)
-            theirs = alone("peer", log, 5)
-            sweep = np.mean(ours["rounds"][1:]) / 5
-            print(
-                f"ours {sweep:.2f} s a sweep (return of the tree {ours['return']:.3f}, of the greedy policy {ours['greedy']:.3f}), LightGBM {np.mean(theirs['sweeps']):.2f} s (return {theirs['return']:.3f}), ratio {np.mean(theirs['sweeps']) / sweep:.1f}"
-            )
+            seeds, records = [int(seed) for seed in arguments or (1, 2, 3)], RECORDS / "peer.jsonl"
+            known = [json.loads(line) for line in records.read_text().splitlines()] if records.exists() else []
+            for seed in seeds:
+                if not any(record["seed"] == seed for record in known):
+                    log = write(folder / f"log{seed}", 2_000_000, seed)
+                    known.append({"seed": seed, "linear": alone("linear", log, 4), "lightgbm": alone("peer", log, 5)})
+                    with records.open("a") as file:
+                        file.write(json.dumps(known[-1]) + "\n")
+            for record in known:
+                if record["seed"] in seeds:
+                    ours, theirs = record["linear"], record["lightgbm"]
+                    print(
+                        f"seed {record['seed']}: LSTDQ, {len(ours['rounds'])} rounds, return {ours['return']:.2f}, {ours['seconds']:.0f} s, "
+                        f"{ours['cpu_seconds']:.0f} CPU s; LightGBM, {len(theirs['sweeps'])} sweeps, return {theirs['return']:.2f}, "
+                        f"{sum(theirs['sweeps']):.0f} s, {theirs['cpu_seconds']:.0f} CPU s"
+                    )
         elif name == "parts":
             found = alone("parts", write(folder / "log", 1_000_000))
             print(", ".join(f"{key} {value:.0f}" for key, value in found.items()), "(ns per row; 30 trees)")
@@ -438,20 +505,24 @@ def main(name, *arguments):
             records = RECORDS / "hiv.jsonl"
             known = [json.loads(line) for line in records.read_text().splitlines()] if records.exists() else []
             for seed in range(n):
-                if not any((record["rows"], record["seed"]) == (rows, seed) for record in known):
-                    known.append(alone("hiv", rows, seed))
+                there = {record["path"] for record in known if (record["rows"], record["seed"]) == (rows, seed)}
+                if missing := [path for path in HIV_PATHS if path not in there]:
+                    new = alone("hiv", rows, seed, *missing)
+                    known += new
                     with records.open("a") as file:
-                        file.write(json.dumps(known[-1]) + "\n")
-            mine = [record for record in known if record["rows"] == rows and record["seed"] < n]
-            for kind in ("tree", "greedy"):
-                here, there = (
-                    np.log10([record[f"{where}_{kind}"] for record in mine]) for where in ("memory", "partitions")
-                )
-                print(f"{kind}: log10 of the return, {rows:,} rows, {len(mine)} seeds: {compared(here, there)}")
-            for where in ("memory", "partitions"):
-                print(
-                    f"{where}: {np.median([record[f'{where}_cpu_seconds'] for record in mine]):.0f} CPU seconds (median)"
-                )
+                        file.writelines(json.dumps(record) + "\n" for record in new)
+            mine = {(r["path"], r["seed"]): r for r in known if r["rows"] == rows and r["seed"] < n}
+            for kind in ("tree", "greedy", "rounds"):
+                of = {
+                    path: np.array([np.log10(mine[path, seed][kind]).mean() for seed in range(n)]) for path in HIV_PATHS
+                }
+                for path in list(HIV_PATHS)[1:]:
+                    said = compared(of["memory"], of[path])
+                    print(f"{kind}: log10 of the return, {rows:,} rows, {n} seeds, {path}: {said}")
+                print(kind, {path: f"median {10 ** np.median(x):.3g}" for path, x in of.items()})
+            for path in HIV_PATHS:
+                seconds = np.median([mine[path, seed]["cpu_seconds"] for seed in range(n)])
+                print(f"{path}: {seconds:.0f} CPU seconds (median)")
         else:
             raise SystemExit(__doc__)
 

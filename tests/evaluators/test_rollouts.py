@@ -1,11 +1,18 @@
+import os
+import pickle
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from copy import deepcopy
+from multiprocessing import get_context
+
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 import builders
 from capi import CAPI, FiniteMDP
 from capi.baselines import DPI
 from capi.domains import ChainWalk
-from capi.errors import InvalidInputError
+from capi.errors import ClusterError, InvalidInputError, SimulationError
 from capi.evaluators import Exact, FittedQ, Rollouts, RolloutsWithCritic
 from capi.policies import Constant, Tabular, Uniform
 from capi.policy_spaces import Thresholds, Trees, Unrestricted
@@ -196,7 +203,9 @@ def test_they_run_in_the_loop_and_say_what_they_cost():
         (lambda: Rollouts(ChainWalk(), allocation="gap"), "n_rollouts of at least 2"),
         (lambda: Rollouts(ChainWalk(), delta=0), "delta"),
         (lambda: Rollouts(ChainWalk(), inertia=-1), "inertia"),
+        (lambda: Rollouts(ChainWalk(), executor=3), "executor must be a concurrent.futures.Executor.*got 3"),
         (lambda: RolloutsWithCritic(ChainWalk(), "critic"), "critic must be an evaluator"),
+        (lambda: RolloutsWithCritic(ChainWalk(), FittedQ(), executor="dusk"), "executor must be.*got 'dusk'"),
         (lambda: Rollouts(ChainWalk()).evaluate(Constant(0, 2), None, discount=0.9), "states must be given"),
     ],
 )
@@ -295,3 +304,133 @@ def test_a_critic_of_m_sweeps_gives_modified_policy_iteration(m):
         actions = done.policy.act(chain.mdp.states)
         regret = ahead.max(axis=1) - ahead[np.arange(200), actions]
         assert regret.max() < 1e-12
+
+
+# -- elsewhere ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def processes():
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        yield pool
+
+
+CHAIN_STATES = np.arange(0.0, 200.0)[:, None]
+
+
+def found(evaluator, batch=None, seed=3):
+    """Return all that an evaluation finds, as bytes and numbers, and the next random number after it."""
+    rng = np.random.default_rng(seed)
+    q = evaluator.evaluate(Uniform(2), batch, discount=0.9, states=CHAIN_STATES, rng=rng)
+    return q.table.tobytes(), q.spread.tobytes(), q.counts.tolist(), q.n_transitions, rng.integers(2**40)
+
+
+@pytest.mark.parametrize("options", [{}, {"allocation": "gap"}], ids=["equal", "gap"])
+def test_results_do_not_depend_on_where_rollouts_run(processes, options):
+    """11 tasks of 2,000 rollouts or fewer."""
+
+    def run(executor):
+        return found(Rollouts(ChainWalk(), n_rollouts=50, horizon=4, executor=executor, **options))
+
+    here = run("sequential")
+    assert here[3] == sum(here[2]) * 2 * 4
+    for n_workers in (1, 3):
+        with ThreadPoolExecutor(n_workers) as pool:
+            assert run(pool) == here
+    assert run("threading") == run(processes) == here
+    assert run(None)[:2] != here[:2], "one stream of random numbers, as documented"
+
+
+def test_rollouts_elsewhere_end_with_the_same_critic(processes):
+    chain = ChainWalk(variant=2)
+    batch = sample_episodes(None, chain, n_episodes=20, max_steps=20, random_state=0)
+
+    def run(executor):
+        return found(RolloutsWithCritic(chain, FittedQ(n_trees=3), n_rollouts=6, horizon=3, executor=executor), batch)
+
+    assert run("sequential") == run(processes)
+
+
+def test_tasks_have_different_random_numbers(monkeypatch):
+    """The same coins in all tasks would have given the same values to all states."""
+    monkeypatch.setattr("capi.evaluators.rollouts.ROLLOUTS_PER_TASK", 20)
+    rollouts = Rollouts(Coins(), n_rollouts=100, inertia=0.0, executor="sequential")
+    q = rollouts.evaluate(Constant(0, 2), None, discount=0.9, states=np.ones((30, 1)))
+    assert q.counts.tolist() == [100] * 30
+    assert len(np.unique(q.table)) > 10
+    assert np.abs(q.table.mean()) < 4.5 / np.sqrt(6000)
+
+
+def test_one_state_with_more_actions_than_a_task_has_rollouts(monkeypatch):
+    monkeypatch.setattr("capi.evaluators.rollouts.ROLLOUTS_PER_TASK", 1)
+    q = Rollouts(Coins(), n_rollouts=3, executor="sequential").evaluate(
+        Constant(0, 2), None, discount=0.9, states=np.zeros((2, 1))
+    )
+    assert (q.counts.tolist(), q.n_transitions) == ([3, 3], 2 * 2 * 3)
+
+
+class Breaks(Falls):
+    """A simulator that raises an error."""
+
+    def step(self, states, actions, rng):
+        raise ZeroDivisionError("the pump is empty")
+
+
+class Kills(Falls):
+    """A simulator that ends its process."""
+
+    def step(self, states, actions, rng):
+        os._exit(3)
+
+
+def run_in(executor, domain):
+    states = np.zeros((2, 1))
+    return Rollouts(domain, executor=executor).evaluate(Constant(0, 2), None, discount=0.9, states=states)
+
+
+def test_errors_of_the_simulator_come_back(processes):
+    for executor in ("sequential", "threading", processes):
+        with pytest.raises(
+            SimulationError, match=r"Breaks.step failed at step 0 of the simulation: .*the pump is empty"
+        ):
+            run_in(executor, Breaks())
+
+
+def test_what_cannot_be_sent_is_named(processes):
+    class Local(Falls):
+        pass
+
+    with pytest.raises(InvalidInputError, match=r"domain and policy must be picklable.*executor='threading'"):
+        run_in(processes, Local())
+    assert run_in("threading", Local()).n_actions == 2
+
+
+def test_a_process_that_ends_is_explained():
+    with (
+        ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool,
+        pytest.raises(ClusterError, match="workers died while they ran tasks"),
+    ):
+        run_in(pool, Kills())
+
+
+def test_an_executor_is_shared_by_copies_and_stays_here_when_pickled():
+    chain = ChainWalk()
+    with ThreadPoolExecutor(1) as pool:
+        for evaluator in (Rollouts(chain, 5, 4, executor=pool), RolloutsWithCritic(chain, FittedQ(), executor=pool)):
+            assert deepcopy(evaluator).executor is pool
+            assert deepcopy(evaluator).domain is not chain
+            assert pickle.loads(pickle.dumps(evaluator)).executor == "sequential"
+            learner = clone(CAPI(evaluator, Thresholds(), 0.9))
+            assert learner.get_params()["evaluator__executor"] is pool
+            assert learner.set_params(evaluator__executor=None).evaluator.executor is None
+        sent = Rollouts(chain, 5, 4, executor=pool)
+        assert found(pickle.loads(pickle.dumps(sent))) == found(sent)
+    assert pickle.loads(pickle.dumps(Rollouts(chain))).executor is None
+
+
+def test_a_loop_with_an_executor_counts_its_steps():
+    learner = CAPI(
+        Rollouts(ChainWalk(variant=2), horizon=20, executor="threading"), Thresholds(), 0.99, 2, random_state=0
+    )
+    learner.fit(states=CHAIN_STATES)
+    assert [row["n_transitions"] for row in learner.history_] == [200 * 2 * 20] * 2

@@ -1,11 +1,14 @@
 """A real scheduler with two worker processes: the same bytes as in threads, whatever happens to the workers."""
 
+import errno
 import os
 import signal
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from itertools import pairwise
+from threading import Timer
 
 import numpy as np
 import pytest
@@ -13,13 +16,14 @@ import pytest
 import toy_experiment
 from capi import CAPI, PartitionedTransitions, Transitions
 from capi._utils.executors import Cluster, completed, dask_client, ordered
+from capi.domains import ChainWalk
 from capi.errors import ClusterError, InvalidInputError, MissingPackageError
-from capi.evaluators import LSTDQ, FittedQ
+from capi.evaluators import LSTDQ, FittedQ, Rollouts
 from capi.experiments.records import Records, without_timings
 from capi.experiments.runner import Task, run_tasks
 from capi.features.bases import Polynomial
 from capi.offline import cross_evaluate
-from capi.policies import Constant
+from capi.policies import Constant, Uniform
 from capi.policy_spaces import Trees
 from capi.selection import choose
 from scale.conftest import log
@@ -133,6 +137,16 @@ def test_what_a_cluster_loses_is_explained(kind, said):
             call()
 
 
+def no_space(batch):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_full_disk_of_a_worker_is_explained(batch, client):
+    """As Dask raises it in a task if what it spills does not fit."""
+    with pytest.raises(ClusterError, match=r"a disk is full on a worker \(.*No space left.*--local-directory"):
+        PartitionedTransitions([batch], executor=client).each(no_space)
+
+
 def test_without_dask_the_option_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(MissingPackageError, match=r"Install capi\[dask\]"), dask_client("local"):
@@ -215,6 +229,32 @@ def test_selection_and_cross_evaluation_do_not_depend_on_where_they_run(client, 
     assert [(t.name, t.value) for t in chosen.selection_.tried] == [(t.name, t.value) for t in here.selection_.tried]
     assert chosen.policy_.act(batch.states).tobytes() == here.policy_.act(batch.states).tobytes()
     assert str(found) == str(cross_evaluate(learner, batch, n_folds=2, n_resamples=20))
+
+
+@dataclass(frozen=True)
+class Slow(Uniform):
+    """Decides at random, and takes its time."""
+
+    n_actions: int = 2
+
+    def probabilities(self, states, allowed=None):
+        time.sleep(0.2)
+        return super().probabilities(states, allowed)
+
+
+def test_rollouts_on_a_cluster_survive_a_worker(client):
+    def run(executor, policy):
+        rollouts = Rollouts(ChainWalk(), n_rollouts=20, horizon=3, executor=executor)
+        q = rollouts.evaluate(policy, None, discount=0.9, states=np.arange(200.0)[:, None])
+        return q.table.tobytes(), q.counts.tolist(), q.n_transitions
+
+    here = run("sequential", Uniform(2))
+    assert here[2] == 200 * 2 * 20 * 3
+    assert run(client, Uniform(2)) == here
+    killer = Timer(0.3, kill_a_worker, [client])
+    killer.start()
+    assert run(client, Slow()) == here
+    killer.join()
 
 
 def test_an_executor_that_is_none_is_refused():

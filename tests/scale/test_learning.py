@@ -10,6 +10,7 @@ from capi.evaluators import LSTDQ, BellmanResidual, FittedQ, KernelFittedQ, over
 from capi.evaluators._batches import rows_of_actions
 from capi.evaluators.averager import Averager
 from capi.features.bases import OneHot, Polynomial
+from capi.learning.episode_scores import EpisodeScores
 from capi.policies import Constant, Greedy
 from capi.policy_spaces import Forests, Linear, Neighbors, OptimalTrees, Thresholds, Trees
 from capi.trees.cells import Cells
@@ -100,7 +101,7 @@ def test_sparse_features_stay_sparse():
 def test_the_last_tree_takes_the_actions_that_lose_least_on_all_rows(batch, monkeypatch):
     monkeypatch.setattr("capi.data.survey.MOST_DISTINCT", 100)
     part = PartitionedTransitions.of(batch, 400, sample_rows=150)
-    learner = fitted(part, LEARNERS["batch"])
+    learner = fitted(part, LEARNERS["batch"] | {"keep": "last"})
     values = learner.q_.values(batch.states)
     regrets = values.max(axis=1)[:, None] - values
     tree = learner.policy_.tree
@@ -111,6 +112,25 @@ def test_the_last_tree_takes_the_actions_that_lose_least_on_all_rows(batch, monk
     loss = regrets[np.arange(len(batch)), learner.policy_.act(batch.states)].mean()
     assert learner.history_[-1]["loss_on_all_rows"] == pytest.approx(loss)
     assert learner.policy_.training.n_rows == len(batch)
+
+
+def test_an_earlier_tree_that_is_kept_stays_as_it_was_scored(batch, monkeypatch):
+    """Its own Q would improve it once more."""
+    monkeypatch.setattr("capi.data.survey.MOST_DISTINCT", 100)
+    trees = []
+
+    def noted(_, new, **__):
+        trees.append(new)
+        return new
+
+    returns = np.array([[1.0], [2.0], [0.0]])
+    monkeypatch.setattr("capi.learning.keeping.score_in_episodes", lambda *_: EpisodeScores(returns, returns))
+    part = PartitionedTransitions.of(batch, 400, sample_rows=150)
+    learner = fitted(part, LEARNERS["batch"] | {"update": noted, "keep": "best"})
+    assert [row.get("kept") for row in learner.history_] == [None, 1.0, None]
+    assert learner.policy_.tree is trees[1].tree
+    assert learner.policy_.training.n_iterations == 2
+    assert "loss_on_all_rows" not in learner.history_[-1]
 
 
 def test_with_few_distinct_states_improvement_uses_all_rows():

@@ -6,7 +6,9 @@ Independent tasks go through `completed`, whatever the user's executor is. Work 
 
 from __future__ import annotations
 
+import errno
 import logging
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import contextmanager, suppress
@@ -16,7 +18,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from capi._utils.late import joblib
 from capi._utils.threads import available_cores, in_threads, n_threads, one_blas_thread
-from capi.errors import ClusterError, InvalidInputError, MissingPackageError
+from capi.errors import CapiError, ClusterError, InvalidInputError, MissingPackageError
 
 Result = TypeVar("Result")
 ExecutorLike: TypeAlias = Any  # concurrent.futures.Executor, dask.distributed.Client, name of a joblib backend, or None
@@ -30,6 +32,8 @@ DISCONNECTED = {
     "FuturesCancelledError",
     "CancelledError",
 }  # what Dask raises
+NO_SPACE = {errno.ENOSPC, errno.EDQUOT}  # the disk, or the user's share of it, is full
+NOT_SENT = re.compile(r"pickle|serialize|local object", re.IGNORECASE)  # in the messages of those who send tasks
 
 
 class _Limited:
@@ -137,6 +141,35 @@ def ordered(
         while following in waiting:
             yield waiting.pop(following)
             following += 1
+
+
+@contextmanager
+def lost_workers_explained(sent: str) -> Iterator[None]:
+    """Turn what executors raise if workers die, or cannot be sent a task, into errors that say what to do.
+
+    ``sent`` names the user's objects that tasks contain. Errors of the tasks themselves stay as they are.
+    """
+    try:
+        yield
+    except CapiError:
+        raise
+    except Exception as error:
+        kinds = {kind.__name__ for kind in type(error).__mro__}
+        if kinds & {"BrokenExecutor", "KilledWorker"}:
+            raise ClusterError(
+                "workers died while they ran tasks: their memory was full, they could not import what was sent to them, or the code that "
+                "they ran ended its process; their output says which. Use fewer workers or workers with more memory, or correct that code."
+            ) from error
+        if kinds & DISCONNECTED:
+            raise ClusterError(
+                "the executor cancelled tasks, or the connection to its cluster was lost. Start it again, and repeat the call."
+            ) from error
+        if "PicklingError" in kinds or (kinds & {"AttributeError", "TypeError"} and NOT_SENT.search(str(error))):
+            raise InvalidInputError(
+                f"{sent} must be picklable to be sent to other processes: {error}. Define their classes at the top of a module, "
+                "or use executor='threading'."
+            ) from error
+        raise
 
 
 def _numbered(function: Callable[..., Result], i: int, task: tuple[Any, ...]) -> tuple[int, Result]:
@@ -276,6 +309,11 @@ class Cluster:
                 raise ClusterError(
                     f"the connection to the Dask scheduler at {self.client.scheduler.address if self.client.scheduler else 'unknown'} was "
                     "lost. Start the cluster again; capi fit --resume goes on after the last checkpoint."
+                ) from error
+            if isinstance(error, OSError) and error.errno in NO_SPACE:
+                raise ClusterError(
+                    f"a disk is full on a worker ({error}): what does not fit into its memory is written to its local directory. Use workers with more memory, "
+                    "more workers, or a larger disk (dask worker --local-directory); capi fit --resume goes on after the last checkpoint."
                 ) from error
             raise
 

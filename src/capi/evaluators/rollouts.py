@@ -9,13 +9,15 @@ rollouts to states with an uncertain best action Dimitrakakis and Lagoudakis (20
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from copy import deepcopy
+from dataclasses import dataclass, field, fields
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from capi._utils.executors import ExecutorLike, check_executor, lost_workers_explained, ordered
 from capi._utils.parameters import (
     Constraints,
     all_of,
@@ -25,15 +27,18 @@ from capi._utils.parameters import (
     one_of,
     strictly_between,
 )
+from capi._utils.randomness import numbered_rng, seed_sequence
 from capi._utils.row_ops import row_sum
 from capi._utils.validation import Floats, Ints, as_discount, as_q_values, as_share, as_states
 from capi.data.schema import Schema
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
+from capi.evaluators._batches import portable
 from capi.simulation.engine import Outcome, check_domain, masks_of, outcome, steps
 from capi.types import Domain, Policy, PolicyEvaluator, QFunction
 
 ROLLOUTS_AT_ONCE = 200_000  # so that a million states do not need gigabytes of memory
+ROLLOUTS_PER_TASK = 2_000  # with an executor; part of the results, because each task has its own random numbers
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,6 +95,16 @@ class _InDomain:
         names = self.domain.feature_names
         return Schema.of(len(names), self.domain.n_actions, names, self.domain.action_labels)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the settings; pools and clients stay here, and a pickle gives the same results in one process."""
+        executor = self.__dict__["executor"]
+        return self.__dict__ | {"executor": executor if executor is None or isinstance(executor, str) else "sequential"}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _InDomain:
+        """Return a copy that shares the executor."""
+        own = {setting.name: getattr(self, setting.name) for setting in fields(self)}
+        return type(self)(**{k: v if k == "executor" else deepcopy(v, memo) for k, v in own.items()})
+
 
 @dataclass(frozen=True, eq=False)
 class Rollouts(_InDomain):
@@ -113,6 +128,11 @@ class Rollouts(_InDomain):
         Bonus for the actions of the current policy, as a fraction of the range of returns, which breaks ties between actions
         that rollouts cannot distinguish. If a policy does not fail anywhere within the horizon, there are no gaps: without
         inertia any other policy could replace it.
+    executor : concurrent.futures.Executor, dask.distributed.Client, name of a joblib backend, or None
+        Where the simulations run. By default all run in this process and share one stream of random numbers. An executor runs them in
+        tasks of at most 2,000 rollouts, each task with a stream of its own: results have the same bytes for any executor and any
+        number of workers, but differ from those of None. "sequential" runs the tasks in this process. Other processes need a
+        domain and a policy that can be pickled. The pickle of an evaluator with a pool or a client has "sequential" in its place.
 
     Examples
     --------
@@ -131,6 +151,7 @@ class Rollouts(_InDomain):
     allocation: str = "equal"
     delta: float = 0.1
     inertia: float = 1e-9
+    executor: ExecutorLike = None
 
     _constraints: ClassVar[Constraints] = {
         **_InDomain._constraints,
@@ -139,6 +160,7 @@ class Rollouts(_InDomain):
         "allocation": one_of("equal", "gap"),
         "delta": all_of(as_share, strictly_between(0, 1)),
         "inertia": as_share,
+        "executor": check_executor,
     }
 
     def __post_init__(self) -> None:
@@ -162,7 +184,7 @@ class Rollouts(_InDomain):
         """Return Q at ``states`` (n, d), estimated by rollouts of every action from each of them."""
         x, discount = _starts(self.domain, states), as_discount(discount)
         generator = np.random.default_rng(0) if rng is None else rng
-        tally = _Tally(policy, self.domain, x, self.horizon, discount, generator)
+        tally = _Tally(policy, self.domain, x, self.horizon, discount, generator, executor=self.executor)
         everywhere = np.arange(len(x))
         if self.allocation == "equal":
             tally.add(everywhere, self.n_rollouts)
@@ -186,6 +208,8 @@ class RolloutsWithCritic(_InDomain):
         As in `Rollouts`.
     inertia : float
         As in `Rollouts`.
+    executor : concurrent.futures.Executor, dask.distributed.Client, name of a joblib backend, or None
+        As in `Rollouts`. The critic learns and estimates in this process.
 
     Examples
     --------
@@ -203,6 +227,7 @@ class RolloutsWithCritic(_InDomain):
     n_rollouts: int = 1
     horizon: int = 10
     inertia: float = 1e-9
+    executor: ExecutorLike = None
 
     _constraints: ClassVar[Constraints] = {
         **_InDomain._constraints,
@@ -210,6 +235,7 @@ class RolloutsWithCritic(_InDomain):
         "n_rollouts": at_least(1),
         "horizon": at_least(1),
         "inertia": as_share,
+        "executor": check_executor,
     }
 
     def __post_init__(self) -> None:
@@ -240,9 +266,18 @@ class RolloutsWithCritic(_InDomain):
                 rest[alive] = discount ** found.lengths[alive] * values
             return rest
 
-        tally = _Tally(policy, self.domain, x, self.horizon, discount, generator, rest)
+        tally = _Tally(policy, self.domain, x, self.horizon, discount, generator, rest, self.executor)
         tally.add(np.arange(len(x)), self.n_rollouts)
         return tally.result(self.inertia, critic)
+
+
+class _Block(NamedTuple):
+    """Rollouts that run together: ``times`` of every allowed action from the states ``rows``."""
+
+    rows: Ints
+    times: int
+    which: Ints  # (m,) position in ``rows`` of each rollout's start
+    actions: Ints  # (m,) first actions
 
 
 class _Tally:
@@ -257,9 +292,12 @@ class _Tally:
         discount: float,
         rng: np.random.Generator,
         rest: Callable[[Outcome], Floats] | None = None,
+        executor: ExecutorLike = None,
     ) -> None:
         self.domain, self.policy, self.states, self.horizon = domain, policy, states, horizon
-        self.discount, self.rng, self.rest = discount, rng, rest
+        self.discount, self.rng, self.rest, self.executor = discount, rng, rest, executor
+        self.seeds = None if executor is None else seed_sequence(rng)
+        self.n_tasks = 0
         shape = (len(states), domain.n_actions)
         self.masks = masks_of(domain, states)
         self.allowed = np.ones(shape, dtype=bool) if self.masks is None else self.masks  # first actions of rollouts
@@ -269,19 +307,34 @@ class _Tally:
 
     def add(self, rows: Ints, times: int = 1) -> None:
         """Run ``times`` rollouts of every action from the states ``rows``, in blocks of limited size."""
-        A = self.domain.n_actions
-        for first in range(0, len(rows), ROLLOUTS_AT_ONCE // A):
-            some = rows[first : first + ROLLOUTS_AT_ONCE // A]
-            at_once, left = max(1, ROLLOUTS_AT_ONCE // (len(some) * A)), times
+        blocks = list(self._blocks(rows, times))
+        with lost_workers_explained("domain and policy"):
+            for block, found in zip(blocks, ordered(_simulated, self._tasks(blocks), self.executor), strict=True):
+                self._count(block, found)
+
+    def _blocks(self, rows: Ints, times: int) -> Iterator[_Block]:
+        A, most = self.domain.n_actions, ROLLOUTS_AT_ONCE if self.executor is None else ROLLOUTS_PER_TASK
+        n_states = max(1, most // A)
+        for first in range(0, len(rows), n_states):
+            some = rows[first : first + n_states]
+            at_once, left = max(1, most // (len(some) * A)), times
             while left > 0:
-                self._add(some, min(left, at_once))
+                now = min(left, at_once)
+                which, actions = (np.repeat(index, now) for index in np.nonzero(self.allowed[some]))
+                yield _Block(some, now, which, actions)
                 left -= at_once
 
-    def _add(self, rows: Ints, times: int) -> None:
-        which, actions = (np.repeat(index, times) for index in np.nonzero(self.allowed[rows]))
-        starts = self.states[rows][which]
-        running = steps(self.policy, self.domain, starts, self.horizon, self.rng, first_actions=actions)
-        found = outcome(running, starts, self.discount)
+    def _tasks(self, blocks: list[_Block]) -> Iterator[tuple[Any, ...]]:
+        """Yield the arguments of `_simulated` for each block; with an executor each has its own random numbers."""
+        policy = self.policy if self.executor is None else portable(self.policy)
+        for block in blocks:
+            rng = self.rng if self.seeds is None else numbered_rng(self.seeds, self.n_tasks)
+            self.n_tasks += 1
+            starts = self.states[block.rows][block.which]
+            yield policy, self.domain, starts, block.actions, self.horizon, self.discount, rng
+
+    def _count(self, block: _Block, found: Outcome) -> None:
+        rows, times, which, actions = block
         returns = found.discounted if self.rest is None else found.discounted + self.rest(found)
         table = np.zeros((len(rows), self.domain.n_actions, times))
         table[which, actions, np.arange(len(which)) % times] = returns
@@ -312,6 +365,19 @@ class _Tally:
         worst = np.where(self.allowed, table, np.inf).min(axis=1, keepdims=True)
         table = np.where(self.allowed, table, worst)  # placeholder for forbidden actions, whose values are never used
         return RolloutValues(self.states, table, spread, self.counts, self.n_transitions, critic)
+
+
+def _simulated(
+    policy: Policy,
+    domain: Domain,
+    starts: Floats,
+    first_actions: Ints,
+    horizon: int,
+    discount: float,
+    rng: np.random.Generator,
+) -> Outcome:
+    """Return the outcome of one rollout from each of ``starts`` (m, d), wherever it runs."""
+    return outcome(steps(policy, domain, starts, horizon, rng, first_actions=first_actions), starts, discount)
 
 
 def _spend(tally: _Tally, budget: int, delta: float) -> None:

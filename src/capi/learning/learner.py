@@ -303,7 +303,8 @@ class Learner:
             self._keep(kept, chosen.q, iteration.schema, replace(training, n_iterations=chosen.k + 1))
             chosen.mark(history)
         if local is not None and iteration is not None:
-            kept, loss = local.finished(self.policy_, self.q_)
+            is_last = candidates is None or chosen.k == iteration.k
+            kept, loss = local.finished(self.policy_, self.q_, is_last=is_last)
             if loss is not None:
                 self._keep(kept, self.q_, iteration.schema, replace(training, n_iterations=len(history)))
                 history[-1]["loss_on_all_rows"] = loss

@@ -41,11 +41,15 @@ class Localised:
     survey: Survey
     partitions: PartitionedTransitions
 
-    def finished(self, policy: Policy, q: QFunction) -> tuple[Policy, float | None]:
+    def finished(self, policy: Policy, q: QFunction, *, is_last: bool) -> tuple[Policy, float | None]:
         """Return the policy whose leaves take the action that loses least on all rows, and that loss per row.
 
-        Policies that are no trees, that were learned with masks, constraints or weights by occupancy, or from all rows, stay as they are.
+        Policies that are no trees, that were learned with masks, constraints or weights by occupancy, or from all rows, stay as they are. So does
+        the policy of an earlier round (not ``is_last``) that was kept for its score: ``q`` is then its own, not the one that it was chosen by, and
+        would improve it once more, into a policy without a score.
         """
+        if not is_last:
+            return policy, None
         plain = isinstance(policy, TreePolicy | ForestPolicy) and not policy.masked
         chosen = getattr(policy, "chosen", None) is not None
         if not plain or chosen or self.states is not None or self.loop.state_weights != "batch" or self.survey.is_whole:

@@ -307,7 +307,7 @@ def _run(
     kept = chosen.policy if support is None else support.restrict(chosen.policy)
     training = training_of(batch, settings.discount, chosen.k + 1)
     if local is not None:
-        kept, loss = local.finished(kept, chosen.q)
+        kept, loss = local.finished(kept, chosen.q, is_last=chosen.k == after.k)
         training = replace(training, n_rows=local.survey.n_rows)
         if loss is not None:
             history[-1]["loss_on_all_rows"] = loss
