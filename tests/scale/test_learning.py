@@ -22,6 +22,7 @@ LEARNERS = {
     "batch": {"evaluator": FittedQ(n_trees=5, n_sweeps=3, actions="input"), "space": Trees(max_depth=2), "state_weights": "batch", "n_iterations": 3},
     "forests": {"evaluator": FittedQ(n_trees=5, n_sweeps=3), "space": Forests(n_trees=3), "state_weights": "batch", "n_iterations": 2},
     "thresholds": {"evaluator": FittedQ(n_trees=5), "space": Thresholds(), "n_iterations": 2},
+    "from the log": {"evaluator": FittedQ(n_trees=3, min_samples_split=20), "space": Trees(max_depth=2), "n_iterations": 10},
 }  # fmt: skip
 
 
