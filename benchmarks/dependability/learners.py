@@ -19,22 +19,12 @@ from capi.learning.rules import with_rules
 from capi.offline import fitted_value
 from capi.policy_spaces import Forests, OptimalTrees
 
+BY_RULE = {"loop": {}, "evaluator": None, "tree": None, "forest": {}}
 VARIANTS = {  # by tag
-    "rules-5": {"loop": {}, "evaluator": None, "tree": None, "forest": {}, "score": "episodes"},  # all by rule
-    "rules-3": {
-        "loop": {},
-        "evaluator": None,
-        "tree": None,
-        "forest": {},
-        "score": "one-model",
-    },  # the same, with another score and without rounds that begin with what was done
-    "halves": {
-        "loop": {},
-        "evaluator": None,
-        "tree": None,
-        "forest": {},
-        "score": "halves",
-    },  # another score, for ranks
+    "rules-5": {**BY_RULE, "score": "episodes"},
+    "begins-once": {**BY_RULE, "score": "episodes", "from_log": 0},  # no rounds that begin with what was done
+    "rules-3": {**BY_RULE, "score": "one-model", "from_log": 0},
+    "halves": {**BY_RULE, "score": "halves"},  # another score, for ranks
     "fit-0.1": {  # what `capi fit` did before there were rules
         "loop": {"n_iterations": 50, "keep": "last", "state_weights": "batch"},
         "evaluator": {"n_sweeps": 5},
@@ -83,19 +73,17 @@ class Learned:
     settings: dict  # those of the loop, after the library's rules
 
 
-def keeping_by(score):
-    """Return a context in which ``keep="best"`` compares by a score; the model that scored before episodes did is a variant.
-
-    All rounds of its loop began with fitted Q iteration's policy.
-    """
+def library_of(variant):
+    """Return a context in which the library scores iterates, and begins its rounds, as a variant says."""
     context = ExitStack()
-    if score == "one-model":
+    if variant["score"] == "one-model":
         context.enter_context(patch.object(keeping, "episode_scores", lambda *given: None))
-        context.enter_context(patch.object(rules, "FROM_LOG", 0))
+    if "from_log" in variant:
+        context.enter_context(patch.object(rules, "FROM_LOG", variant["from_log"]))
     return context
 
 
-def learned(learner, data, seen, score="episodes"):
+def learned(learner, data, seen, variant=VARIANTS[DEFAULTS]):
     """Fit ``learner`` to ``data``, and call ``seen`` with each `Iteration` of that same run."""
     inner, spent = learner.iterate, 0.0
 
@@ -109,7 +97,7 @@ def learned(learner, data, seen, score="episodes"):
 
     learner.iterate = watched  # fit consumes it
     started = process_time()
-    with keeping_by(score):
+    with library_of(variant):
         learner.fit(data.batch, starts=data.starts)
     del learner.iterate  # a cycle of references would keep the forests of all runs
     seconds = process_time() - started - spent

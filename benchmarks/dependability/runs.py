@@ -47,8 +47,8 @@ def learning(values, seed):
     problem = problem_of(values)
     data = problem.data(seed)
     returns = []
-    score = VARIANTS.get(values["learner"].get("defaults"), VARIANTS[DEFAULTS])["score"]
-    found = learned(learner_of(values, seed), data, lambda step: returns.append(problem.worth(step.policy)), score)
+    variant = VARIANTS.get(values["learner"].get("defaults"), VARIANTS[DEFAULTS])
+    found = learned(learner_of(values, seed), data, lambda step: returns.append(problem.worth(step.policy)), variant)
     if len(returns) != len(found.history):
         raise AssertionError(f"fit made {len(found.history)} rounds; {len(returns)} were seen.")
     return {

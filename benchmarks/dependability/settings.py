@@ -73,9 +73,14 @@ def settings(group, variant=DEFAULTS):
 
 
 def weighted(name, depth, weighting):
-    """Return the setting of the group states: the library's rules, but for the depth and the weights of states."""
+    """Return the setting of the group states: the library's rules, but for the depth and the weights of states.
+
+    With even weights no round of the library begins with what was done, so here none does with any weights.
+    """
     kind, of_problem, n_rows = WEIGHTED[name]
-    setting = _learning(f"states/{name}/depth-{depth}/{weighting}", kind, of_problem, EARLIER)
+    setting = _learning(
+        f"states/{name}/depth-{depth}/{weighting}", kind, of_problem, EARLIER if kind == "mdp" else "begins-once"
+    )
     space = {
         "max_depth": depth,
         "n_thresholds": 64,

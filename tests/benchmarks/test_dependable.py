@@ -216,8 +216,9 @@ def test_candidates_are_36_and_always_the_same(monkeypatch):
 def test_every_setting_says_everything_about_its_learner():
     for group in settings.GROUPS:
         for setting in settings.settings(group):
-            earlier = setting.values["problem"] == "mdp" or group == "states"  # made when only one score was there
-            assert setting.values["learner"]["defaults"] == (settings.EARLIER if earlier else learners.DEFAULTS)
+            moves = "begins-once" if group == "states" else learners.DEFAULTS
+            expected = settings.EARLIER if setting.values["problem"] == "mdp" else moves
+            assert setting.values["learner"]["defaults"] == expected
             assert setting.name.startswith(group)
     names = [setting.name for group in settings.GROUPS for setting in settings.settings(group)]
     assert len(names) == len(set(names))
