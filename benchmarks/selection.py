@@ -26,12 +26,14 @@ from comparison.worlds import WORLDS, returns_of
 from dependability.problems import Control, Data, States, log_of
 
 from capi import CAPI, FiniteMDP, Transitions
+from capi._utils.shared import sharing
 from capi.domains import ChainWalk, InventoryManagement, MachineMaintenance, TrafficIntersection
 from capi.errors import CapiError
 from capi.learning import rules
 from capi.policies import EpsilonGreedy, Tabular, Uniform
 from capi.policy_spaces import Forests
 from capi.selection import Candidate, choose, default_candidates
+from capi.selection.selecting import MOST_SHARED
 
 FOLDER = Path(__file__).parent / "records" / "selection"
 CONTROL = ("mountain-car", "pole", "cart-pole-v1", "acrobot-v1")
@@ -241,13 +243,14 @@ def candidates_of(name, batch, discount, seed):
 def hindsight(given, learning, worth):
     """Return the true return of each candidate, and why the others refused the learning episodes; `choose` leaves those out, too."""
     worths, refused = {}, {}
-    for candidate in given:
-        try:
-            policy = candidate.fitted(learning).policy_
-        except (CapiError, ValueError) as error:  # as in `choose`
-            refused[candidate.name] = f"{type(error).__name__}: {error}"
-        else:
-            worths[candidate.name] = worth(policy)
+    with sharing(enabled=len(learning) <= MOST_SHARED):
+        for candidate in given:
+            try:
+                policy = candidate.fitted(learning).policy_
+            except (CapiError, ValueError) as error:  # as in `choose`
+                refused[candidate.name] = f"{type(error).__name__}: {error}"
+            else:
+                worths[candidate.name] = worth(policy)
     return worths, refused
 
 
