@@ -7,6 +7,7 @@ Problems: the paper's chain walk (5,000 random decisions), logs of control probl
 LunarLander-v3 (`lunar-5000`, `lunar-20000`; needs Box2D: pip install swig box2d), finite MDPs with 25 actions logged by a nearly deterministic expert (`expert-1000`, `expert-10000`,
 `expert-100000`), Mountain-Car with and without noise in its rewards, where only the node size is chosen (`noise-0`, `noise-1`), and three
 problems of operations that were not looked at before selection was finished (`unseen-traffic`, `unseen-machine`, `unseen-warehouse`). All candidates learn from the same learning episodes; their true returns are only used here.
+Candidates that refuse these episodes, for example because an action is missing, are left out, as selection itself does, and listed after the table.
 """
 
 import argparse
@@ -25,11 +26,14 @@ from comparison.worlds import WORLDS, returns_of
 from dependability.problems import Control, Data, States, log_of
 
 from capi import CAPI, FiniteMDP, Transitions
+from capi._utils.shared import sharing
 from capi.domains import ChainWalk, InventoryManagement, MachineMaintenance, TrafficIntersection
+from capi.errors import CapiError
 from capi.learning import rules
 from capi.policies import EpsilonGreedy, Tabular, Uniform
 from capi.policy_spaces import Forests
 from capi.selection import Candidate, choose, default_candidates
+from capi.selection.selecting import MOST_SHARED
 
 FOLDER = Path(__file__).parent / "records" / "selection"
 CONTROL = ("mountain-car", "pole", "cart-pole-v1", "acrobot-v1")
@@ -236,6 +240,20 @@ def candidates_of(name, batch, discount, seed):
     ]
 
 
+def hindsight(given, learning, worth):
+    """Return the true return of each candidate, and why the others refused the learning episodes; `choose` leaves those out, too."""
+    worths, refused = {}, {}
+    with sharing(enabled=len(learning) <= MOST_SHARED):
+        for candidate in given:
+            try:
+                policy = candidate.fitted(learning).policy_
+            except (CapiError, ValueError) as error:  # as in `choose`
+                refused[candidate.name] = f"{type(error).__name__}: {error}"
+            else:
+                worths[candidate.name] = worth(policy)
+    return worths, refused
+
+
 def run(name, seed, records):
     values = {"problem": name, "rule": RULE}
     if records.has(values, seed):
@@ -249,10 +267,11 @@ def run(name, seed, records):
     learner = choose(batch, discount, candidates=given, random_state=seed)
     wall, cpu = time.perf_counter() - wall, time.process_time() - started
     found = learner.selection_
-    worths = {c.name: problem.worth(c.fitted(learning).policy_) for c in given}
+    worths, refused = hindsight(given, learning, problem.worth)
     results = {
         "selection": found.to_dict(),
         "worths": worths,
+        "refused": refused,
         "returned": problem.worth(learner.policy_),
         "log": problem.log_worth(data),
         "cpu_seconds": cpu,
@@ -297,6 +316,9 @@ def table(records):
         if name.startswith("noise"):
             chosen = [one["selection"]["chosen"].removeprefix("nodes of ") for one in found]
             rows.append(f"\n{name}: nodes chosen {', '.join(chosen)}")
+        for candidate in sorted({refused for one in found for refused in one.get("refused", {})}):
+            n_refused = sum(candidate in one.get("refused", {}) for one in found)
+            rows.append(f"\n{name}: {candidate} refused the learning episodes of {n_refused} of {len(found)} seeds")
     return "\n".join(rows)
 
 

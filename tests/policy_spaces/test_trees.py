@@ -12,6 +12,7 @@ from capi.loss import gap_weighted_loss
 from capi.policies import Training, decisions, described
 from capi.policy_spaces import Forests, OptimalTrees, Thresholds, Trees
 from capi.policy_spaces._problem import ImprovementProblem
+from capi.policy_spaces.trees import forests
 from capi.policy_spaces.trees._outline import Outline, regret_reductions
 from capi.policy_spaces.trees.greedy import TreePolicy, leaf_size, seconds_for_optimal
 from capi.testing import check_policy_space
@@ -263,6 +264,23 @@ def test_masks_are_honoured(space):
     assert gap_weighted_loss(values, actions, None, allowed) < 0.3 * gap_weighted_loss(values, worst, None, allowed)
     with pytest.raises(InvalidInputError, match="pass allowed"):
         policy.act(states)
+
+
+@pytest.mark.parametrize("at_once", [1, 2_000, 2**20])
+def test_each_tree_votes_for_its_best_allowed_action(monkeypatch, at_once):
+    """The votes of a forest are those of its trees one by one, however many are counted at once."""
+    monkeypatch.setattr(forests, "VOTES_AT_ONCE", at_once)
+    states, values = problem()
+    policy = Forests(n_trees=5, min_samples_split=20).improve(states, values)
+    allowed = np.random.default_rng(1).random(values.shape) < 0.5
+    allowed[np.arange(len(states)), np.arange(len(states)) % 3] = True
+    leaves = policy.forest.leaves(states)
+    expected = np.zeros(values.shape)
+    for tree in leaves:
+        for i, leaf in enumerate(tree):
+            order = np.argsort(policy.forest.sums[leaf], kind="stable")
+            expected[i, next(a for a in order if allowed[i, a])] += 1 / len(leaves)
+    np.testing.assert_allclose(policy.votes(states, allowed), expected)
 
 
 def test_a_masked_tree_states_its_fallback_and_counts_exactly_what_it_loses():

@@ -2,6 +2,8 @@
 
 import json
 import math
+import warnings
+from collections import Counter
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -9,13 +11,21 @@ import numpy as np
 import pytest
 
 from capi import CAPI, FiniteMDP, Support, Transitions
-from capi.errors import InvalidInputError
+from capi.errors import InvalidInputError, RareActionWarning
 from capi.evaluators import LSTDQ, BoostedQ, FittedQ, Pessimistic
 from capi.finite.mdp import TabularQ
-from capi.learning import NearLog
+from capi.learning import NearLog, rules
 from capi.policies import Constant, Uniform
 from capi.policy_spaces import Forests, Neighbors, OptimalTrees, Reweighted, Trees
-from capi.selection import Candidate, bellman_error, choose, default_candidates, doubly_robust, held_out_loss
+from capi.selection import (
+    Candidate,
+    bellman_error,
+    choose,
+    default_candidates,
+    doubly_robust,
+    held_out_loss,
+    selecting,
+)
 from capi.selection._memory import NAME
 from capi.selection.candidates import BestSingleAction, WhatWasDone
 from capi.selection.result import Tried
@@ -164,6 +174,17 @@ def test_a_candidate_that_leaves_the_log_is_not_compared():
     assert alone.returned != "leaving"
 
 
+def test_rarely_taken_actions_are_named_once():
+    """Candidates are learned many times, but the warning is for the result."""
+    x = np.random.default_rng(0).random((200, 2))
+    actions = np.where(np.arange(200) == 3, 2, np.arange(200) % 2)
+    batch = Transitions(x, actions, 1.0 * (actions == 0), x, np.ones(200, dtype=bool))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        choose(batch, 0.0, candidates={"tree": tree(), "deeper": tree(2)})
+    assert len([w for w in caught if w.category is RareActionWarning]) == 1
+
+
 def test_equal_candidates_give_the_simplest():
     given = [Candidate("large", tree(), 9), Candidate("small", tree(), 3)]
     assert choose(arms(), 0.0, candidates=given).selection_.chosen == "small"
@@ -261,6 +282,52 @@ def test_names_of_baselines_and_objects_that_cannot_learn_are_refused():
     for learner in (CAPI, object(), Constant(0, 2)):
         with pytest.raises(InvalidInputError, match="candidates must be"):
             choose(arms(), 0.0, candidates={"x": learner})
+
+
+def near_the_log():
+    """Candidates that need what was done, and others that need a support, two of each."""
+    evaluator = FittedQ(n_trees=5, min_samples_split=20, n_sweeps=None)
+
+    def learner(space, **options):
+        return CAPI(evaluator, space, 0.8, 2, random_state=0, **options)
+
+    tree, forest = Trees(max_depth=1), Forests(n_trees=5, min_samples_split=20)
+    return {
+        "tree, supported": learner(tree, support=Support(0.3)),
+        "forest, supported": learner(forest, support=Support(0.3)),
+        "log": learner(Reweighted()),
+        "mixed": learner(tree, update=NearLog(None, 0.3)),
+    }
+
+
+def test_what_candidates_have_in_common_is_learned_once(monkeypatch):
+    """A log is cloned once for all candidates; supports and learners of all episodes are shared, too. The results are the same without."""
+    batch, counts = steps(12, length=8), Counter()
+
+    def counting(owner, name):
+        original = getattr(owner, name)
+
+        def counted(*arguments, **options):
+            counts[name, owner] += 1
+            return original(*arguments, **options)
+
+        monkeypatch.setattr(owner, name, counted)
+
+    def chosen():
+        counts.clear()
+        learner = choose(batch, 0.8, candidates=near_the_log(), always_learn=True)
+        tried = [(one.name, one.rough, one.value, one.left, one.fate) for one in learner.selection_.tried]
+        found = tried, learner.selection_.gate, learner.policy_.probabilities(batch.states).tobytes()
+        return found, dict(counts)
+
+    for owner, name in ((rules, "cloned"), (Support, "fit"), (CAPI, "fit")):
+        counting(owner, name)
+    first, once = chosen()
+    monkeypatch.setattr(selecting, "MOST_SHARED", 0)
+    second, each = chosen()
+    assert first == second
+    assert once["cloned", rules] == 3  # in each half, and in all episodes
+    assert all(once[key] < each[key] for key in each)
 
 
 def test_a_budget_leaves_candidates_out():

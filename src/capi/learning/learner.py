@@ -22,6 +22,7 @@ from capi._utils.late import late, rich, sklearn
 from capi._utils.nested_parameters import changed as changed_parameters
 from capi._utils.nested_parameters import with_nested
 from capi._utils.randomness import numbered_rng, seed_sequence
+from capi._utils.shared import shared
 from capi._utils.validation import Bools, Floats, as_allowed, as_states
 from capi._utils.versions import versions
 from capi.data.columns import is_table
@@ -464,9 +465,13 @@ def supported(loop: Loop, transitions: Any) -> tuple[Any, Any]:
     """
     if loop.support is None:
         return transitions, None
-    rng = numbered_rng(seed_sequence(loop.random_state), 0, SUPPORT_STREAM)
-    fitted = loop.support.fit(transitions, random_state=rng)
-    return fitted.mask(transitions), fitted
+    seeds = seed_sequence(loop.random_state)
+
+    def made() -> tuple[Any, Any]:
+        fitted = loop.support.fit(transitions, random_state=numbered_rng(seeds, 0, SUPPORT_STREAM))
+        return fitted.mask(transitions), fitted
+
+    return shared(made, transitions, loop.support, seeds)
 
 
 def training_of(transitions: Any, discount: float, n_iterations: int) -> Training:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from capi._utils.randomness import numbered_rng
+from capi._utils.shared import shared
 from capi._utils.validation import Floats, Ints
 from capi.data.elapsed import largest_discount
 from capi.data.transitions import Transitions
@@ -130,8 +131,11 @@ class Beginnings:
     @cached_property
     def what_was_done(self) -> Policy:
         """The policy of the log, roughly."""
-        rng = numbered_rng(self.seeds, 0, LOG_STREAM)
-        return cloned(self.transitions, quick=True, random_state=rng, n_jobs=-1)
+
+        def made() -> Policy:
+            return cloned(self.transitions, quick=True, random_state=numbered_rng(self.seeds, 0, LOG_STREAM), n_jobs=-1)
+
+        return shared(made, self.transitions, "roughly what was done", self.seeds)
 
     def of_round(self, k: int) -> tuple[Policy, QFunction | None] | None:
         """Return the policy with which round ``k`` begins, and its Q, if any; None if it continues the round before."""
@@ -160,12 +164,16 @@ def first_policy(
         return evaluator.mdp.optimal_policy, None
     if not by_trees(evaluator, batch):
         return first, None
-    sweep, q, rng = with_one_sweep(getattr(evaluator, "on_sample", evaluator)), None, numbered_rng(seeds, 0, STREAM)
-    policy = first
-    for _ in range(horizon(batch, loop.discount)):
-        q = sweep.evaluate(policy, batch, discount=loop.discount, previous=q, rng=rng)
-        policy = Greedy(q if not len(excluded) else WithoutActions(q, excluded), masked=batch.allowed is not None)
-    return policy, q
+    sweep, discount = with_one_sweep(getattr(evaluator, "on_sample", evaluator)), loop.discount
+
+    def made() -> tuple[Policy, QFunction | None]:
+        policy, q, rng = first, None, numbered_rng(seeds, 0, STREAM)
+        for _ in range(horizon(batch, discount)):
+            q = sweep.evaluate(policy, batch, discount=discount, previous=q, rng=rng)
+            policy = Greedy(q if not len(excluded) else WithoutActions(q, excluded), masked=batch.allowed is not None)
+        return policy, q
+
+    return shared(made, batch, "fitted Q iteration", sweep, discount, seeds)
 
 
 def with_behaviour(part: Any, transitions: Any, seeds: np.random.SeedSequence) -> Any:
@@ -176,7 +184,11 @@ def with_behaviour(part: Any, transitions: Any, seeds: np.random.SeedSequence) -
         raise InvalidInputError(
             f"{type(part).__name__} needs a fixed batch, or behaviour: what was done. Pass transitions to fit."
         )
-    return replace(part, behaviour=cloned(transitions, random_state=numbered_rng(seeds, 0, LOG_STREAM), n_jobs=-1))
+
+    def made() -> Policy:
+        return cloned(transitions, random_state=numbered_rng(seeds, 0, LOG_STREAM), n_jobs=-1)
+
+    return replace(part, behaviour=shared(made, transitions, "what was done", seeds))
 
 
 def default_space(n_rows: int) -> OptimalTrees:

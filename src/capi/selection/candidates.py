@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from capi._utils.late import sklearn
+from capi._utils.shared import shared
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInputError
+from capi.errors import InvalidInputError, RareActionWarning
 from capi.evaluators import LSTDQ, BoostedQ, Pessimistic
 from capi.features.bases import Polynomial
 from capi.learning import rules
@@ -61,6 +63,21 @@ class Candidate:
             by_rule = rules.with_rules(learner.loop(), batch, None).n_rounds
             learner.set_params(n_iterations=min(QUICK_ROUNDS, by_rule))
         return learner.fit(batch)
+
+    def learned(self, batch: Transitions) -> Any:
+        """Return the learner after learning from all learning episodes, in `sharing` always the same one; `warn_of_rare_actions` warns instead of it."""
+
+        def made() -> Any:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RareActionWarning)
+                return self.fitted(batch)
+
+        return shared(made, batch, self)
+
+    def warn_of_rare_actions(self, batch: Transitions) -> None:
+        """Warn of actions that the learner does not choose because the batch takes them too rarely."""
+        if isinstance(self.learner, Learner):
+            rules.excluded_actions(rules.with_rules(self.learner.loop(), batch, None).evaluator, batch)
 
 
 @dataclass

@@ -21,6 +21,7 @@ import numpy as np
 
 from capi._utils.executors import check_executor, ordered
 from capi._utils.randomness import shuffled_folds
+from capi._utils.shared import sharing
 from capi._utils.threads import n_threads
 from capi._utils.validation import Floats, as_discount, as_int, is_real
 from capi.data.transitions import Transitions
@@ -44,6 +45,7 @@ SCORING_TREES, N_SIMULATED, MORE = (
 )  # trees or simulated episodes of a rough value; a final one has five times as many
 ROUGH_SHARE = 0.5  # of the budget
 FEWEST_TESTED = 3  # episodes
+MOST_SHARED = 100_000  # learning rows; what candidates have in common for more would take too much memory
 Values = Sequence[dict[str, Any]]  # the results of the fits of a candidate
 ADVICE = "always_learn=True (--always-learn) returns the learned policy."
 RARELY, MOST_LEFT = (
@@ -127,45 +129,48 @@ def choose(
     others = baselines(discount, random_state=seed)
     asked = checked_candidates(given, [other.name for other in others])
     work = _Work(learning, discount, seed, n_jobs, Memory.of(folder, learning, discount, seed), shown, executor)
-    rough = work.rough([*others[:2], *asked], budget)
-    finalists = _finalists(rough, others[0].name)
-    tried, score = work.final(finalists, rough)
-    chosen = next(one for one in finalists if one.name == _simplest(tried))
-    tried = [replace(one, fate="chosen") if one.name == chosen.name else one for one in tried]
-    ranked = sorted(
-        (one for one in tried if one.value is not None and one.name != chosen.name), key=lambda one: -(one.value or 0.0)
-    )
-    named = {c.name: c for c in finalists}
-    near = [one.name for one in ranked if named[one.name].near_log]  # whose test needs the least overlap
-    others_of = [one.name for one in ranked if not named[one.name].near_log]
-    order = [chosen.name, *near, *others_of]
-    learners = {chosen.name: chosen.fitted(learning)}
+    with sharing(enabled=len(learning) <= MOST_SHARED):
+        rough = work.rough([*others[:2], *asked], budget)
+        finalists = _finalists(rough, others[0].name)
+        tried, score = work.final(finalists, rough)
+        chosen = next(one for one in finalists if one.name == _simplest(tried))
+        tried = [replace(one, fate="chosen") if one.name == chosen.name else one for one in tried]
+        ranked = sorted(
+            (one for one in tried if one.value is not None and one.name != chosen.name),
+            key=lambda one: -(one.value or 0.0),
+        )
+        named = {c.name: c for c in finalists}
+        near = [one.name for one in ranked if named[one.name].near_log]  # whose test needs the least overlap
+        others_of = [one.name for one in ranked if not named[one.name].near_log]
+        order = [chosen.name, *near, *others_of]
+        chosen.warn_of_rare_actions(learning)
+        learners = {chosen.name: chosen.learned(learning)}
 
-    def policy_of(name: str) -> Any:
-        if name not in learners:
-            learners[name] = named[name].fitted(learning)
-        return learners[name].policy_
+        def policy_of(name: str) -> Any:
+            if name not in learners:
+                learners[name] = named[name].learned(learning)
+            return learners[name].policy_
 
-    single = others[-1].fitted(learning)
-    learners[others[-1].name] = single
-    gate, returned, evidence = gated(
-        [name for name in order if named[name].size > 0],
-        policy_of,
-        test,
-        discount,
-        error_rate,
-        seed,
-        n_jobs,
-        single.policy_ if batch.n_actions > 1 else None,
-    )
-    if always_learn:
-        result = "" if returned == chosen.name else f" The result is {chosen.name} all the same, as asked."
-        returned, evidence = chosen.name, None if returned not in (None, chosen.name) else evidence
-    else:
-        result = "" if returned is not None else f" The result is what was done. {ADVICE}"
-        returned = others[0].name if returned is None else returned
-    gate = replace(gate, sentence=gate.sentence + result)
-    learner = learners.get(returned) or (named.get(returned) or others[0]).fitted(learning)
+        single = others[-1].fitted(learning)
+        learners[others[-1].name] = single
+        gate, returned, evidence = gated(
+            [name for name in order if named[name].size > 0],
+            policy_of,
+            test,
+            discount,
+            error_rate,
+            seed,
+            n_jobs,
+            single.policy_ if batch.n_actions > 1 else None,
+        )
+        if always_learn:
+            result = "" if returned == chosen.name else f" The result is {chosen.name} all the same, as asked."
+            returned, evidence = chosen.name, None if returned not in (None, chosen.name) else evidence
+        else:
+            result = "" if returned is not None else f" The result is what was done. {ADVICE}"
+            returned = others[0].name if returned is None else returned
+        gate = replace(gate, sentence=gate.sentence + result)
+        learner = learners.get(returned) or (named.get(returned) or others[0]).learned(learning)
     learner.selection_ = Selection(tried, chosen.name, returned, gate, discount, learning.n_episodes, score, evidence)
     return learner
 
@@ -383,9 +388,12 @@ def _valued(
     fold, more = task.fold, 1 if task.stage == "rough" else MORE
     found: dict[str, Any] = {"left": 0.0}
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RareActionWarning)
-            policy = task.candidate.fitted(task.rest, quick=task.stage == "rough").policy_
+        if task.half is None:
+            policy = task.candidate.learned(task.rest).policy_
+        else:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RareActionWarning)
+                policy = task.candidate.fitted(task.rest, quick=task.stage == "rough").policy_
         if world is None:
             regression = Regression(n_trees=SCORING_TREES * more, n_jobs=1 if one_thread else n_threads(-1))
             value, of_episodes = fitted_value_with_influence(policy, fold, discount, regression, seed)

@@ -11,14 +11,16 @@ import numpy as np
 from capi._utils.array_cache import Remembered
 from capi._utils.parameters import Constraints, at_least, check_parameters, checked_by, optional
 from capi._utils.threads import n_threads
-from capi._utils.validation import Bools, Floats, Ints, as_states, is_fixed
-from capi.policies import Deterministic, check_masks_given, first_allowed, in_blocks, one_hot
+from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_states, is_fixed
+from capi.policies import Deterministic, check_masks_given, in_blocks, one_hot
 from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver
 from capi.policy_spaces.imitation import ReadByImitation
 from capi.policy_spaces.trees.greedy import grown_on
 from capi.trees.forest import Forest, Growth, n_candidates
 from capi.trees.projections import Projections
 from capi.types import Policy, QFunction
+
+VOTES_AT_ONCE = 2**20  # entries of a table of trees, states and actions
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,10 +69,15 @@ class ForestPolicy(ReadByImitation, Deterministic):
             leaves_of_trees = self.forest.leaves(x, threads)
         if allowed is None:
             return self.forest.total_of_leaves(self._ballots, leaves_of_trees, threads) / n_trees
-        votes = np.zeros((len(x), self.n_actions))
-        for leaves in leaves_of_trees:
-            votes += one_hot(first_allowed(self._ranking[leaves], allowed), self.n_actions)
-        return votes / n_trees
+        mask: Any = as_allowed(allowed, "allowed", (len(x), self.n_actions))
+        votes, at_once = np.zeros(mask.size, dtype=np.int64), max(1, VOTES_AT_ONCE // max(1, mask.size))
+        rows = np.arange(len(x))
+        for first in range(0, n_trees, at_once):
+            ranking = self._ranking[leaves_of_trees[first : first + at_once]]  # (t, n, A)
+            place = mask[rows[:, None], ranking].argmax(axis=2, keepdims=True)
+            chosen = np.take_along_axis(ranking, place, axis=2)[:, :, 0]  # (t, n)
+            votes += np.bincount((rows * self.n_actions + chosen).ravel(), minlength=mask.size)
+        return votes.reshape(mask.shape) / n_trees
 
     def summary(self) -> str:
         """Return one sentence that describes the policy."""
