@@ -311,7 +311,7 @@ def fit(
         share = f"{100 * result.history[-1]['changed']:.0f} %"
         typer.echo(
             f"note    the last iteration still changed {share} of the decisions; "
-            "--keep best keeps the best policy of the last ten"
+            "--keep best keeps the best of twenty policies, by a score"
         )
     typer.echo(f"policy  {result.folder / 'policy.capi'}")
     if result.settings.hold_out:
