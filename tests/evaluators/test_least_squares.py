@@ -59,6 +59,7 @@ def repeated(batch):
 
 CONTRACTS = [
     LSTDQ(quadratic),
+    LSTDQ(quadratic, n_sweeps=3),
     LSTDQ(PolynomialFeatures(2), ridge=1e-3),
     LSTDQ(RadialGrid(3), ridge=1e-3, projection_ridge=1e-3),
     LSTDQ(Tiles(4, 3), ridge=1e-3),
@@ -239,6 +240,44 @@ def test_blocks_of_rows_give_what_the_whole_batch_gives(monkeypatch, evaluator, 
     blocks = evaluator.evaluate(policy, batch, discount=GAMMA)
     np.testing.assert_allclose(blocks.weights, whole.weights, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(blocks.values(batch.states), whole.values(batch.states), rtol=1e-9)
+
+
+@pytest.mark.parametrize("features", [quadratic, sparse_quadratic])
+def test_a_sweep_is_a_regression_on_the_targets_of_the_previous_values(features):
+    batch, q = random_batch(15, n_episodes=100), None
+    evaluator, following = LSTDQ(features, ridge=0, n_sweeps=2), np.zeros((len(batch), 3))
+    for policy in (Constant(1, 3), Uniform(3), Constant(0, 3)):
+        q = evaluator.evaluate(policy, batch, discount=GAMMA, previous=q)
+        for _ in range(2):
+            ahead = (policy.probabilities(batch.next_states) * following).sum(axis=1)
+            targets = batch.rewards + GAMMA * ~batch.terminated * ahead
+            weights = [
+                np.linalg.lstsq(quadratic(batch.states[batch.actions == a]), targets[batch.actions == a])[0]
+                for a in range(3)
+            ]
+            following = quadratic(batch.next_states) @ np.transpose(weights)
+        np.testing.assert_allclose(q.weights, weights, rtol=1e-7, atol=1e-9)
+
+
+def test_many_sweeps_find_the_fixed_point():
+    batch, policy = random_batch(16, n_episodes=100), Uniform(3)
+    many = LSTDQ(quadratic, n_sweeps=400).evaluate(policy, batch, discount=0.5)
+    np.testing.assert_allclose(many.weights, LSTDQ(quadratic).evaluate(policy, batch, discount=0.5).weights, rtol=1e-6)
+
+
+def test_sweeps_start_from_linear_values_of_any_features():
+    batch, policy = random_batch(17, n_episodes=100), Uniform(3)
+    start = LSTDQ(tabular_two).evaluate(policy, batch, discount=GAMMA)
+    found = LSTDQ(quadratic, ridge=0, n_sweeps=1).evaluate(policy, batch, discount=GAMMA, previous=start)
+    targets = batch.rewards + GAMMA * ~batch.terminated * start.values(batch.next_states).mean(axis=1)
+    mine = batch.actions == 2
+    expected = np.linalg.lstsq(quadratic(batch.states[mine]), targets[mine])[0]
+    np.testing.assert_allclose(found.weights[2], expected, rtol=1e-7, atol=1e-9)
+    trees = FittedQ(n_trees=2).evaluate(policy, batch, discount=GAMMA)
+    with pytest.raises(InvalidInputError, match="linear in features"):
+        LSTDQ(quadratic, n_sweeps=1).evaluate(policy, batch, discount=GAMMA, previous=trees)
+    with pytest.raises(InvalidInputError, match="n_sweeps must be None"):
+        LSTDQ(quadratic, 0.1, 0.1, n_sweeps=1)
 
 
 def test_memory_does_not_grow_with_the_rows():
@@ -541,6 +580,7 @@ def test_too_many_weights_for_a_dense_method_are_refused():
 
 EVERYBODY = [
     LSTDQ(quadratic),
+    LSTDQ(quadratic, n_sweeps=3),
     LSTDQ(RKHS(), ridge=0.1, projection_ridge=0.1),
     BellmanResidual(quadratic),
     LassoTD(quadratic),
