@@ -4,7 +4,7 @@
     python benchmarks/scale.py lstd [ROWS]         LSTDQ with 52 weights on Parquet files, default 100,000,000 rows x 10 float32 columns (4 GB)
     python benchmarks/scale.py fitted [ROWS...]    FittedQ + OptimalTrees on two Dask workers of 4 GiB, default 2,000,000 and 20,000,000 rows
     python benchmarks/scale.py overhead            Dask against threads of one process, 1,000,000 rows
-    python benchmarks/scale.py peer [SEED...]      a fitted-Q loop with LightGBM on the same two workers, 2,000,000 rows, default seeds 1, 2 and 3;
+    python benchmarks/scale.py peer [SEED...]      a fitted-Q loop with LightGBM, and one with LSTDQ, on the same two workers, 2,000,000 rows, default seeds 0, 1 and 2;
                                                    finished seeds are kept in benchmarks/records/scale
     python benchmarks/scale.py parts               seconds and bytes per row of reading, routing and one sweep, in one thread
     python benchmarks/scale.py evaluate [ROWS]     a policy's value from all rows of a log in parts, default 1,000,000 rows, and a description of it
@@ -24,6 +24,7 @@ import sys
 import tempfile
 import time
 import warnings
+from importlib import import_module
 from pathlib import Path
 
 import dask.array as da
@@ -34,7 +35,6 @@ import pyarrow.parquet as pq
 from dask import delayed
 from distributed import Client, LocalCluster, wait
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.pipeline import FeatureUnion
 
 from capi import CAPI, PartitionedTransitions, Transitions, runs
 from capi._utils.late import late
@@ -44,7 +44,6 @@ from capi.datasets import load_hiv_batch
 from capi.domains import HIV
 from capi.evaluators import LSTDQ, FittedQ
 from capi.evaluators.over_partitions import OverPartitions, Structure, next_leaves, own_leaves, swept
-from capi.features.bases import Polynomial
 from capi.offline import evaluate
 from capi.policies import Constant, EpsilonGreedy, Greedy
 from capi.policy_spaces import OptimalTrees, Unrestricted
@@ -230,31 +229,46 @@ def simulated(found, n=4000, steps=60):
 
 
 class Bends(TransformerMixin, BaseEstimator):
-    """How far each column is above its quantiles 1/6, ..., 5/6, and zero below: with the columns themselves, piecewise linear functions of each."""
+    """A constant, the columns, and how far each is above some of its quantiles: piecewise linear functions of each column.
+
+    Three of the seven quantiles are in the lower tenth, because good policies go where the log has few rows.
+    """
 
     def fit(self, states, _=None):
-        self.knots_ = np.quantile(states, np.arange(1, 6) / 6, axis=0)
+        self.knots_ = np.quantile(states, (0.01, 0.03, 0.1, 0.3, 0.5, 0.7, 0.9), axis=0)
         return self
 
     def transform(self, states):
-        return np.concatenate([np.maximum(states - knots, 0.0) for knots in self.knots_], axis=1)
+        k, d = self.knots_.shape
+        table = np.empty((len(states), 1 + d + k * d))
+        table[:, 0], table[:, 1 : d + 1] = 1.0, states
+        above = np.tile(states, (1, k))
+        above -= self.knots_.ravel()
+        np.maximum(above, 0.0, out=table[:, d + 1 :])
+        return table
 
 
-def linear(folder, n_rounds):
-    """Time rounds of LSTDQ with features that suit any smooth system: a piecewise linear function of each column, and all products of two."""
-    evaluator = LSTDQ(FeatureUnion([("bends", Bends()), ("products", Polynomial(2))]))
+def linear(folder, n_rounds, n_sweeps):
+    """Time fitted Q iteration with a piecewise linear function of each column and action: some sweeps of LSTDQ per round, and its greedy policy.
+
+    The time has everything from the files to the policy; only the workers have imported the package before.
+    """
     with cluster() as workers, Client(workers) as client:
+        client.run(import_module, "capi.evaluators.over_partitions")
         started, cpu = time.perf_counter(), cpu_seconds(client)
         batch = PartitionedTransitions.from_parquet(folder, rows_per_partition=AT_ONCE // 2, executor=client, **ROLES)
         found = CAPI(
-            evaluator, Unrestricted(), 0.95, int(n_rounds), random_state=0, keep="last", state_weights="batch"
-        ).fit(batch)
+            LSTDQ(Bends(), n_sweeps=int(n_sweeps)), Unrestricted(), 0.95, int(n_rounds), random_state=0, keep="last", state_weights="batch"
+        ).fit(batch)  # fmt: skip
         return {
             "seconds": round(time.perf_counter() - started, 1),
             "cpu_seconds": round(cpu_seconds(client) - cpu, 1),
             "rounds": [round(row["seconds"], 2) for row in found.history_],
+            "sweeps_per_round": int(n_sweeps),
+            "weights": int(found.q_.weights.size),
             "worker_gib": max(client.run(resident).values()),
             "return": simulated(found),
+            "return_of_20000": simulated(found, 20_000),
         }
 
 
@@ -292,9 +306,9 @@ def peer(folder, n_sweeps):
             wait(targets)
             times.append(round(time.perf_counter() - started, 2))
         cpu = cpu_seconds(client) - cpu
-        value = simulated(lambda states: _greedy(states, booster))
         memory = max(client.run(resident).values())
-    return {"sweeps": times, "cpu_seconds": round(cpu, 1), "worker_gib": memory, "return": value}
+        value, closer = (simulated(lambda states: _greedy(states, booster), n) for n in (4000, 20_000))
+    return {"sweeps": times, "cpu_seconds": round(cpu, 1), "worker_gib": memory, "return": value, "return_of_20000": closer}  # fmt: skip
 
 
 def _itself(part):
@@ -429,6 +443,12 @@ MEASURED = {
 }
 
 
+PEER_PATHS = {  # what runs on the log of a seed
+    "LSTDQ, 3 rounds of 2 sweeps": lambda log: ("linear", log, 3, 2),
+    "LightGBM": lambda log: ("peer", log, 5),
+}
+
+
 def compared(here, there):
     """Return a sentence about paired numbers from memory and from partitions."""
     more = there - here
@@ -471,21 +491,23 @@ def main(name, *arguments):
                 f"threads {here['seconds']:.1f} s, Dask {there['seconds']:.1f} s, ratio {there['seconds'] / here['seconds']:.2f}, same return {here['return'] == there['return']}"
             )
         elif name == "peer":
-            seeds, records = [int(seed) for seed in arguments or (1, 2, 3)], RECORDS / "peer.jsonl"
+            seeds, records = [int(seed) for seed in arguments or (0, 1, 2)], RECORDS / "peer.jsonl"
             known = [json.loads(line) for line in records.read_text().splitlines()] if records.exists() else []
             for seed in seeds:
-                if not any(record["seed"] == seed for record in known):
+                there = {record["path"] for record in known if record["seed"] == seed}
+                if missing := [path for path in PEER_PATHS if path not in there]:
                     log = write(folder / f"log{seed}", 2_000_000, seed)
-                    known.append({"seed": seed, "linear": alone("linear", log, 4), "lightgbm": alone("peer", log, 5)})
-                    with records.open("a") as file:
-                        file.write(json.dumps(known[-1]) + "\n")
+                    for path in missing:
+                        known.append({"seed": seed, "path": path, **alone(*PEER_PATHS[path](log))})
+                        with records.open("a") as file:
+                            file.write(json.dumps(known[-1]) + "\n")
             for record in known:
                 if record["seed"] in seeds:
-                    ours, theirs = record["linear"], record["lightgbm"]
+                    closer = (
+                        f", of 20,000 episodes {record['return_of_20000']:.2f}" if "return_of_20000" in record else ""
+                    )
                     print(
-                        f"seed {record['seed']}: LSTDQ, {len(ours['rounds'])} rounds, return {ours['return']:.2f}, {ours['seconds']:.0f} s, "
-                        f"{ours['cpu_seconds']:.0f} CPU s; LightGBM, {len(theirs['sweeps'])} sweeps, return {theirs['return']:.2f}, "
-                        f"{sum(theirs['sweeps']):.0f} s, {theirs['cpu_seconds']:.0f} CPU s"
+                        f"seed {record['seed']}, {record['path']}: {record['cpu_seconds']:.0f} CPU s, return {record['return']:.2f}{closer}"
                     )
         elif name == "parts":
             found = alone("parts", write(folder / "log", 1_000_000))

@@ -6,7 +6,7 @@ from capi import FiniteMDP
 from capi.baselines import PSDP, RFQI, FittedQIteration
 from capi.domains import ChainWalk
 from capi.errors import InvalidInputError
-from capi.evaluators import LSTDQ, Exact, FittedQ, KernelFittedQ, Rollouts
+from capi.evaluators import BellmanResidual, Exact, FittedQ, KernelFittedQ, Rollouts
 from capi.features import OneHot
 from capi.policies import Constant, NonStationary, Tabular
 from capi.policy_spaces import Partition, Thresholds, Trees, Unrestricted
@@ -159,7 +159,7 @@ def test_a_run_can_be_left_and_taken_up_again():
 def test_what_makes_no_sense_is_refused():
     mdp = random_mdp(3)
     with pytest.raises(InvalidInputError, match="must make sweeps"):
-        PSDP(LSTDQ(OneHot()), PAIRS, 0.9, 3).fit(random_batch())
+        PSDP(BellmanResidual(OneHot()), PAIRS, 0.9, 3).fit(random_batch())
     with pytest.raises(InvalidInputError, match="must make sweeps"):
         PSDP(Exact, PAIRS, 0.9, 3).fit()
     with pytest.raises(InvalidInputError, match="horizon"):

@@ -19,7 +19,7 @@ from capi.errors import DivergenceError, InvalidInputError, PathEndedWarning
 from capi.evaluators import GTD2, LSTDQ, TD, BellmanResidual, FittedQ, KernelFittedQ, LassoTD, _means, lasso_td
 from capi.features import RKHS, Fourier, OneHot, Polynomial, RadialCentres, RadialGrid, Tiles
 from capi.features.kernels import Gaussian, LinearKernel
-from capi.policies import Constant, EpsilonGreedy, Tabular, Uniform
+from capi.policies import Constant, EpsilonGreedy, Greedy, Tabular, Uniform
 from capi.policy_spaces import Unrestricted
 from capi.simulation import sample_episodes
 from capi.testing import check_evaluator, random_batch
@@ -59,6 +59,7 @@ def repeated(batch):
 
 CONTRACTS = [
     LSTDQ(quadratic),
+    LSTDQ(quadratic, n_sweeps=3),
     LSTDQ(PolynomialFeatures(2), ridge=1e-3),
     LSTDQ(RadialGrid(3), ridge=1e-3, projection_ridge=1e-3),
     LSTDQ(Tiles(4, 3), ridge=1e-3),
@@ -239,6 +240,104 @@ def test_blocks_of_rows_give_what_the_whole_batch_gives(monkeypatch, evaluator, 
     blocks = evaluator.evaluate(policy, batch, discount=GAMMA)
     np.testing.assert_allclose(blocks.weights, whole.weights, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(blocks.values(batch.states), whole.values(batch.states), rtol=1e-9)
+
+
+def walks(seed, weights=None):
+    """Random walks whose next states are the states of the next rows, some with elapsed times and masks."""
+    batch = random_batch(seed, n_episodes=300)
+    last = np.append(np.diff(batch.episodes) != 0, True)
+    following = np.where(last[:, None], batch.next_states, np.roll(batch.states, -1, axis=0))
+    rng = np.random.default_rng(seed)
+    n = len(batch)
+    more = {"weights": rng.integers(0, 3, size=n).astype(float), "elapsed": rng.integers(1, 4, size=n).astype(float)}
+    masks = {"allowed": np.ones((n, 3), dtype=bool), "next_allowed": rng.random((n, 3)) < 0.8}
+    masks["next_allowed"][:, 0] = True
+    columns = (batch.states, batch.actions, batch.rewards, following, batch.terminated)
+    return Transitions(*columns, n_actions=3, episodes=batch.episodes, **({**more, **masks} if weights else {}))
+
+
+@pytest.mark.parametrize("with_more", [False, True])
+@pytest.mark.parametrize("evaluator", [LSTDQ(quadratic), LSTDQ(quadratic, n_sweeps=2), LSTDQ(sparse_quadratic), BellmanResidual(quadratic), BellmanResidual(tabular_two, quadratic)])  # fmt: skip
+def test_features_of_next_states_may_be_those_of_the_next_row(monkeypatch, evaluator, with_more):
+    """The slow twin keeps two tables of features, one of the states and one of the next states, and asks the policy for all rows."""
+    batch = walks(12, with_more)
+    first = evaluator.evaluate(Constant(1, 3), batch, discount=GAMMA)
+    policy = Greedy(first)
+    twin = _means._decider
+    monkeypatch.setattr(_means, "_decider", lambda policy, _: policy)
+    slow = evaluator.evaluate(policy, batch, discount=GAMMA, previous=first)
+    monkeypatch.setattr(_means, "_decider", twin)
+    at_once = evaluator.evaluate(policy, batch, discount=GAMMA, previous=first)
+    assert at_once.weights.tobytes() == slow.weights.tobytes()
+    monkeypatch.setattr("capi.features.tables.MOST_KEPT", 0)
+    for entries in (2**20, 1):  # one block, and 256 rows at once
+        monkeypatch.setattr(_means, "ENTRIES_AT_ONCE", entries)
+        found = evaluator.evaluate(policy, batch, discount=GAMMA, previous=first)
+        np.testing.assert_allclose(found.weights, slow.weights, rtol=1e-9, atol=1e-11)
+
+
+def test_features_are_computed_once_per_state(monkeypatch):
+    batch, asked = walks(13), []
+
+    def counted(states):
+        asked.append(len(states))
+        return quadratic(states)
+
+    monkeypatch.setattr("capi.features.tables.MOST_KEPT", 0)
+    evaluator = LSTDQ(counted)
+    first = evaluator.evaluate(Constant(1, 3), batch, discount=GAMMA)
+    asked.clear()
+    evaluator.evaluate(Greedy(first), batch, discount=GAMMA, previous=first)
+    n_episodes = int(batch.episodes[-1]) + 1
+    assert sum(asked) == len(batch) + n_episodes
+
+
+def test_features_that_are_not_finite_are_refused_where_a_greedy_policy_decides(monkeypatch):
+    batch, bound = walks(14), [np.inf]
+    evaluator = LSTDQ(lambda states: np.where(quadratic(states) > bound[0], np.nan, quadratic(states)))
+    first = evaluator.evaluate(Constant(1, 3), batch, discount=GAMMA)
+    monkeypatch.setattr("capi.features.tables.MOST_KEPT", 0)
+    bound[0] = 2.0
+    with pytest.raises(InvalidInputError, match="must be finite"):
+        evaluator.evaluate(Greedy(first), batch, discount=GAMMA, previous=first)
+
+
+@pytest.mark.parametrize("features", [quadratic, sparse_quadratic])
+def test_a_sweep_is_a_regression_on_the_targets_of_the_previous_values(features):
+    batch, q = random_batch(15, n_episodes=100), None
+    evaluator, following = LSTDQ(features, ridge=0, n_sweeps=2), np.zeros((len(batch), 3))
+    for policy in (Constant(1, 3), Uniform(3), Constant(0, 3)):
+        q = evaluator.evaluate(policy, batch, discount=GAMMA, previous=q)
+        for _ in range(2):
+            ahead = (policy.probabilities(batch.next_states) * following).sum(axis=1)
+            targets = batch.rewards + GAMMA * ~batch.terminated * ahead
+            weights = [
+                np.linalg.lstsq(quadratic(batch.states[batch.actions == a]), targets[batch.actions == a])[0]
+                for a in range(3)
+            ]
+            following = quadratic(batch.next_states) @ np.transpose(weights)
+        np.testing.assert_allclose(q.weights, weights, rtol=1e-7, atol=1e-9)
+
+
+def test_many_sweeps_find_the_fixed_point():
+    batch, policy = random_batch(16, n_episodes=100), Uniform(3)
+    many = LSTDQ(quadratic, n_sweeps=400).evaluate(policy, batch, discount=0.5)
+    np.testing.assert_allclose(many.weights, LSTDQ(quadratic).evaluate(policy, batch, discount=0.5).weights, rtol=1e-6)
+
+
+def test_sweeps_start_from_linear_values_of_any_features():
+    batch, policy = random_batch(17, n_episodes=100), Uniform(3)
+    start = LSTDQ(tabular_two).evaluate(policy, batch, discount=GAMMA)
+    found = LSTDQ(quadratic, ridge=0, n_sweeps=1).evaluate(policy, batch, discount=GAMMA, previous=start)
+    targets = batch.rewards + GAMMA * ~batch.terminated * start.values(batch.next_states).mean(axis=1)
+    mine = batch.actions == 2
+    expected = np.linalg.lstsq(quadratic(batch.states[mine]), targets[mine])[0]
+    np.testing.assert_allclose(found.weights[2], expected, rtol=1e-7, atol=1e-9)
+    trees = FittedQ(n_trees=2).evaluate(policy, batch, discount=GAMMA)
+    with pytest.raises(InvalidInputError, match="linear in features"):
+        LSTDQ(quadratic, n_sweeps=1).evaluate(policy, batch, discount=GAMMA, previous=trees)
+    with pytest.raises(InvalidInputError, match="n_sweeps must be None"):
+        LSTDQ(quadratic, 0.1, 0.1, n_sweeps=1)
 
 
 def test_memory_does_not_grow_with_the_rows():
@@ -541,6 +640,7 @@ def test_too_many_weights_for_a_dense_method_are_refused():
 
 EVERYBODY = [
     LSTDQ(quadratic),
+    LSTDQ(quadratic, n_sweeps=3),
     LSTDQ(RKHS(), ridge=0.1, projection_ridge=0.1),
     BellmanResidual(quadratic),
     LassoTD(quadratic),

@@ -24,7 +24,7 @@ from capi.experiments.runner import Task, run_tasks
 from capi.features.bases import Polynomial
 from capi.offline import cross_evaluate
 from capi.policies import Constant, Uniform
-from capi.policy_spaces import Trees
+from capi.policy_spaces import Trees, Unrestricted
 from capi.selection import choose
 from scale.conftest import log
 from scale.test_partitions import ROLES, table, written
@@ -94,6 +94,11 @@ def test_moments_and_errors_come_back_from_workers(batch, client, tmp_path):
     found = evaluator.evaluate(policy, parts_of(batch, client), discount=0.9).values(batch.states)
     here = evaluator.evaluate(policy, parts_of(batch), discount=0.9).values(batch.states)
     assert found.tobytes() == here.tobytes()
+    learners = [
+        CAPI(LSTDQ(Polynomial(1), n_sweeps=2), Unrestricted(), 0.9, 2, random_state=0, keep="last").fit(parts)
+        for parts in (parts_of(batch, client), parts_of(batch))
+    ]
+    assert learners[0].q_.weights.tobytes() == learners[1].q_.weights.tobytes()
     frame = table()
     frame.loc[120, "gain"] = np.inf
     part = PartitionedTransitions.from_parquet(written(frame, tmp_path, [100]), executor=client, **ROLES)

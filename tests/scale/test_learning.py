@@ -12,7 +12,7 @@ from capi.evaluators.averager import Averager
 from capi.features.bases import OneHot, Polynomial
 from capi.learning.episode_scores import EpisodeScores
 from capi.policies import Constant, Greedy
-from capi.policy_spaces import Forests, Linear, Neighbors, OptimalTrees, Thresholds, Trees
+from capi.policy_spaces import Forests, Linear, Neighbors, OptimalTrees, Thresholds, Trees, Unrestricted
 from capi.trees.cells import Cells
 from scale.conftest import log
 
@@ -88,6 +88,18 @@ def test_moments_of_partitions_add_up_to_those_of_all_rows(batch, evaluator):
     for size in (10**6, 700, 100):
         found = evaluator.evaluate(policy, PartitionedTransitions.of(batch, size), discount=0.9)
         np.testing.assert_allclose(found.values(batch.states), whole, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("n_sweeps", [None, 2])
+def test_rounds_of_linear_values_from_partitions_are_those_of_all_rows(batch, monkeypatch, n_sweeps):
+    evaluator, found = LSTDQ(Polynomial(2, scale=None), n_sweeps=n_sweeps), []
+    for kept in (2**23, 0):  # features are cached, or computed once per state
+        monkeypatch.setattr("capi.features.tables.MOST_KEPT", kept)
+        for data in (batch, PartitionedTransitions.of(batch, 300, sample_rows=600)):
+            learner = fitted(data, {"evaluator": evaluator, "space": Unrestricted(), "n_iterations": 3, "keep": "last"})
+            found.append(learner.q_.values(batch.states))
+    for values in found[1:]:
+        np.testing.assert_allclose(values, found[0], rtol=1e-9, atol=1e-9)
 
 
 def test_sparse_features_stay_sparse():

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from capi._utils.array_cache import Forgetful, Remembered
-from capi._utils.validation import Floats, Ints
+from capi._utils.validation import Bools, Floats, Ints
 from capi.data.elapsed import step_factors, times_factors
 from capi.data.partitions import PartitionedTransitions
 from capi.data.transitions import Transitions
@@ -101,7 +101,12 @@ def next_shares(t: Transitions, policy: Policy, discount: float, next_states: Fl
     next values are discounted by their own step. ``next_states`` (n, d) replace those of the batch, some of which may be missing.
     """
     shares = policy.probabilities(t.next_states if next_states is None else next_states, t.next_masks())
-    return times_factors(np.where(t.terminated[:, None], 0.0, shares), step_factors(t, discount))
+    return continued(shares, t.terminated, step_factors(t, discount))
+
+
+def continued(shares: Floats, terminated: Bools, factors: Floats | None) -> Floats:
+    """Return ``shares`` (m, A) of next actions, zero where the process terminated (m,), times the factors of the steps (m,)."""
+    return times_factors(np.where(terminated[:, None], 0.0, shares), factors)
 
 
 def normalised_weights(t: Transitions) -> Floats:

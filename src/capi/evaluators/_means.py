@@ -4,11 +4,15 @@ The sums are accumulated in chunks, so memory holds the products of features wit
 number of rows; those of the parts of a partitioned batch are added in their order. Rows are sorted by action, so each block of the products is a matrix product. Sorting by next action would
 work, too, but then the last digits of the sums would depend on whether they were kept from the evaluation of another
 policy.
+
+Features cost more than their products. In a log most next states are the states of the next row, so a chunk of consecutive rows computes
+features of its states, and of those next states that are not among them. A policy that is greedy for Q with the same features decides by
+these, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,13 +20,17 @@ import numpy as np
 import scipy.sparse as sp
 
 from capi._utils.validation import Floats, Ints
+from capi.data.elapsed import step_factors
 from capi.data.survey import loaded
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
-from capi.evaluators._batches import AnyBatch, next_shares, portable
-from capi.evaluators._linear_model import features_on, known_on
+from capi.evaluators._batches import AnyBatch, continued, next_shares, portable
+from capi.evaluators._linear_model import LinearValues, features_on, known_on
 from capi.evaluators._solving import Matrix, as_dense
 from capi.features.tables import Features, FittedFeatures, Table
+from capi.loss import greedy
+from capi.policies import Greedy
+from capi.policies.decisions import one_hot
 from capi.types import Policy, QFunction
 
 ENTRIES_AT_ONCE = 2**20  # entries of a chunk of features: 8 MiB, freed and reallocated without a system call
@@ -72,7 +80,8 @@ def means_of(
 
     ``own`` is (``gram``, ``rewards``) if already known: they do not depend on the policy.
     """
-    sums = _summed(_sums_of, t, left, right, policy, discount, own is None)
+    following = None if right is left else right  # one object, which workers would get as two
+    sums = _summed(_sums_of, t, left, following, _decider(policy, right), discount, own is None)
     gram, rewards, cross = sums.tables
     own = (gram.mean(sums.total), _finite(rewards / sums.total)) if own is None else own
     return Means(*own, cross.mean(sums.total))
@@ -117,23 +126,98 @@ def _plus(a: _Sums, b: _Sums) -> _Sums:
 
 @np.errstate(invalid="ignore", over="ignore")  # the means are checked for non-finite values
 def _sums_of(
-    t: Transitions, left: FittedFeatures, right: FittedFeatures, policy: Policy, discount: float, with_own: bool
+    t: Transitions,
+    left: FittedFeatures,
+    following: FittedFeatures | None,
+    decider: Policy | Floats,
+    discount: float,
+    with_own: bool,
 ) -> _Sums:
+    right = left if following is None else following
     A, p, q = t.n_actions, left.n_columns, right.n_columns
-    shares = next_shares(t, policy, discount)
+    decide = _decisions(t, right, decider, discount)
     gram, cross = _Blocks(A, (p, p), sparse=left.sparse), _Blocks(A, (p, q), sparse=left.sparse and right.sparse)
     rewards = np.zeros((A, p))
-    for rows in _pieces(np.argsort(t.actions, kind="stable"), max(p, q)):
-        table, following = left.of_rows(t.states, rows), right.of_rows(t.next_states, rows)
-        weighted = _times(table, _weight(t, rows))
-        for a, run in _runs(t.actions[rows]):
-            x, y = weighted[run], following[run]
+    for piece in _featured(t, left, right):
+        shares = decide(piece)
+        for a, run in _runs(t.actions[piece.rows]):
+            rows, at, ahead_at = piece.rows[run], piece.at[run], piece.ahead_at[run]
+            weight = _weight(t, rows)
             if with_own:
-                gram.add(a, a, x.T @ table[run])
-                rewards[a] += x.T @ t.rewards[rows[run]]
-            for b, chosen, share in _parts(shares[rows[run]]):
-                cross.add(a, b, x[chosen].T @ _times(y[chosen], share))
+                table = piece.table[at]
+                x = _times(table, weight)
+                gram.add(a, a, x.T @ table)
+                rewards[a] += x.T @ t.rewards[rows]
+            for b, chosen, share in _parts(shares[run]):
+                x, y = _times(piece.table[at[chosen]], weight[chosen]), piece.ahead[ahead_at[chosen]]
+                cross.add(a, b, x.T @ _times(y, share))
     return _Sums((gram, rewards, cross), _total(t))
+
+
+def _decider(policy: Policy, features: FittedFeatures) -> Policy | Floats:
+    """Return the policy, or the weights (A, p) if it is greedy for values that are linear in the same dense features."""
+    q = policy.q if isinstance(policy, Greedy) and not policy.masked else None
+    if isinstance(q, LinearValues) and q.features is features and not features.sparse:
+        return q.weights
+    return policy
+
+
+def _decisions(
+    t: Transitions, features: FittedFeatures, decider: Policy | Floats, discount: float
+) -> Callable[[_Piece], Floats]:
+    """Return the function that gives the shares of the next actions of a piece's rows (m, A)."""
+    if not isinstance(decider, np.ndarray):
+        shares = next_shares(t, decider, discount)
+        return lambda piece: shares[piece.rows]
+    masks, factors = t.next_masks(), step_factors(t, discount)
+    if features.keeps(t.next_states):  # decided at once, as the policy would
+        values = features.product(t.next_states, decider.T)
+        shares = continued(one_hot(greedy(values, masks), len(decider)), t.terminated, factors)
+        return lambda piece: shares[piece.rows]
+
+    def greedily(piece: _Piece) -> Floats:
+        values = np.asarray(piece.ahead @ decider.T)
+        if not np.isfinite(values).all():
+            raise InvalidInputError("features(states) must be finite.")
+        rows = piece.rows
+        actions = greedy(values[piece.ahead_at], None if masks is None else masks[rows])
+        return continued(one_hot(actions, len(decider)), t.terminated[rows], None if factors is None else factors[rows])
+
+    return greedily
+
+
+@dataclass(frozen=True, eq=False)
+class _Piece:
+    """Some rows, sorted by action, and where the features of their states and next states are."""
+
+    rows: Ints  # (m,)
+    table: Table
+    at: Ints  # (m,) rows of ``table``
+    ahead: Table
+    ahead_at: Ints  # (m,) rows of ``ahead``
+
+
+def _featured(t: Transitions, left: FittedFeatures, right: FittedFeatures) -> Iterator[_Piece]:
+    """Yield chunks of rows with their features; those of ``right`` are for next states."""
+    width = max(left.n_columns, right.n_columns)
+    if left is right and not left.keeps(t.states):
+        for rows in _pieces(np.arange(len(t)), width):
+            yield _neighbours(t, left, rows)
+        return
+    for rows in _pieces(np.argsort(t.actions, kind="stable"), width):
+        at = np.arange(len(rows))
+        yield _Piece(rows, left.of_rows(t.states, rows), at, right.of_rows(t.next_states, rows), at)
+
+
+def _neighbours(t: Transitions, features: FittedFeatures, rows: Ints) -> _Piece:
+    """Return consecutive rows with one table of features: a next state that is the state of the next row is computed once."""
+    states, following = t.states[rows[0] : rows[-1] + 1], t.next_states[rows[0] : rows[-1] + 1]
+    ahead_at = np.arange(1, len(rows) + 1)
+    other = np.append((following[:-1] != states[1:]).any(axis=1), True)
+    ahead_at[other] = len(rows) + np.arange(np.count_nonzero(other))
+    table = features.table_of(np.concatenate([states, following[other]]))
+    order = np.argsort(t.actions[rows], kind="stable")
+    return _Piece(rows[order], table, order, table, ahead_at[order])
 
 
 @np.errstate(invalid="ignore", over="ignore")

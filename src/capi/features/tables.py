@@ -37,7 +37,7 @@ class FittedFeatures:
     def __call__(self, states: Floats) -> Table:
         """Return the features of ``states`` (n, d) -> (n, p)."""
         x = as_states(states, n_features=self.n_features)
-        table = self._kept(x) if len(x) * self.n_columns <= MOST_KEPT else self._table(x)
+        table = self._kept(x) if self.keeps(x) else self.table_of(x)
         if not np.isfinite(table.data if self.sparse else table).all():
             raise InvalidInputError("features(states) must be finite.")
         return table
@@ -47,14 +47,19 @@ class FittedFeatures:
 
         Whether they are finite is not checked here: sums over them reveal it.
         """
-        if len(states) * self.n_columns <= MOST_KEPT:
+        if self.keeps(states):
             return self._kept(states)[rows]
-        return self._table(np.take(states, rows, axis=0))
+        return self.table_of(np.take(states, rows, axis=0))
+
+    def keeps(self, states: Floats) -> bool:
+        """Return whether the table of ``states`` (n, d) is small enough to cache."""
+        return len(states) * self.n_columns <= MOST_KEPT
 
     def _kept(self, x: Floats) -> Table:
-        return self.known.of(x, lambda: self._table(x))
+        return self.known.of(x, lambda: self.table_of(x))
 
-    def _table(self, x: Floats) -> Table:
+    def table_of(self, x: Floats) -> Table:
+        """Return the features of ``x`` (n, d), computed anew, and not checked to be finite."""
         table = _as_table(self.transform(x), len(x), sparse=self.sparse)
         if table.shape[1] != self.n_columns:
             raise InvalidInputError(
@@ -65,7 +70,7 @@ class FittedFeatures:
     def product(self, states: Floats, weights: Floats) -> Floats:
         """Return features times ``weights`` (p, A), in blocks of rows unless they are cached; (n, d) -> (n, A)."""
         x = as_states(states, n_features=self.n_features)
-        if len(x) * self.n_columns <= MOST_KEPT:
+        if self.keeps(x):
             return np.asarray(self(x) @ weights)
         size = max(1, min(ROWS_AT_ONCE, NUMBERS_AT_ONCE // self.n_columns))
         return np.concatenate([np.asarray(self(x[i : i + size]) @ weights) for i in range(0, len(x), size)])
