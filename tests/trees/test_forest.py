@@ -242,6 +242,50 @@ def test_states_with_every_action_go_where_each_of_them_goes(n, matters):
         np.testing.assert_allclose(values[:, a], grown.mean_values(alone)[:, 0])
 
 
+@pytest.mark.parametrize("missing", [False, True], ids=["complete", "missing values"])
+def test_lists_of_states_go_where_each_of_them_walks(missing, monkeypatch):
+    rng = np.random.default_rng(0)
+    X, actions = rng.normal(size=(300, 3)), rng.integers(4, size=300)
+    y = X[:, :1] + np.sin(2.0 * actions)[:, None]
+    X[:, 1] = np.where(rng.random(300) < 0.3 * missing, np.nan, X[:, 1])
+    inputs = np.column_stack([X, actions.astype(float)])
+    grown = forest.grow(encode(inputs), y, replace(VALUE, n_trees=3), rng)
+    values, states = rng.normal(size=(grown.leaf_starts[-1], 2)), rng.permuted(X[:90], axis=0)
+
+    def found():
+        return grown.leaves(inputs), grown.leaves_of_actions(states, 4), grown.total(values, inputs)
+
+    walked = found()
+    monkeypatch.setattr(predictor, "MANY", 64)
+    for divided, expected in zip(found(), walked, strict=True):
+        np.testing.assert_array_equal(divided, expected)
+    for t, tree in enumerate(grown.trees):
+        for a in range(4):
+            expected = naive.leaves(tree.nodes, np.column_stack([states, np.full(90, float(a))]))
+            np.testing.assert_array_equal(grown.leaves_of_actions(states, 4)[a, t], expected)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+def test_kept_trees_sum_vote_and_average_as_plain_loops_do(n_jobs):
+    rng = np.random.default_rng(0)
+    X, actions = rng.normal(size=(400, 3)), rng.integers(4, size=400)
+    inputs = np.column_stack([X, actions.astype(float)])
+    grown = forest.grow(encode(inputs), X[:, :1] + actions[:, None], replace(VALUE, n_trees=6), rng)
+    outputs, leaves = rng.normal(size=(400, 4)), grown.leaves(inputs)
+    choices, decisions = rng.integers(4, size=grown.leaf_starts[-1]), rng.integers(4, size=400)
+
+    sums = grown.sums_of_outputs(outputs, n_jobs)
+    for o in range(4):
+        in_trees, starts = grown.leaves_in_trees_of_rows, grown.leaf_starts
+        np.testing.assert_array_equal(sums[:, o], naive.sums_by_leaf(in_trees, starts, outputs[:, o]))
+    votes = grown.votes_of_leaves(choices, 4, leaves, n_jobs)
+    np.testing.assert_array_equal(votes, (choices[leaves][:, :, None] == np.arange(4)).sum(axis=0))
+    of_actions = grown.leaves_of_actions(X, 4)
+    means = forest.means_of_leaves([grown] * 4, list(of_actions))
+    chosen = grown.mean_of_decisions(of_actions, decisions, n_jobs)
+    np.testing.assert_array_equal(chosen, means[np.arange(400), decisions])
+
+
 @pytest.mark.parametrize("kind", [np.uint16, np.int32])
 @pytest.mark.parametrize("n_trees", [1, 4, 7])
 @pytest.mark.parametrize("n", [1, 1025, 3000])

@@ -3,6 +3,8 @@
 The solver is the embedded Runge-Kutta pair of Dormand and Prince (1980), orders 5 and 4, with error-controlled step size.
 """
 
+import math
+
 import numpy as np
 
 from capi._utils.compile import compiled
@@ -101,6 +103,23 @@ def advance(x, days, e1, e2, p, tolerance, k, trial):
         factor = SAFETY * error**-0.2 if error > 0.0 else LARGEST_FACTOR
         h *= min(LARGEST_FACTOR, max(LEAST_FACTOR, factor))
     return True
+
+
+@compiled
+def logarithms(x, out):
+    """Write log10 of each of ``x`` (n,) to ``out`` (n,), one by one: numpy's vector loops round differently on some processors."""
+    for i in range(len(x)):
+        out[i] = math.log10(x[i])
+
+
+@compiled
+def powers(base, x, out):
+    """Write ``base`` to the power of each of ``x`` (n,) to ``out`` (n,), one by one; see `logarithms`.
+
+    The base is an argument, because for a known base of ten the compiler may call another function.
+    """
+    for i in range(len(x)):
+        out[i] = math.pow(base, x[i])
 
 
 @compiled

@@ -46,6 +46,7 @@ EFFICACIES = np.array([[0.0, 0.0], [RTI, 0.0], [0.0, PI], [RTI, PI]])  # (4, 2) 
 VIRUS_COST, RTI_COST, DEFENCE_REWARD = 0.1, 20_000.0, 1_000.0  # Q, R1 and S of Ernst et al.
 TOLERANCE = 1e-7  # relative, per step of the solver
 LEAST_SHOWN = 1e-10  # a count of zero is shown as the logarithm of this
+LOG_OF_LEAST = -10.0
 ROWS_AT_ONCE = 64
 
 STEADY_STATES = {  # without drugs, as quoted in the literature; in the order of the state's columns
@@ -214,13 +215,19 @@ class HIV:
 
     def observed(self, counts: Floats) -> Floats:
         """Return the observation of ``counts`` (n, 6)."""
-        return np.log10(np.maximum(counts, LEAST_SHOWN)) if self.observe == "log10" else counts
+        if self.observe == "counts":
+            return counts
+        shown = np.maximum(counts, LEAST_SHOWN, order="C")
+        _hiv.logarithms(shown.reshape(-1), shown.reshape(-1))
+        return shown
 
     def counts(self, states: Floats) -> Floats:
         """Return the counts of observed ``states`` (n, 6)."""
         if self.observe == "counts":
             return np.array(states, dtype=np.float64)
-        return np.where(states <= np.log10(LEAST_SHOWN), 0.0, np.power(10.0, states))
+        counts = np.array(states, dtype=np.float64, order="C")
+        _hiv.powers(10.0, counts.reshape(-1), counts.reshape(-1))
+        return np.where(np.asarray(states) <= LOG_OF_LEAST, 0.0, counts)
 
     def _after(self, counts: Floats, efficacies: Floats) -> Floats:
         """Return the counts (n, 6) after ``days`` days."""

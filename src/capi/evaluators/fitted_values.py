@@ -120,7 +120,12 @@ class FittedValues:
     def expected(self, states: Floats, decisions: Decisions) -> Floats:
         """Return the mean of Q(x, .) under ``decisions`` (n,), evaluating only actions that occur."""
         remembers = self._remembers(states)
-        shares_paths = not self.separate and remembers  # then all actions cost little more than one
+        shares_paths = not self.separate and remembers  # then all leaves cost little more than one
+        if shares_paths and decisions.ndim == 1 and states not in self.known:
+            model = self.models[0]
+            x = states if states in model.known else as_states(states, n_features=self.n_features)
+            leaves = model.leaves_of_actions(x, self.n_actions)
+            return np.asarray(model.forest.mean_of_decisions(leaves, decisions, model.n_jobs))
         table = self.values(states) if states in self.known or shares_paths else None
         if table is not None and decisions.ndim == 1:
             return chosen_entries(table, decisions)

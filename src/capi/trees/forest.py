@@ -162,17 +162,42 @@ class Forest:
             self.projections,
         )
 
-    def sums_of(self, targets: Floats, n_jobs: int = 1) -> Floats:
-        """Return the sums in all leaves (l,) of other ``targets`` (n,) of the rows that the trees were grown on."""
-        return sums_of_targets([self], [targets], n_jobs)[0]
+    def sums_of_outputs(self, outputs: Floats, n_jobs: int = 1) -> Floats:
+        """Return the sums in all leaves (l, m) of other ``outputs`` (n, m) of the rows that the trees were grown on."""
+        y, sums = np.ascontiguousarray(outputs), np.zeros((self.leaf_starts[-1], outputs.shape[1]))
+        leaves = self._leaves_of_rows
 
-    def total_of_leaves(self, values: Floats, leaves: NDArray[np.int32], n_jobs: int = 1) -> Floats:
-        """Return the sum over trees of the ``values`` (l, m) of ``leaves`` (T, n), numbered across the forest -> (n, m)."""
-        out = np.zeros((leaves.shape[1], values.shape[1]))
+        def of_piece(first: int) -> None:
+            end = min(first + TREES_AT_ONCE, len(leaves))
+            route.sums_of_outputs_by_leaf(leaves, self.leaf_starts, first, end, y, sums)
+
+        in_threads(of_piece, range(0, len(leaves), TREES_AT_ONCE), n_jobs)
+        return sums
+
+    def votes_of_leaves(self, choices: Ints, n_actions: int, leaves: NDArray[np.int32], n_jobs: int = 1) -> Floats:
+        """Return how many trees vote for each action (n, A), if each leaf votes for its entry of ``choices`` (l,).
+
+        ``leaves`` (T, n) are numbered across the forest.
+        """
+        out = np.zeros((leaves.shape[1], n_actions))
 
         def of_rows(first: int) -> None:
             rows = slice(first, first + ROWS_AT_ONCE)
-            route.sum_of_leaves(leaves[:, rows], values, out[rows])
+            route.count_votes(leaves[:, rows], choices, out[rows])
+
+        in_threads(of_rows, range(0, len(out), ROWS_AT_ONCE), n_jobs)
+        return out
+
+    def mean_of_decisions(self, leaves: Leaves, decisions: Ints, n_jobs: int = 1) -> Floats:
+        """Return the mean over trees of the first output (n,) in the leaves of decided actions.
+
+        ``leaves`` (A, T, n) are those of each action, numbered within their tree; ``decisions`` (n,) are actions.
+        """
+        out, values = np.empty(len(decisions)), self._values
+
+        def of_rows(first: int) -> None:
+            end = min(first + ROWS_AT_ONCE, len(out))
+            route.mean_of_chosen(leaves, self.leaf_starts, values, decisions, first, end, out)
 
         in_threads(of_rows, range(0, len(out), ROWS_AT_ONCE), n_jobs)
         return out

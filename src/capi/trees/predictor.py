@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from capi._utils.threads import in_threads
 from capi._utils.validation import Floats, Ints
-from capi.trees._kernels import route
+from capi.trees._kernels import route, sift
 from capi.trees._kernels.plain import CHILD_SHIFT, CUT_SHIFT, FEATURE_SHIFT, MISSING
 from capi.trees._kernels.ranks import WINDOW
 from capi.trees._kernels.walk import TOGETHER
 from capi.trees.ranks import ROWS_AT_ONCE, cells_of
 
 FEW = 64  # with fewer states, codes are not worth their cost
+MANY = 1024  # with more states in a block, dividing lists of them is faster than walking
 PADDING = np.full(WINDOW, np.inf)
 MOST_NODES = 2**24  # limit of the child field in a node of 64 bits
 
@@ -67,7 +68,7 @@ class Paths:
         leaves = self._room(len(states))
 
         def find(codes: Codes, first: int, end: int) -> None:
-            route.find_leaves(self._coded.nodes, self.roots, self.number, codes, leaves, first, end)
+            self._find(codes, leaves, first, end)
 
         self._by_blocks(find, states, n_jobs)
         return leaves
@@ -109,7 +110,8 @@ class Paths:
 
         def add(codes: Codes, first: int, end: int) -> None:
             nodes, starts = self._coded.nodes, self.leaf_starts
-            route.add_values(nodes, self.roots, self.number, codes, starts, values, out[first:end])
+            add_values = sift.add_values if end - first > MANY else route.add_values
+            add_values(nodes, self.roots, self.number, codes, starts, values, out[first:end])
 
         if self._worth_codes(states):
             self._by_blocks(add, states, n_jobs)
@@ -136,16 +138,27 @@ class Paths:
         numbers = (np.full(len(states), float(a)) for a in range(n_actions))
         return np.stack([self._each(np.column_stack([states, number])) for number in numbers])
 
+    def _find(self, codes: Codes, leaves: Leaves, first: int, end: int) -> None:
+        """Write the leaves of states ``first .. end - 1`` to ``leaves`` (T, n)."""
+        tables = self._coded.nodes, self.roots, self.number
+        if end - first > MANY:
+            sift.find_leaves(*tables, sift.NO_ACTION, np.zeros(1, dtype=np.uint32), codes, leaves[None], first, end)
+        else:
+            route.find_leaves(*tables, codes, leaves, first, end)
+
     def _find_of_actions(self, codes: Codes, d: int, leaves: Leaves, first: int, end: int) -> None:
         """Write the leaves of states ``first .. end - 1``, with each action index after their ``d`` features, to ``leaves`` (A, T, n)."""
         nodes = self._coded.nodes
         if codes.shape[1] <= d:  # no split uses the action
-            route.find_leaves(nodes, self.roots, self.number, codes, leaves[0], first, end)
+            self._find(codes, leaves[0], first, end)
             leaves[1:, :, first:end] = leaves[0, :, first:end]
             return
         actions = np.zeros((len(leaves), d + 1))
         actions[:, d] = np.arange(len(leaves))
         action_codes = self._coded.codes(actions)[: len(leaves), d]
+        if end - first > MANY:
+            sift.find_leaves(nodes, self.roots, self.number, d, action_codes, codes, leaves, first, end)
+            return
         route.find_leaves_of_actions(
             nodes, self.roots, self.number, self._last_actions, action_codes, codes, leaves, first, end
         )

@@ -90,7 +90,13 @@ def learner(values: Mapping[str, Any], seed: int, n_jobs: int = 1) -> Learn:
             "random_state": int(numbered_rng(seed_sequence(seed), 1, k).integers(2**31)),
         }
         fqi = values["eta_pi"] is None
-        method: Learner = FittedQIteration(evaluator, **common) if fqi else CAPI(evaluator, space, **common)
+        method: Learner = (
+            FittedQIteration(evaluator, **common)
+            if fqi
+            else CAPI(
+                evaluator, space, **common, keep="last", state_weights="batch"
+            )  # Algorithm 1, not the later defaults
+        )
         return _measured(method, batch, values, n_jobs)
 
     return learn

@@ -45,9 +45,14 @@ class ForestPolicy(ReadByImitation, Deterministic):
         return np.argsort(self.forest.sums, axis=1, kind="stable")
 
     @cached_property
+    def _choices(self) -> Ints:
+        """The action that each leaf votes for (l,)."""
+        return self.forest.sums.argmin(axis=1)
+
+    @cached_property
     def _ballots(self) -> Floats:
         """The vote of each leaf, one-hot (l, A)."""
-        return one_hot(self._ranking[:, 0], self.n_actions)
+        return one_hot(self._choices, self.n_actions)
 
     @property
     def n_inputs(self) -> int:
@@ -68,7 +73,7 @@ class ForestPolicy(ReadByImitation, Deterministic):
         if leaves_of_trees is None:
             leaves_of_trees = self.forest.leaves(x, threads)
         if allowed is None:
-            return self.forest.total_of_leaves(self._ballots, leaves_of_trees, threads) / n_trees
+            return self.forest.votes_of_leaves(self._choices, self.n_actions, leaves_of_trees, threads) / n_trees
         mask: Any = as_allowed(allowed, "allowed", (len(x), self.n_actions))
         votes, at_once = np.zeros(mask.size, dtype=np.int64), max(1, VOTES_AT_ONCE // max(1, mask.size))
         rows = np.arange(len(x))
@@ -169,7 +174,7 @@ class Forests(ImprovementSolver[ForestPolicy]):
         has_weight = None if problem.weights is None else problem.weights > 0  # rows without weight are ignored
         if self._keeps(previous, problem.states, has_weight):
             threads = n_threads(self.n_jobs)
-            sums = np.stack([previous.forest.sums_of(lost, threads) for lost in sample.filled_losses.T], axis=1)
+            sums = previous.forest.sums_of_outputs(sample.filled_losses, threads)
             return ForestPolicy(
                 previous.forest.with_sums(sums), *shape, previous.origin, previous.age + 1, previous.known
             )

@@ -197,3 +197,38 @@ def sums_by_leaf(leaves, starts, first, end, y, sums):
         of_row, of_leaf = leaves[t], sums[starts[t] :]
         for i in range(len(y)):
             of_leaf[np.uint64(of_row[i])] += y[i]
+
+
+@compiled
+def sums_of_outputs_by_leaf(leaves, starts, first, end, y, sums):
+    """Do what `sums_by_leaf` does for several outputs at once: ``y`` (n, m), ``sums`` (l, m)."""
+    for t in range(first, end):
+        of_row, of_leaf = leaves[t], sums[starts[t] :]
+        for i in range(len(y)):
+            leaf = np.uint64(of_row[i])
+            for o in range(y.shape[1]):
+                of_leaf[leaf, o] += y[i, o]
+
+
+@compiled
+def count_votes(leaves, choices, out):
+    """Add one to the action of each state's leaf in every tree: ``leaves`` (T, n), numbered across the forest, ``choices`` (l,), ``out`` (n, A)."""
+    for t in range(leaves.shape[0]):
+        for i in range(leaves.shape[1]):
+            out[i, choices[leaves[t, i]]] += 1.0
+
+
+@compiled
+def mean_of_chosen(leaves, starts, values, decisions, first, end, out):
+    """Write the mean over trees of the ``values`` (l,) of the leaves of decided actions, rows ``first .. end - 1``, to ``out`` (n,).
+
+    ``leaves`` (A, T, n) are numbered within their trees, ``decisions`` (n,) are actions; each row adds the trees in order.
+    """
+    n_trees = leaves.shape[1]
+    out[first:end] = 0.0
+    for t in range(n_trees):
+        of_tree, of_leaf = leaves[:, t], values[starts[t] :]
+        for i in range(first, end):
+            out[i] += of_leaf[np.uint64(of_tree[decisions[i], i])]
+    for i in range(first, end):
+        out[i] /= n_trees
