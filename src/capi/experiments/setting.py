@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 Size: TypeAlias = Literal["quick", "full"]
+ALGORITHM_1: dict[str, Any] = {  # options of CAPI that make it the paper's loop, whatever its defaults become
+    "keep": "last",
+    "state_weights": "batch",
+}
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from capi.evaluators import (
 )
 from capi.experiments.mountain_car.run import batch_of
 from capi.experiments.mountain_car.settings import MAX_STEPS, TESTS
+from capi.experiments.setting import ALGORITHM_1
 from capi.features import Fourier
 from capi.learning.capi import CAPI
 from capi.policy_spaces import (
@@ -60,7 +61,7 @@ def run(values: Mapping[str, Any], seed: int, n_jobs: int = 1) -> dict[str, Any]
         cars.discount,
         values["n_iterations"],
         random_state=numbered_rng(seeds, 1),
-        state_weights="batch",
+        **ALGORITHM_1,
     )
     started = process_time()
     policy = learner.fit(batch).policy_

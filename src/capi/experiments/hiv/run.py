@@ -16,6 +16,7 @@ from capi.datasets import load_hiv_batch
 from capi.domains import HIV
 from capi.evaluators import FittedQ
 from capi.experiments.hiv.settings import RETURN_STEPS
+from capi.experiments.setting import ALGORITHM_1
 from capi.learning.capi import CAPI
 from capi.learning.learner import Learner
 from capi.policies import EpsilonGreedy, Uniform
@@ -91,11 +92,7 @@ def learner(values: Mapping[str, Any], seed: int, n_jobs: int = 1) -> Learn:
         }
         fqi = values["eta_pi"] is None
         method: Learner = (
-            FittedQIteration(evaluator, **common)
-            if fqi
-            else CAPI(
-                evaluator, space, **common, keep="last", state_weights="batch"
-            )  # Algorithm 1, not the later defaults
+            FittedQIteration(evaluator, **common) if fqi else CAPI(evaluator, space, **common, **ALGORITHM_1)
         )
         return _measured(method, batch, values, n_jobs)
 

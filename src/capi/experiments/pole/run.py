@@ -16,6 +16,7 @@ from capi.data.transitions import Transitions
 from capi.domains import CartPole
 from capi.evaluators import FittedQ
 from capi.experiments.pole.settings import MAX_STEPS, TESTS
+from capi.experiments.setting import ALGORITHM_1
 from capi.learning.capi import CAPI
 from capi.policy_spaces import Forests
 from capi.simulation.returns import performance
@@ -75,7 +76,8 @@ def _from_batch(
     if values["method"] == "Tree-FQI":
         policy = FittedQIteration(evaluator, **common).fit(batch).policy_
     else:
-        policy = CAPI(evaluator, _space(values, values["refresh_every"], n_jobs), **common).fit(batch).policy_
+        space = _space(values, values["refresh_every"], n_jobs)
+        policy = CAPI(evaluator, space, **common, **ALGORITHM_1).fit(batch).policy_
     return policy, len(batch), process_time() - started
 
 

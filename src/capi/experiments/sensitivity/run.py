@@ -27,6 +27,7 @@ from capi.experiments.pole.run import prepare as prepare_pole
 from capi.experiments.pole.settings import MAX_STEPS as POLE_STEPS
 from capi.experiments.pole.settings import TESTS as POLE_TESTS
 from capi.experiments.sensitivity.settings import BASE
+from capi.experiments.setting import ALGORITHM_1
 from capi.features.kernels import Gaussian
 from capi.learning.capi import CAPI
 from capi.learning.learner import Learner
@@ -133,7 +134,7 @@ def _learned(
     elif values["method"] == "RFQI":
         method = RFQI(evaluator, discount, **common)
     else:
-        method = CAPI(evaluator, space, discount, **common)
+        method = CAPI(evaluator, space, discount, **common, **ALGORITHM_1)
     started = process_time()
     policy = method.fit(batch).policy_
     return policy, process_time() - started
