@@ -5,7 +5,7 @@ import pytest
 
 from capi import Transitions
 from capi.errors import DivergenceError
-from capi.evaluators import LSTDQ, Exact, FittedQ, KernelFittedQ
+from capi.evaluators import LSTDQ, BellmanResidual, Exact, FittedQ, KernelFittedQ
 from capi.evaluators._sweeps import (
     SETTLED,
     after_sweeps,
@@ -86,5 +86,6 @@ def test_sweeps_that_expand_are_given_up_with_advice():
 def test_evaluators_that_make_sweeps_are_known():
     assert with_one_sweep(FittedQ(n_trees=3, n_sweeps=7)) == FittedQ(n_trees=3, n_sweeps=1)
     assert makes_sweeps(KernelFittedQ())
-    assert not makes_sweeps(LSTDQ(OneHot(2)))
+    assert makes_sweeps(LSTDQ(OneHot(2)))
+    assert not makes_sweeps(BellmanResidual(OneHot(2)))
     assert not makes_sweeps(Exact)

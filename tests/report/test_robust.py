@@ -316,7 +316,7 @@ def test_a_score_in_simulated_episodes_is_called_so(tmp_path):
     assert all({"score", "careful_score"} <= set(row) for row in result.history)
     text = write_report(result.folder).read_text()
     kept = result.policy.training.n_iterations
-    assert f"Iteration {kept} of 3 was kept: of the best of 3 in simulated episodes" in text
+    assert f"Iteration {kept} of 3 was kept: the best of 3 in simulated episodes" in text
     assert "value in a model of the table" not in text
 
 
