@@ -335,6 +335,14 @@ def test_a_budget_leaves_candidates_out():
     assert {one.fate for one in found.tried if one.name == "deeper"} == {"not tried: no time left"}
 
 
+def test_a_small_budget_tries_a_candidate_near_the_log_too():
+    near = [CAPI(FittedQ(n_trees=5), Reweighted(temperature=t), discount=0.0, random_state=0) for t in (1.0, 4.0)]
+    given = {"tree": tree(), "deeper": tree(2), "near": near[0], "near, too": near[1]}
+    found = choose(arms(200), 0.0, candidates=given, budget=1e-6).selection_
+    late = {one.name for one in found.tried if one.fate == "not tried: no time left"}
+    assert late == {"deeper", "near, too"}
+
+
 def steps(n_episodes=40, seed=0, length=20):
     """Return episodes of a walk on a line by a coin, in which the right action at the place gives 1."""
     rng = np.random.default_rng(seed)

@@ -13,6 +13,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -91,7 +92,8 @@ def choose(
     always_learn : bool
         Return the chosen policy whatever the test says.
     budget : float, optional
-        Seconds; candidates that do not fit into half of them are not tried, in the order of the list. The result then depends on the machine.
+        Seconds; candidates that do not fit into half of them are not tried. Those near the log and the others are tried in turns, in the order of
+        the list, at least one of each kind. The result then depends on the machine.
     folder : str or Path, optional
         Keeps the values of finished fits, so that an interrupted selection continues.
     random_state : int
@@ -130,7 +132,7 @@ def choose(
     asked = checked_candidates(given, [other.name for other in others])
     work = _Work(learning, discount, seed, n_jobs, Memory.of(folder, learning, discount, seed), shown, executor)
     with sharing(enabled=len(learning) <= MOST_SHARED):
-        rough = work.rough([*others[:2], *asked], budget)
+        rough = work.rough(others[:2], asked, budget)
         finalists = _finalists(rough, others[0].name)
         tried, score = work.final(finalists, rough)
         chosen = next(one for one in finalists if one.name == _simplest(tried))
@@ -273,14 +275,23 @@ class _Work:
             ]
         return self._logged
 
-    def rough(self, candidates: Sequence[Candidate], budget: float | None) -> list[tuple[Candidate, Tried]]:
-        """Return each candidate with its value after a few rounds, as the mean of both halves."""
+    def rough(
+        self, done: Sequence[Candidate], asked: Sequence[Candidate], budget: float | None
+    ) -> list[tuple[Candidate, Tried]]:
+        """Return what was ``done`` and the candidates, each with its value after a few rounds, as the mean of both halves.
+
+        With a budget, those that do not stay near the log and those that do are tried in turns, at least one of each kind.
+        """
         started = perf_counter()
+        candidates = [*done, *asked]
         tasks = {(c, k): _Task(c, *self.halves[k], k, "rough") for c in candidates for k in range(2)}
-        groups = [[c] for c in candidates] if budget is not None else [list(candidates)]
+        kinds = [[c for c in asked if c.near_log == near] for near in (False, True)]
+        in_turns = [c for pair in zip_longest(*kinds) for c in pair if c is not None]
+        groups = [[c] for c in (*done, *in_turns)] if budget is not None else [candidates]
+        fewest = len(done) + sum(map(bool, kinds))
         values: dict[str, Values] = {}
         for group in groups:
-            if budget is None or len(values) < 3 or perf_counter() - started <= ROUGH_SHARE * budget:
+            if budget is None or len(values) < fewest or perf_counter() - started <= ROUGH_SHARE * budget:
                 values |= self._values({c.name: [tasks[c, k] for k in range(2)] for c in group}, self.worlds)
         known = {name: both for name, both in values.items() if _fine(both) and _left(both) <= MOST_LEFT}
         self.score = self._score(known.values())
