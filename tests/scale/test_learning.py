@@ -250,6 +250,21 @@ def test_what_stays_with_a_part_takes_four_bytes_per_row_and_tree(batch):
     assert n_bytes == pytest.approx(4 * n_trees + 40, rel=0.2)
 
 
+@pytest.mark.parametrize(("sample_rows", "split", "leaf"), [(4000, 50, 20), (800, 50, 20), (800, 7, 3), (800, 2, 1)])
+def test_sizes_of_nodes_count_all_rows(sample_rows, split, leaf):
+    """A node with at least 50 of 4,000 rows has about 10 of a sample of 800."""
+    x = np.arange(4000, dtype=float)[:, None]
+    batch = Transitions(x, np.arange(4000) % 2, x[:, 0], x, np.zeros(4000, dtype=bool))
+    part = PartitionedTransitions.of(batch, 1500, sample_rows=sample_rows)
+    survey = part.survey(random_state=0)
+    share = len(survey.sample) / 4000
+    assert share == pytest.approx(sample_rows / 4000, rel=0.1)
+    evaluator = FittedQ(min_samples_split=split, min_samples_leaf=leaf)
+    found = over_partitions.OverPartitions(evaluator, part, survey).on_sample
+    assert found.min_samples_split == max(2, round(split * share))
+    assert found.min_samples_leaf == max(1, round(leaf * share))
+
+
 def test_no_tree_has_more_leaves_than_two_bytes_can_number(batch, monkeypatch):
     monkeypatch.setattr(over_partitions, "MOST_LEAVES", 32)
     part = PartitionedTransitions.of(batch, 1000, sample_rows=800)

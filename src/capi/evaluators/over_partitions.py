@@ -293,16 +293,25 @@ class OverPartitions:
 
     @property
     def on_sample(self) -> FittedQ:
-        """The evaluator that grows trees on the sample, with nodes so large that their leaves can be numbered in two bytes.
+        """The evaluator that grows trees on the sample.
 
-        It makes one sweep, unless evaluations are complete.
+        Its nodes have as many of all rows as in memory, as far as the sample can show them, and are so large that their leaves can be
+        numbered in two bytes. It makes one sweep, unless evaluations are complete.
         """
         sample, inner = self.survey.sample, self.evaluator
         rows = len(sample) if inner.actions == "input" else int(np.bincount(sample.actions).max())
         least = -(-ROWS_PER_LEAF * rows // MOST_LEAVES)
-        n_sweeps = None if inner.n_sweeps is None else 1
-        found: FittedQ = replace(inner, n_sweeps=n_sweeps, min_samples_split=max(inner.min_samples_split, least))
+        found: FittedQ = replace(
+            inner,
+            n_sweeps=None if inner.n_sweeps is None else 1,
+            min_samples_split=max(2, least, self._in_sample(inner.min_samples_split)),
+            min_samples_leaf=self._in_sample(inner.min_samples_leaf),
+        )
         return found
+
+    def _in_sample(self, n_rows: int) -> int:
+        """Return how many rows of the sample stand for a number of all rows: at least one."""
+        return max(1, round(n_rows * len(self.survey.sample) / self.survey.n_rows))
 
     def _kept(self, q: FittedValues, sample: Transitions) -> _Kept:
         """Return what the workers keep for the trees of ``q``, found anew if the trees are new."""
