@@ -29,6 +29,7 @@ FIRST_SEEDS = {LAST: 10}  # tables 0 to 9 were looked at with earlier scores
 EARLIER = (
     "rules-3"  # the defaults of groups whose runs were made with them: where states repeat nothing has changed since
 )
+HIV_ROUNDS = 10  # of the group states
 DEPTHS, WEIGHTINGS = (1, 2, 3, 4), ("batch", "occupancy", "mixture")
 WEIGHTED = {  # the problems of the group states: kind, settings, rows
     **{name: ("mdp", {"name": name, "source": "pairs", "n_rows": 2_000}, 2_000) for name in MDPS},
@@ -75,9 +76,10 @@ def settings(group, variant=DEFAULTS):
 def weighted(name, depth, weighting):
     """Return the setting of the group states: the library's rules, but for the depth and the weights of states.
 
-    With even weights no round of the library begins with what was done, so here none does with any weights.
+    With even weights no round of the library begins with what was done, so here none does with any weights. HIV has half as many rounds.
     """
     kind, of_problem, n_rows = WEIGHTED[name]
+    rounds = {"n_iterations": HIV_ROUNDS} if kind == "hiv" else {}
     setting = _learning(
         f"states/{name}/depth-{depth}/{weighting}", kind, of_problem, EARLIER if kind == "mdp" else "begins-once"
     )
@@ -87,7 +89,7 @@ def weighted(name, depth, weighting):
         "min_samples_leaf": max(5, n_rows // 500),
         "work_limit": 500_000_000,
     }
-    learner = {**setting.values["learner"], "of_space": space, "loop": {"state_weights": weighting}}
+    learner = {**setting.values["learner"], "of_space": space, "loop": {"state_weights": weighting, **rounds}}
     return Setting(setting.name, {**setting.values, "learner": learner})
 
 
