@@ -39,20 +39,15 @@ from capi.selection.scores import doubly_robust
 from capi.simulation.logged_steps import Surroundings
 
 N_FINALISTS = 5
-SCORING_TREES, N_SIMULATED, MORE = (
-    30,
-    200,
-    5,
-)  # trees or simulated episodes of a rough value; a final one has five times as many
+SCORING_TREES, N_SIMULATED = 30, 200  # trees or simulated episodes of a rough value
+MORE = 5  # times as many of a final one
 ROUGH_SHARE = 0.5  # of the budget
 FEWEST_TESTED = 3  # episodes
 MOST_SHARED = 100_000  # learning rows; what candidates have in common for more would take too much memory
 Values = Sequence[dict[str, Any]]  # the results of the fits of a candidate
 ADVICE = "always_learn=True (--always-learn) returns the learned policy."
-RARELY, MOST_LEFT = (
-    0.05,
-    0.1,
-)  # probability of an action that the log rarely takes; share of such decisions above which a value is a guess
+RARELY = 0.05  # probability of an action that the log rarely takes
+MOST_LEFT = 0.1  # share of such decisions above which a value is a guess
 
 
 def choose(
