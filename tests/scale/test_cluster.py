@@ -76,6 +76,19 @@ def test_a_worker_that_dies_in_the_middle_of_a_sweep_changes_nothing(batch, clie
     assert len(calls) > 7
 
 
+def test_what_all_workers_need_survives_all_workers(client):
+    crew = Cluster(client)
+    handle = crew.shared({"big": np.arange(10.0)})
+    assert crew.results(crew.each(_total, [1, 2], handle)) == [46.0, 47.0]
+    for pid in client.run(os.getpid).values():
+        os.kill(pid, signal.SIGKILL)
+    assert crew.results(crew.each(_total, [1, 2, 3], handle)) == [46.0, 47.0, 48.0]
+
+
+def _total(part, shared):
+    return part + shared["big"].sum()
+
+
 def test_files_and_frames_are_read_by_the_workers(tmp_path, client):
     frame = table(60)
     folder = written(frame, tmp_path, [77, 200])

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import reduce
 from importlib import import_module
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -273,9 +274,9 @@ class Cluster:
         self.client = client
 
     def shared(self, value: Any) -> Any:
-        """Send the value to all workers."""
-        with self._explained():
-            return self.client.scatter(value, broadcast=True, hash=False)
+        """Return a future of the value. It is the result of a task, because Dask cannot restore scattered data whose workers died."""
+        with import_module("dask.config").set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
+            return self.client.submit(_itself, _Carried(value), pure=False)
 
     def each(self, function: Callable[..., Any], parts: Sequence[Any], *others: Any) -> list[Any]:
         """Return futures of the results for all parts."""
@@ -325,6 +326,17 @@ def _in_groups(handles: Sequence[Any], merge: Callable[[Sequence[Any]], Any]) ->
         groups = [level[i : i + MERGED_TOGETHER] for i in range(0, len(level), MERGED_TOGETHER)]
         level = [group[0] if len(group) == 1 else merge(group) for group in groups]
     return level
+
+
+@dataclass(frozen=True, eq=False)
+class _Carried:
+    """A value that Dask sends as it is, without looking for futures in it."""
+
+    value: Any
+
+
+def _itself(carried: _Carried) -> Any:
+    return carried.value
 
 
 def _merged(merge: Callable[[Any, Any], Any], *results: Any) -> Any:
