@@ -53,6 +53,13 @@ def test_a_folder_a_pattern_and_the_files_of_a_pattern_give_the_same_policy(fold
     assert pq.read_table(decided).column_names[-1] == "decision"
 
 
+def test_a_policy_whose_leaves_need_several_rows_is_saved(folder, tmp_path):
+    """Nodes count all rows, but a file must not show counts of fewer than five rows of the sample."""
+    sizes = ["--space", "reweighted", "--n-iterations", "1", "--discount", "0.9"]
+    run("fit", folder, "--out", tmp_path / "run", "--sample-rows", 100, *COLUMNS, *sizes)
+    assert "Reweighted" in type(load_policy(tmp_path / "run" / "policy.capi")).__name__
+
+
 def test_held_out_episodes_evaluate_and_the_report_is_written(folder, tmp_path):
     place = tmp_path / "run"
     run("fit", folder, "--out", place, "--sample-rows", 150, "--hold-out", 0.4, *COLUMNS, *SIZES)

@@ -262,7 +262,7 @@ def test_sizes_of_nodes_count_all_rows(sample_rows, split, leaf):
     evaluator = FittedQ(min_samples_split=split, min_samples_leaf=leaf)
     found = over_partitions.OverPartitions(evaluator, part, survey).on_sample
     assert found.min_samples_split == max(2, round(split * share))
-    assert found.min_samples_leaf == max(1, round(leaf * share))
+    assert found.min_samples_leaf == max(round(leaf * share), min(leaf, 5))
 
 
 def test_no_tree_has_more_leaves_than_two_bytes_can_number(batch, monkeypatch):

@@ -24,7 +24,7 @@ from capi.data.elapsed import step_factors, times_factors
 from capi.data.partitions import PartitionedTransitions
 from capi.data.survey import Survey, loaded
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInputError
+from capi.errors import LEAST_SHOWN, InvalidInputError
 from capi.evaluators._batches import portable
 from capi.evaluators._fixed_points import check_finite, fixed_point, largest
 from capi.evaluators.bellman_residual import BellmanResidual
@@ -296,7 +296,8 @@ class OverPartitions:
         """The evaluator that grows trees on the sample.
 
         Its nodes have as many of all rows as in memory, as far as the sample can show them, and are so large that their leaves can be
-        numbered in two bytes. It makes one sweep, unless evaluations are complete.
+        numbered in two bytes. Leaves that must have several rows, as in files of some policies, have as many of the sample. It makes one
+        sweep, unless evaluations are complete.
         """
         sample, inner = self.survey.sample, self.evaluator
         rows = len(sample) if inner.actions == "input" else int(np.bincount(sample.actions).max())
@@ -305,7 +306,7 @@ class OverPartitions:
             inner,
             n_sweeps=None if inner.n_sweeps is None else 1,
             min_samples_split=max(2, least, self._in_sample(inner.min_samples_split)),
-            min_samples_leaf=self._in_sample(inner.min_samples_leaf),
+            min_samples_leaf=max(self._in_sample(inner.min_samples_leaf), min(inner.min_samples_leaf, LEAST_SHOWN)),
         )
         return found
 
