@@ -1,5 +1,6 @@
 """Each of the first rounds of the default loop begins with what was done, and then the loop begins anew."""
 
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -48,8 +49,9 @@ def test_defaults_begin_with_what_was_done():
         {"initial_policy": Constant(1, 3)},
         {"n_iterations": rules.FEWEST_ROUNDS - 1},
         {"accept": "improving"},
+        {"update": lambda old, new, **_: new},
         {"discount": 0.0, "n_iterations": 20},
-        {"evaluator": KernelFittedQ(), "space": Unrestricted()},
+        {"evaluator": KernelFittedQ(), "space": Unrestricted(), "keep": "best", "state_weights": "mixture"},
         {"space": Reweighted()},
         {"batch": in_cells()},
     ],
@@ -84,18 +86,19 @@ def test_a_loop_resumes_to_the_same_bytes_wherever_it_began(stop):
         np.testing.assert_array_equal(old.visits, new.visits)
 
 
-def test_patience_and_settling_do_not_end_the_loop_before_it_begins_anew():
-    x = np.random.default_rng(0).normal(size=(200, 1))
-    batch = Transitions(
-        x,
-        np.arange(200) % 2,
-        1.0 - np.arange(200) % 2,
-        x + 0.1,
-        np.zeros(200, dtype=bool),
-        episodes=np.repeat(np.arange(10), 20),
-    )  # action 0 is always better, so that decisions never change
-    learner = CAPI(**settings(patience=1)).fit(batch)
-    assert len(learner.history_) > rules.FROM_LOG
+@pytest.mark.parametrize("ends", [{"patience": 1}, {"settles": True}, {"stop": lambda _: True}], ids=str)
+def test_nothing_ends_the_loop_before_it_begins_anew(ends):
+    batch = random_batch()
+    first = next(CAPI(**settings()).iterate(batch))
+    still = replace(first, n_unchanged=99, n_settled=99)
+    loop = replace(rules.with_rules(CAPI(**settings()).loop(), batch, None), **ends)
+    ended = [loop.ends_with(replace(still, k=k)) for k in range(rules.FROM_LOG + 2)]
+    assert ended == [False] * rules.FROM_LOG + [True, True]
+
+
+def test_the_rounds_from_the_log_are_candidates_of_long_loops():
+    learner = CAPI(**settings(n_iterations=60)).fit(random_batch())
+    assert all("score" in row for row in learner.history_[: rules.FROM_LOG])
 
 
 def test_what_is_kept_may_be_a_round_from_the_log():

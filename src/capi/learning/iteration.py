@@ -145,7 +145,9 @@ class Loop:
     support: Any = None  # Support
     settles: bool = False  # whether to stop when neither decisions nor values move
     n_from_log: int = 0  # first rounds, each of which begins with what was done; the next one begins anew
-    stop: Callable[[Iteration], bool] | None = None  # called after each round, in addition to patience
+    stop: Callable[[Iteration], bool] | None = (
+        None  # called after each round but those from the log, in addition to patience
+    )
     sample_of: Callable[[Transitions], StateSample] = own_states  # the states to use if none are given
 
     _constraints: ClassVar[Constraints] = {

@@ -46,14 +46,15 @@ class Best:
 
 @dataclass(eq=False)
 class Candidates:
-    """Policies of at most ten rounds of the first half of the loop, of ten of its later half, and of the last round."""
+    """Policies of the rounds from the log, of at most ten rounds of the first half of the loop, of ten of its later half, and of the last round."""
 
     n_iterations: int
+    n_from_log: int = 0
     policies: dict[int, Policy] = field(default_factory=dict)  # by round
 
     def add(self, iteration: Iteration) -> None:
         """Remember the policy of a round, if it is a candidate."""
-        if iteration.k in candidate_rounds(self.n_iterations):
+        if iteration.k in candidate_rounds(self.n_iterations, self.n_from_log):
             self.policies[iteration.k] = iteration.policy
 
     def best(self, last: Iteration, batch: Any, discount: float, evaluator: Any, starts: StateSample | None) -> Best:
@@ -172,14 +173,14 @@ class Judge:
         self.yardstick, self.known = yardstick, None
 
 
-def candidate_rounds(n_iterations: int) -> set[int]:
-    """Return the rounds whose policies are candidates: at most ten of each half of the loop, spread evenly."""
+def candidate_rounds(n_iterations: int, n_from_log: int = 0) -> set[int]:
+    """Return the rounds whose policies are candidates: those from the log, and at most ten of each half of the loop, spread evenly."""
     middle = n_iterations // 2
     spread = [
         np.linspace(first, last - 1, min(MOST_CANDIDATES, last - first)).round().astype(int).tolist()
         for first, last in ((0, middle), (middle, n_iterations))
     ]
-    return {k for half in spread for k in half}
+    return {k for half in spread for k in half} | set(range(n_from_log))
 
 
 def score_in_episodes(

@@ -274,7 +274,7 @@ class Learner:
         history: list[dict[str, float]] = []
         best = None
         iteration: Iteration | None = None
-        candidates = keeping.Candidates(loop.n_rounds) if loop.keep == "best" else None
+        candidates = keeping.Candidates(loop.n_rounds, loop.n_from_log) if loop.keep == "best" else None
         earlier_schema: Schema | None = None
         rounds = (
             self.iterate(transitions, states=states, starts=starts)

@@ -85,13 +85,14 @@ def with_rules(loop: Loop, transitions: Any, states: Any) -> Loop:
 
 
 def rounds_from_log(loop: Loop, batch: Transitions | None) -> int:
-    """Return how many rounds begin with what was done: some, if all rounds are compared in episodes and the user gives no first policy.
+    """Return how many rounds begin with what was done: some, if all rounds are compared in episodes and the user gives no first policy or update.
 
     What was done is the only policy whose values a log shows without averaging over states that it never reaches: where the other rounds see no
     danger, one step from it is the candidate that remains.
     """
     begins = loop.initial_policy is None and loop.keep == "best" and loop.state_weights not in (None, "batch")
-    suits = begins and loop.accept == "any" and loop.n_rounds >= FEWEST_ROUNDS and by_trees(loop.evaluator, batch)
+    follows = loop.accept == "any" and (loop.update is None or isinstance(loop.update, NearLog))
+    suits = begins and follows and loop.n_rounds >= FEWEST_ROUNDS and by_trees(loop.evaluator, batch)
     if not suits or batch is None or horizon(batch, loop.discount) == 1 or isinstance(loop.space, Reweighted):
         return 0
     return FROM_LOG if states_move(batch) else 0

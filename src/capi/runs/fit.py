@@ -28,6 +28,7 @@ from capi.files.policy_file import load_policy, save_policy
 from capi.learning.iteration import Iteration
 from capi.learning.keeping import Best, Candidates
 from capi.learning.learner import supported, training_of
+from capi.learning.rules import with_rules
 from capi.plotting.history import draw_history
 from capi.policies import described
 from capi.policy_spaces.constrained import ConstrainedPolicy
@@ -276,7 +277,8 @@ def _run(
     batch, support = supported(learner.loop(), batch)
     learner.set_params(support=None)  # the batch has its masks
     after: Iteration | None = None
-    candidates = Candidates(n_rounds)
+    loop, states = (learner.loop(), None) if local is None else (local.loop, local.states)
+    candidates = Candidates(n_rounds, with_rules(loop, batch, states).n_from_log)
     history: list[dict[str, float]] = []
     if (folder / CHECKPOINT).is_file():
         written_then = _origin((folder / SETTINGS).read_text(encoding="utf-8"), table)  # perhaps in an older layout
