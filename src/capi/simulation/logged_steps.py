@@ -305,7 +305,11 @@ def states_move(batch: Transitions) -> bool:
 
 def states_repeat(batch: Transitions) -> bool:
     """Return whether most states occur more than once, as in finite processes."""
-    return 2 * len(np.unique(batch.states, axis=0)) <= len(batch)
+    most = len(batch) // 2  # different ones, if they repeat
+    return (
+        all(len(np.unique(column)) <= most for column in batch.states.T)
+        and len(np.unique(batch.states, axis=0)) <= most
+    )
 
 
 def moving_columns(batch: Transitions) -> Bools:
