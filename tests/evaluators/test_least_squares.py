@@ -13,7 +13,7 @@ from sklearn.preprocessing import PolynomialFeatures
 
 import builders
 import naive
-from capi import CAPI, FiniteMDP, Transitions
+from capi import CAPI, FiniteMDP, PartitionedTransitions, Transitions
 from capi.baselines import LSPI
 from capi.errors import DivergenceError, InvalidInputError, PathEndedWarning
 from capi.evaluators import GTD2, LSTDQ, TD, BellmanResidual, FittedQ, KernelFittedQ, LassoTD, _means, lasso_td
@@ -283,13 +283,15 @@ def test_features_are_computed_once_per_state(monkeypatch):
         asked.append(len(states))
         return quadratic(states)
 
-    monkeypatch.setattr("capi.features.tables.MOST_KEPT", 0)
-    evaluator = LSTDQ(counted)
-    first = evaluator.evaluate(Constant(1, 3), batch, discount=GAMMA)
-    asked.clear()
-    evaluator.evaluate(Greedy(first), batch, discount=GAMMA, previous=first)
     n_episodes = int(batch.episodes[-1]) + 1
-    assert sum(asked) == len(batch) + n_episodes
+    monkeypatch.setattr(_means, "ENTRIES_AT_ONCE", 1)  # 256 rows at once, of which the last one may have an open end
+    for most_kept, data in ((2**23, PartitionedTransitions.of(batch, 600, n_jobs=1)), (0, batch)):
+        monkeypatch.setattr("capi.features.tables.MOST_KEPT", most_kept)
+        for evaluator in (LSTDQ(counted), BellmanResidual(counted)):
+            first = evaluator.evaluate(Constant(1, 3), data, discount=GAMMA)
+            asked.clear()
+            evaluator.evaluate(Greedy(first), data, discount=GAMMA, previous=first)
+            assert 0 <= sum(asked) - len(batch) - n_episodes <= len(batch) // 256
 
 
 def test_features_that_are_not_finite_are_refused_where_a_greedy_policy_decides(monkeypatch):

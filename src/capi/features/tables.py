@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from capi._utils.array_cache import Remembered
+from capi._utils.array_cache import Forgetful, Remembered
 from capi._utils.validation import Floats, Ints, as_array, as_states
 from capi.errors import InvalidInputError
 from capi.features.bases import RKHS
@@ -43,7 +43,7 @@ class FittedFeatures:
         return table
 
     def of_rows(self, states: Floats, rows: Ints) -> Table:
-        """Return the features of some ``rows`` of a batch's ``states``, from the cached table if it is small enough to cache.
+        """Return the features of some ``rows`` of a batch's ``states``, from the cached table if it is cached.
 
         Whether they are finite is not checked here: sums over them reveal it.
         """
@@ -52,8 +52,8 @@ class FittedFeatures:
         return self.table_of(np.take(states, rows, axis=0))
 
     def keeps(self, states: Floats) -> bool:
-        """Return whether the table of ``states`` (n, d) is small enough to cache."""
-        return len(states) * self.n_columns <= MOST_KEPT
+        """Return whether the table of ``states`` (n, d) is cached: it is small enough, and this is not a worker's copy, which caches nothing."""
+        return not isinstance(self.known, Forgetful) and len(states) * self.n_columns <= MOST_KEPT
 
     def _kept(self, x: Floats) -> Table:
         return self.known.of(x, lambda: self.table_of(x))
