@@ -1,7 +1,9 @@
 import os
 import pickle
+import tracemalloc
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from copy import deepcopy
+from dataclasses import replace
 from multiprocessing import get_context
 
 import numpy as np
@@ -367,6 +369,22 @@ def test_one_state_with_more_actions_than_a_task_has_rollouts(monkeypatch):
         Constant(0, 2), None, discount=0.9, states=np.zeros((2, 1))
     )
     assert (q.counts.tolist(), q.n_transitions) == ([3, 3], 2 * 2 * 3)
+
+
+@pytest.mark.parametrize("executor", [None, "sequential"])
+def test_memory_does_not_grow_with_the_rollouts(monkeypatch, executor):
+    """400,000 rollouts in blocks of 2,000; start and first action of all of them would be 6 MB."""
+    monkeypatch.setattr("capi.evaluators.rollouts.ROLLOUTS_AT_ONCE", 2000)
+    rollouts = Rollouts(ChainWalk(), n_rollouts=4, horizon=1, executor=executor)
+    peaks = []
+    for evaluator in (rollouts, rollouts, replace(rollouts, n_rollouts=400)):  # the first one also imports modules
+        tracemalloc.start()
+        try:
+            evaluator.evaluate(Constant(0, 2), None, discount=0.9, states=np.zeros((500, 1)))
+            peaks.append(tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+    assert peaks[2] < peaks[1] + 1_000_000
 
 
 class Breaks(Falls):

@@ -276,8 +276,6 @@ class _Block(NamedTuple):
 
     rows: Ints
     times: int
-    which: Ints  # (m,) position in ``rows`` of each rollout's start
-    actions: Ints  # (m,) first actions
 
 
 class _Tally:
@@ -319,10 +317,13 @@ class _Tally:
             some = rows[first : first + n_states]
             at_once, left = max(1, most // (len(some) * A)), times
             while left > 0:
-                now = min(left, at_once)
-                which, actions = (np.repeat(index, now) for index in np.nonzero(self.allowed[some]))
-                yield _Block(some, now, which, actions)
+                yield _Block(some, min(left, at_once))
                 left -= at_once
+
+    def _first_pairs(self, block: _Block) -> tuple[Ints, Ints]:
+        """Return the position in ``rows`` of each rollout's start (m,), and its first action (m,); too large to keep for all blocks."""
+        which, actions = (np.repeat(index, block.times) for index in np.nonzero(self.allowed[block.rows]))
+        return which, actions
 
     def _tasks(self, blocks: list[_Block]) -> Iterator[tuple[Any, ...]]:
         """Yield the arguments of `_simulated` for each block; with an executor each has its own random numbers."""
@@ -330,11 +331,11 @@ class _Tally:
         for block in blocks:
             rng = self.rng if self.seeds is None else numbered_rng(self.seeds, self.n_tasks)
             self.n_tasks += 1
-            starts = self.states[block.rows][block.which]
-            yield policy, self.domain, starts, block.actions, self.horizon, self.discount, rng
+            which, actions = self._first_pairs(block)
+            yield policy, self.domain, self.states[block.rows[which]], actions, self.horizon, self.discount, rng
 
     def _count(self, block: _Block, found: Outcome) -> None:
-        rows, times, which, actions = block
+        (rows, times), (which, actions) = block, self._first_pairs(block)
         returns = found.discounted if self.rest is None else found.discounted + self.rest(found)
         table = np.zeros((len(rows), self.domain.n_actions, times))
         table[which, actions, np.arange(len(which)) % times] = returns
