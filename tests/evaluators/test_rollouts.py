@@ -5,6 +5,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import replace
 from multiprocessing import get_context
+from threading import Lock
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from sklearn.base import clone
 
 import builders
 from capi import CAPI, FiniteMDP
+from capi._utils.executors import lost_workers_explained
 from capi.baselines import DPI
 from capi.domains import ChainWalk
 from capi.errors import ClusterError, InvalidInputError, SimulationError
@@ -418,9 +420,40 @@ def test_what_cannot_be_sent_is_named(processes):
     class Local(Falls):
         pass
 
-    with pytest.raises(InvalidInputError, match=r"domain and policy must be picklable.*executor='threading'"):
+    with pytest.raises(InvalidInputError, match=r"domain must be picklable.*local.*Local.*executor='threading'"):
         run_in(processes, Local())
     assert run_in("threading", Local()).n_actions == 2
+
+
+class Fails(Uniform):
+    """A policy whose error looks like one of pickling."""
+
+    def probabilities(self, states, allowed=None):
+        raise TypeError("onnxruntime could not deserialize the model")
+
+
+def test_errors_of_the_policy_are_not_those_of_pickling(processes):
+    states = np.zeros((2, 1))
+    with ThreadPoolExecutor(1) as threads:
+        for executor in (None, "sequential", "threading", threads, processes):
+            with pytest.raises(TypeError, match=r"^onnxruntime could not"):
+                Rollouts(ChainWalk(), executor=executor).evaluate(Fails(2), None, discount=0.9, states=states)
+
+
+def test_only_what_the_executor_cannot_pickle_is_blamed():
+    """Dask and loky also send local classes."""
+
+    class Local:
+        def __init__(self, inner=None):
+            self.inner = inner
+
+    with pytest.raises(TypeError, match="own error"), lost_workers_explained("loky", domain=Local()):
+        raise TypeError("own error")
+    with (
+        pytest.raises(InvalidInputError, match=r"policy must be picklable.*_thread\.lock"),
+        lost_workers_explained("loky", domain=Local(), policy=Local(Lock())),
+    ):
+        raise pickle.PicklingError("Could not pickle the task")
 
 
 def test_a_process_that_ends_is_explained():

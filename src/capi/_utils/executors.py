@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import errno
 import logging
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent import futures  # imports its executors when they are named
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ DISCONNECTED = {
     "CancelledError",
 }  # what Dask raises
 NO_SPACE = {errno.ENOSPC, errno.EDQUOT}  # the disk, or the user's share of it, is full
-NOT_SENT = re.compile(r"pickle|serialize|local object", re.IGNORECASE)  # in the messages of those who send tasks
+NOT_SENT = {"PicklingError", "AttributeError", "TypeError"}  # what pickling raises
 
 
 class _Limited:
@@ -145,11 +145,14 @@ def ordered(
 
 
 @contextmanager
-def lost_workers_explained(sent: str) -> Iterator[None]:
+def lost_workers_explained(executor: ExecutorLike, **sent: Any) -> Iterator[None]:
     """Turn what executors raise if workers die, or cannot be sent a task, into errors that say what to do.
 
-    ``sent`` names the user's objects that tasks contain. Errors of the tasks themselves stay as they are.
+    ``sent`` are the user's objects that tasks contain. Errors of the tasks themselves stay as they are.
     """
+    if executor is None or executor in ("sequential", "threading"):
+        yield
+        return
     try:
         yield
     except CapiError:
@@ -165,12 +168,30 @@ def lost_workers_explained(sent: str) -> Iterator[None]:
             raise ClusterError(
                 "the executor cancelled tasks, or the connection to its cluster was lost. Start it again, and repeat the call."
             ) from error
-        if "PicklingError" in kinds or (kinds & {"AttributeError", "TypeError"} and NOT_SENT.search(str(error))):
-            raise InvalidInputError(
-                f"{sent} must be picklable to be sent to other processes: {error}. Define their classes at the top of a module, "
-                "or use executor='threading'."
-            ) from error
+        if kinds & NOT_SENT and not isinstance(executor, futures.ThreadPoolExecutor):
+            for name, value in sent.items():
+                if (reason := _why_not_sent(value, executor)) is not None:
+                    raise InvalidInputError(
+                        f"{name} must be picklable to be sent to other processes: {reason}. Define its class, and those of what it "
+                        "contains, at the top of a module, or use executor='threading'."
+                    ) from error
         raise
+
+
+def _why_not_sent(value: Any, executor: ExecutorLike) -> Exception | None:
+    """Return the error of pickling ``value`` as ``executor`` does, or None: a task may raise errors of the same kinds.
+
+    Pools of the standard library use its pickle, others cloudpickle.
+    """
+    if executor == "multiprocessing" or isinstance(executor, futures.ProcessPoolExecutor):
+        pickler = import_module("multiprocessing.reduction").ForkingPickler
+    else:
+        pickler = import_module("joblib.externals.loky.backend.reduction")
+    try:
+        pickler.dumps(value)
+    except Exception as error:
+        return error
+    return None
 
 
 def _numbered(function: Callable[..., Result], i: int, task: tuple[Any, ...]) -> tuple[int, Result]:

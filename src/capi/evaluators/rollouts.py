@@ -295,6 +295,7 @@ class _Tally:
         self.domain, self.policy, self.states, self.horizon = domain, policy, states, horizon
         self.discount, self.rng, self.rest, self.executor = discount, rng, rest, executor
         self.seeds = None if executor is None else seed_sequence(rng)
+        self.sent = policy if executor is None else portable(policy)
         self.n_tasks = 0
         shape = (len(states), domain.n_actions)
         self.masks = masks_of(domain, states)
@@ -306,7 +307,7 @@ class _Tally:
     def add(self, rows: Ints, times: int = 1) -> None:
         """Run ``times`` rollouts of every action from the states ``rows``, in blocks of limited size."""
         blocks = list(self._blocks(rows, times))
-        with lost_workers_explained("domain and policy"):
+        with lost_workers_explained(self.executor, domain=self.domain, policy=self.sent):
             for block, found in zip(blocks, ordered(_simulated, self._tasks(blocks), self.executor), strict=True):
                 self._count(block, found)
 
@@ -327,12 +328,11 @@ class _Tally:
 
     def _tasks(self, blocks: list[_Block]) -> Iterator[tuple[Any, ...]]:
         """Yield the arguments of `_simulated` for each block; with an executor each has its own random numbers."""
-        policy = self.policy if self.executor is None else portable(self.policy)
         for block in blocks:
             rng = self.rng if self.seeds is None else numbered_rng(self.seeds, self.n_tasks)
             self.n_tasks += 1
             which, actions = self._first_pairs(block)
-            yield policy, self.domain, self.states[block.rows[which]], actions, self.horizon, self.discount, rng
+            yield self.sent, self.domain, self.states[block.rows[which]], actions, self.horizon, self.discount, rng
 
     def _count(self, block: _Block, found: Outcome) -> None:
         (rows, times), (which, actions) = block, self._first_pairs(block)
