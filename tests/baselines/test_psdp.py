@@ -2,12 +2,13 @@ import numpy as np
 import pytest
 
 import builders
-from capi import FiniteMDP
+from capi import CAPI, FiniteMDP
 from capi.baselines import PSDP, RFQI, FittedQIteration
 from capi.domains import ChainWalk
 from capi.errors import InvalidInputError
-from capi.evaluators import BellmanResidual, Exact, FittedQ, KernelFittedQ, Rollouts
-from capi.features import OneHot
+from capi.evaluators import LSTDQ, BellmanResidual, Exact, FittedQ, KernelFittedQ, Rollouts
+from capi.features import RKHS, OneHot, Polynomial
+from capi.features.kernels import Gaussian
 from capi.policies import Constant, NonStationary, Tabular
 from capi.policy_spaces import Partition, Thresholds, Trees, Unrestricted
 from capi.simulation import performance
@@ -103,6 +104,13 @@ def test_from_a_batch_with_all_policies_it_is_fitted_q_iteration(evaluator, swep
     assert psdp.policy_.at(3).schema == batch.schema
 
 
+def test_with_linear_values_and_all_policies_it_is_fitted_q_iteration():
+    batch, features = random_batch(), Polynomial(2)
+    psdp = PSDP(LSTDQ(features, n_sweeps=3), Unrestricted(), 0.9, 5).fit(batch)
+    fqi = CAPI(LSTDQ(features, n_sweeps=1), Unrestricted(), 0.9, 5, keep="last").fit(batch)
+    np.testing.assert_array_equal(psdp.q_.values(batch.states), fqi.q_.values(batch.states))
+
+
 def test_from_a_batch_each_step_is_a_classification():
     batch = random_batch()
     rounds = list(PSDP(FittedQ(n_trees=3), Trees(max_depth=2), 0.9, 4, random_state=0).iterate(batch))
@@ -160,6 +168,9 @@ def test_what_makes_no_sense_is_refused():
     mdp = random_mdp(3)
     with pytest.raises(InvalidInputError, match="must make sweeps"):
         PSDP(BellmanResidual(OneHot()), PAIRS, 0.9, 3).fit(random_batch())
+    for fixed_point in (LSTDQ(OneHot(), projection_ridge=0.1), LSTDQ(RKHS(Gaussian(1.0)), 0.1, 0.1)):
+        with pytest.raises(InvalidInputError, match=r"must make sweeps.*LSTDQ without projection_ridge.*got LSTDQ"):
+            PSDP(fixed_point, PAIRS, 0.9, 3).fit(random_batch())
     with pytest.raises(InvalidInputError, match="must make sweeps"):
         PSDP(Exact, PAIRS, 0.9, 3).fit()
     with pytest.raises(InvalidInputError, match="horizon"):

@@ -13,6 +13,7 @@ which is one evaluation sweep and one improvement on a sample of :math:`\mu_t`: 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, TypeAlias
@@ -43,8 +44,9 @@ class PSDP(Learner):
 
     Parameters
     ----------
-    evaluator : Exact, FittedQ, KernelFittedQ, or Rollouts
-        Makes one sweep per round. Rollouts start at step t and run until the end.
+    evaluator : Exact, FittedQ, BoostedQ, KernelFittedQ, LSTDQ, or Rollouts
+        Makes one sweep per round, whatever its ``n_sweeps``. An `LSTDQ` with ``projection_ridge`` or `RKHS` makes no sweeps and is
+        refused. Rollouts start at step t and run until the end.
     space : PolicySpace
         The policies to choose from at each step.
     discount : float in [0, 1)
@@ -149,11 +151,12 @@ def _one_step(evaluator: Any) -> PolicyEvaluator:
     if isinstance(evaluator, Rollouts):
         return _ToTheEnd(evaluator)
     if makes_sweeps(evaluator):
-        one_sweep: PolicyEvaluator = with_one_sweep(evaluator)
-        return one_sweep
+        with suppress(InvalidInputError):  # its other settings may need a fixed point
+            one_sweep: PolicyEvaluator = with_one_sweep(evaluator)
+            return one_sweep
     raise InvalidInputError(
-        f"evaluator must make sweeps of the Bellman operator (Exact, FittedQ, KernelFittedQ) or be Rollouts; got {evaluator!r}. "
-        "The values of a step are one sweep applied to those of the next step, not a fixed point."
+        "evaluator must make sweeps of the Bellman operator (Exact, FittedQ, BoostedQ, KernelFittedQ, LSTDQ without projection_ridge and "
+        f"RKHS) or be Rollouts; got {evaluator!r}. The values of a step are one sweep applied to those of the next step, not a fixed point."
     )
 
 
