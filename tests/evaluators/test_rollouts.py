@@ -2,7 +2,7 @@ import os
 import pickle
 import tracemalloc
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import replace
 from multiprocessing import get_context
 from threading import Lock
@@ -468,7 +468,15 @@ def test_an_executor_is_shared_by_copies_and_stays_here_when_pickled():
     chain = ChainWalk()
     with ThreadPoolExecutor(1) as pool:
         for evaluator in (Rollouts(chain, 5, 4, executor=pool), RolloutsWithCritic(chain, FittedQ(), executor=pool)):
-            assert deepcopy(evaluator).executor is pool
+            for copied in (
+                copy(evaluator),
+                deepcopy(evaluator),
+                clone(evaluator, safe=False),
+                replace(evaluator, horizon=3),
+            ):
+                assert copied is not evaluator
+                assert copied.executor is pool
+            assert copy(evaluator).domain is chain
             assert deepcopy(evaluator).domain is not chain
             assert pickle.loads(pickle.dumps(evaluator)).executor == "sequential"
             learner = clone(CAPI(evaluator, Thresholds(), 0.9))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
@@ -100,6 +100,10 @@ class _InDomain:
         executor = self.__dict__["executor"]
         return self.__dict__ | {"executor": executor if executor is None or isinstance(executor, str) else "sequential"}
 
+    def __copy__(self) -> _InDomain:
+        """Return a copy that shares the executor."""
+        return replace(self)
+
     def __deepcopy__(self, memo: dict[int, Any]) -> _InDomain:
         """Return a copy that shares the executor."""
         own = {setting.name: getattr(self, setting.name) for setting in fields(self)}
@@ -132,7 +136,8 @@ class Rollouts(_InDomain):
         Where the simulations run. By default all run in this process and share one stream of random numbers. An executor runs them in
         tasks of at most 2,000 rollouts, each task with a stream of its own: results have the same bytes for any executor and any
         number of workers, but differ from those of None. "sequential" runs the tasks in this process. Other processes need a
-        domain and a policy that can be pickled. The pickle of an evaluator with a pool or a client has "sequential" in its place.
+        domain and a policy that can be pickled. The pickle of an evaluator with a pool or a client has "sequential" in its place; a
+        copy in this process shares the pool or the client.
 
     Examples
     --------
