@@ -27,7 +27,7 @@ from capi.errors import InvalidInputError
 from capi.evaluators._batches import AnyBatch, continued, next_shares, portable
 from capi.evaluators._linear_model import LinearValues, features_on, known_on
 from capi.evaluators._solving import Matrix, as_dense
-from capi.features.tables import Features, FittedFeatures, Table
+from capi.features.tables import Features, FittedFeatures, Table, same_fitted
 from capi.loss import greedy
 from capi.policies import Greedy
 from capi.policies.decisions import one_hot
@@ -155,9 +155,13 @@ def _sums_of(
 
 
 def _decider(policy: Policy, features: FittedFeatures) -> Policy | Floats:
-    """Return the policy, or the weights (A, p) if it is greedy for values that are linear in the same dense features."""
+    """Return the policy, or the weights (A, p) if it is greedy for values that are linear in the same dense features.
+
+    A policy from a checkpoint has its own copy of the features. It must decide from the same tables as before the interruption, because
+    the size of a table can change the last digits of products.
+    """
     q = policy.q if isinstance(policy, Greedy) and not policy.masked else None
-    if isinstance(q, LinearValues) and q.features is features and not features.sparse:
+    if isinstance(q, LinearValues) and not features.sparse and same_fitted(q.features, features):
         return q.weights
     return policy
 

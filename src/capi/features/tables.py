@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -113,6 +114,18 @@ def same_features(first: Features, second: Features) -> bool:
         return False
     one, other = (repr(sorted(f.get_params().items(), key=lambda item: item[0])) for f in (first, second))
     return one == other
+
+
+def same_fitted(first: FittedFeatures, second: FittedFeatures) -> bool:
+    """Whether two fitted features compute the same: one transform, or transforms with equal pickles, such as two from one file."""
+    if first.transform is second.transform:
+        return True
+    if (first.n_features, first.n_columns, first.sparse) != (second.n_features, second.n_columns, second.sparse):
+        return False
+    try:
+        return pickle.dumps(first.transform) == pickle.dumps(second.transform)
+    except Exception:  # what cannot be pickled did not come from a file
+        return False
 
 
 def _copied(transformer: Any) -> Any:
