@@ -1,6 +1,7 @@
 """capi fit --select: chooses, tests, writes a run that all other commands understand, and continues after an interruption."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -13,8 +14,9 @@ from capi.errors import InvalidInputError
 from capi.evaluators import FittedQ
 from capi.policy_spaces import Reweighted, Trees
 from capi.report import report_record, write_report
-from capi.runs import RunSettings, fit_run, load_run
-from capi.runs.fit import FITS
+from capi.report.wording import number_text
+from capi.runs import RunSettings, compare_runs, evaluate_run, fit_run, load_run
+from capi.runs.fit import EVALUATION, FITS
 from capi.runs.select import SELECTION
 from capi.selection import Candidate, selecting
 
@@ -198,3 +200,42 @@ def test_supported_runs_resume_and_export(tables, tmp_path):
     assert "often enough in similar states" in write_report(tmp_path / "run").read_text()
     with pytest.raises(InvalidInputError, match="support_depth must come with support"):
         RunSettings(str(tables / "gain.csv"), ROLES, support_depth=2)
+
+
+def test_what_was_done_is_not_compared_with_itself(tables, tmp_path):
+    """Its one number is the mean of the log; the value of its model has another name."""
+    run = fit_run(settings(tables, "none"), tmp_path / "run").folder
+    found = evaluate_run(run)
+    then = {**json.loads((run / EVALUATION).read_text()), **replace(found, is_behaviour=False).to_dict()}
+    del then["is_behaviour"]
+    (run / EVALUATION).write_text(json.dumps(then))  # as of earlier versions
+    old = write_report(run).read_text()
+    assert found.is_behaviour
+    assert (found.estimate, found.interval) == (found.behaviour.value, found.behaviour.bootstrap)
+    assert found.verdict.startswith("the policy is what was done, so there is nothing to compare: ")
+    assert "a model of what was done, doubly-robust" in str(found)
+    assert "\n  difference, " not in str(found)
+    assert found.to_dict()["difference"] is None
+    assert not evaluate_run(run, tables / "gain.csv").is_behaviour  # it is a policy from elsewhere there
+    evaluate_run(run)
+    for page in (old, write_report(run).read_text()):
+        head, rest = page.split("</header>")
+        assert "The result is what was done: no learned policy is known to be better" in head
+        assert head.count('class="figure"') == 1
+        assert "estimated value of following it" not in head
+        assert f'<span class="figure">{number_text(found.behaviour.value)}</span>' in head
+        assert "Compared with the logged behaviour" not in rest
+        assert "nothing changes" in rest
+    fates = {one["name"]: one["fate"] for one in json.loads((run / SELECTION).read_text())["tried"]}
+    assert fates["what was done"] == "the result, not chosen"
+    assert "chosen, not better" in fates.values()
+
+
+def test_what_was_done_has_one_value_in_a_comparison(tables, tmp_path):
+    run = fit_run(settings(tables, "none"), tmp_path / "run").folder
+    learned = fit_run(settings(tables, "none", always_learn=True), tmp_path / "learned").folder
+    found = compare_runs([run, learned]).values
+    lines = {line["policy"]: line["estimate"] for line in found._lines()}
+    assert lines[f"{run} (what was done)"] == lines["the logged behaviour"]
+    assert lines[f"{run} - {learned}"] == -lines[f"{learned} - the logged behaviour"]
+    assert f"{run} - the logged behaviour" not in lines

@@ -119,6 +119,9 @@ class Evidence:
     sample_rows : int, optional
         Of a log in parts: the number of rows in the sample of episodes on which models were fitted, faults of the table looked for, and
         the sensitivity was found; everything else is summed over all rows. None if there is no sample.
+    is_behaviour : bool
+        Whether the policy stands for what was done in this log, as the result of a selection can: then its value is the mean of the log,
+        and it is not compared with it. `estimates` are those of a model of it.
     """
 
     name: str
@@ -141,6 +144,7 @@ class Evidence:
     sensitivity: Sensitivity | None = None
     unavailable: Mapping[str, str] = field(default_factory=dict)
     sample_rows: int | None = None
+    is_behaviour: bool = False
 
     @property
     def unreliable(self) -> bool:
@@ -150,35 +154,44 @@ class Evidence:
     @property
     def not_comparable(self) -> str:
         """Why the policy cannot be compared with anything, because it and the log do not overlap; empty if it can."""
+        if self.is_behaviour:
+            return ""
         severe = {caveat.kind for caveat in self.warnings if caveat.severity == "severe"}
         if enough_overlap(self.effective_episodes, self.n_episodes):
             severe -= {"no-agreement", "little-overlap"}  # agreement is lost only where it counts for little
         return next((reason for kind, reason in NO_OVERLAP.items() if kind in severe), "")
 
+    def by(self, method: str) -> Estimate:
+        """Return the value of the policy by an estimator; of what was done, the mean of the log."""
+        return self.behaviour if self.is_behaviour else self.estimates[method]
+
     @property
     def estimate(self) -> float:
         """The estimated value."""
-        return self.estimates[self.method].value
+        return self.by(self.method).value
 
     @property
     def interval(self) -> tuple[float, float]:
         """The bootstrap interval of `estimate`."""
-        return self.estimates[self.method].bootstrap
+        return self.by(self.method).bootstrap
 
     @property
     def difference(self) -> Estimate:
         """The value of the policy minus that of the logged behaviour; meaningless if the policy is `not_comparable`."""
-        return self.estimates[self.method] - self.behaviour
+        return self.by(self.method) - self.behaviour
 
     @property
     def verdict(self) -> str:
         """One sentence that compares the policy with the logged behaviour, or says why nothing can be said."""
+        if self.is_behaviour:
+            level = f"{100 * self.level:g} % interval {span(self.interval)}"
+            return f"{self.name} is what was done, so there is nothing to compare: {number(self.estimate)} ({level})."
         return self._compared_with(LOGGED, self.difference)
 
     @property
     def best_action_difference(self) -> Estimate | None:
         """The value of the policy minus that of the best single action, if there is one; meaningless if the policy is `not_comparable`."""
-        return None if self.best_action is None else self.estimates[self.method] - self.best_action.estimate
+        return None if self.best_action is None else self.by(self.method) - self.best_action.estimate
 
     @property
     def best_action_verdict(self) -> str:
@@ -192,7 +205,7 @@ class Evidence:
     @property
     def sensitivity_text(self) -> str:
         """What an unmeasured confounder could undo, or why that is unknown."""
-        if self.not_comparable:
+        if self.not_comparable or self.is_behaviour:
             return ""
         if self.sensitivity is not None:
             return str(self.sensitivity)
@@ -214,7 +227,8 @@ class Evidence:
         if self.not_comparable:
             return f"{self.name} cannot be compared with {other}, because {self.not_comparable}: see the warnings."
         sentence = _verdict(f"{self.name} and {other}", self.name, other, difference)
-        return f"{sentence} Do not rely on it: see the warnings." if self.unreliable else sentence
+        doubtful = self.unreliable and not self.is_behaviour  # whose value needs no weights and no model
+        return f"{sentence} Do not rely on it: see the warnings." if doubtful else sentence
 
     def summary(self) -> pd.DataFrame:
         """Return all estimates, the value of the logged behaviour, and the difference, one per row."""
@@ -244,11 +258,10 @@ class Evidence:
             "method": self.method,
             "estimate": finite(self.estimate),
             "interval": [finite(low), finite(high)],
-            "estimates": [
-                {"policy": self.name, "method": method, **found.to_dict()} for method, found in self.estimates.items()
-            ],
+            "estimates": self._estimates(),
+            **({"is_behaviour": True} if self.is_behaviour else {}),
             "behaviour": self.behaviour.to_dict(),
-            "difference": None if self.not_comparable else self.difference.to_dict(),
+            "difference": None if self.not_comparable or self.is_behaviour else self.difference.to_dict(),
             "not_comparable": self.not_comparable or None,
             "best_action": self._best_action_record(),
             "sensitivity": self._sensitivity_record(),
@@ -275,6 +288,8 @@ class Evidence:
     def _sensitivity_record(self) -> dict[str, Any]:
         if self.not_comparable:
             return {"unavailable": "the policy cannot be compared with the logged behaviour"}
+        if self.is_behaviour:
+            return {"unavailable": "the policy is what was done, so there is no difference to undo"}
         if self.sensitivity is None:
             return {"unavailable": self.unavailable.get("sensitivity", "")}
         return self.sensitivity.to_dict()
@@ -283,24 +298,35 @@ class Evidence:
         per = "" if self.discount_per is None else f" per {self.discount_per}"
         sizes = f"{self.n_episodes} episodes, {self.n_rows} decisions, discount {self.discount:g}{per}"
         value = f"{number(self.estimate)}, {100 * self.level:g} % interval {span(self.interval)}"
-        head = f"{self.name}: {value} ({self.method}; {sizes})"
+        what = "what was done, " if self.is_behaviour else ""
+        head = f"{self.name}: {what}{value} ({self._used}; {sizes})"
         if self.not_comparable:
             head = f"{self.name}: no estimate to rely on ({sizes})"
         return "\n".join([head, *table(self._lines()), *self._notes()])
 
     def _lines(self) -> list[dict[str, Any]]:
-        lines = [{"policy": self.name, "method": method, **found.to_dict()} for method, found in self.estimates.items()]
+        lines = self._estimates()
         lines.append({"policy": LOGGED, "method": "mean return", **self.behaviour.to_dict()})
         best = self.best_action
         if best is not None:
             lines.append({"policy": best.name, "method": "chosen on other episodes", **best.estimate.to_dict()})
         if self.not_comparable:
             return lines
-        lines.append({"policy": "difference", "method": self.method, **self.difference.to_dict()})
-        if best is not None:
-            gain = self.estimates[self.method] - best.estimate
-            lines.append({"policy": "difference from the best single action", "method": self.method, **gain.to_dict()})
+        if not self.is_behaviour:
+            lines.append({"policy": "difference", "method": self.method, **self.difference.to_dict()})
+        gain = self.best_action_difference
+        if gain is not None:
+            lines.append({"policy": "difference from the best single action", "method": self._used, **gain.to_dict()})
         return lines
+
+    @property
+    def _used(self) -> str:
+        """The words for the estimator that gives `estimate`."""
+        return "mean return" if self.is_behaviour else self.method
+
+    def _estimates(self) -> list[dict[str, Any]]:
+        name = "a model of what was done" if self.is_behaviour else self.name
+        return [{"policy": name, "method": method, **found.to_dict()} for method, found in self.estimates.items()]
 
     def _notes(self) -> list[str]:
         lines = [
@@ -336,8 +362,7 @@ class Comparison:
 
     def difference(self, name: str, other: str) -> Estimate:
         """Return the value of one policy minus that of another, on the same episodes and resamples."""
-        one, two = self[name], self[other]
-        return one.estimates[self.method] - two.estimates[self.method]
+        return self[name].by(self.method) - self[other].by(self.method)
 
     def verdict(self, name: str, other: str) -> str:
         """Return one sentence that says whether one policy is better than another."""
@@ -371,7 +396,9 @@ class Comparison:
 
     def _policies(self) -> list[dict[str, Any]]:
         lines = [
-            {"policy": name, "method": self.method, **e.estimates[self.method].to_dict()}
+            {"policy": name, "method": self.method, **e.by(self.method).to_dict()}
+            if not e.is_behaviour
+            else {"policy": f"{name} (what was done)", "method": e._used, **e.behaviour.to_dict()}
             for name, e in self.evidence.items()
         ]
         behaviour = next(iter(self.evidence.values())).behaviour
@@ -381,7 +408,7 @@ class Comparison:
         behaviour = [
             {"policy": f"{name} - {LOGGED}", "method": self.method, **e.difference.to_dict()}
             for name, e in self.evidence.items()
-            if not e.not_comparable
+            if not (e.not_comparable or e.is_behaviour)
         ]
         pairs = [
             {"policy": f"{a} - {b}", "method": self.method, **self.difference(a, b).to_dict()}

@@ -61,11 +61,11 @@ def _with_new_names(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def evaluation_record(found: Mapping[str, Any]) -> dict[str, Any]:
     """Return an evaluation (``evaluation.json``) as rows and facts; missing entries are left out."""
-    method = text_of(found.get("method"))
+    method = "" if found.get("is_behaviour") else text_of(found.get("method"))
     rows = [_row(row, method) for row in found.get("estimates") or () if isinstance(row, Mapping)]
     behaviour = found.get("behaviour")
     if isinstance(behaviour, Mapping):
-        row = {**_row({**LOGGED, **behaviour}, ""), "kind": "behaviour"}
+        row = {**_row({**LOGGED, **behaviour}, ""), "kind": "headline" if found.get("is_behaviour") else "behaviour"}
         if (row["policy"], row["method"]) not in {(r["policy"], r["method"]) for r in rows}:
             rows.append(row)
     best = _best_action(found)
@@ -84,6 +84,30 @@ def evaluation_record(found: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def of_behaviour(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an evaluation of what was done on episodes of its own table without comparisons of what was done with itself.
+
+    Earlier versions compared the mean of the log with the value of the model of it.
+    """
+    if found.get("is_behaviour") or found.get("kind") != "held-out":
+        return dict(found)
+    behaviour, best = found.get("behaviour"), found.get("best_action")
+    return {
+        **found,
+        "is_behaviour": True,
+        "estimates": [
+            {**row, "policy": "a model of what was done"}
+            for row in found.get("estimates") or ()
+            if isinstance(row, Mapping)
+        ],
+        "difference": None,
+        "best_action": {**best, "difference": None, "verdict": ""} if isinstance(best, Mapping) else None,
+        "sensitivity": None,
+        "not_comparable": None,
+        "verdict": "the policy is what was done, so there is nothing to compare" if behaviour else "",
+    }
+
+
 def headline_record(found: Mapping[str, Any]) -> dict[str, Any]:
     """Return what stands at the top of the page: the policy, what was done, the best single action, and the verdicts."""
     behaviour, best = found.get("behaviour"), _best_action(found)
@@ -93,6 +117,7 @@ def headline_record(found: Mapping[str, Any]) -> dict[str, Any]:
         "logged": _row({**LOGGED, **behaviour}, "") if isinstance(behaviour, Mapping) else None,
         "best_action": best,
         "verdict": sentence(text_of(found.get("verdict"))),
+        "is_behaviour": bool(found.get("is_behaviour")),
         "not_comparable": bool(text_of(found.get("not_comparable"))),
         "unreliable": bool(found.get("unreliable", found.get("warnings"))),
         "crossed": found.get("kind") == "cross",
@@ -186,7 +211,7 @@ def _facts(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     facts = [
         ("Evaluated on", KINDS.get(text_of(found.get("kind")), text_of(found.get("kind")))),
         ("Table", text_of(found.get("source")).replace("\\", "/").rsplit("/", 1)[-1]),
-        ("Headline method", text_of(found.get("method"))),
+        ("Headline method", LOGGED["method"] if found.get("is_behaviour") else text_of(found.get("method"))),
     ]
     for name, key in (("Decisions", "n_rows"), ("Episodes", "n_episodes")):
         count = _counted(found, key)

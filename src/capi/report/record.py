@@ -24,7 +24,7 @@ from capi.policy_spaces.trees.greedy import TreePolicy
 from capi.report.certificate import certificate_record
 from capi.report.columns import histogram, range_of_most
 from capi.report.diagnosis import diagnosis_record
-from capi.report.evaluation import evaluation_record, headline_record, number_or_none
+from capi.report.evaluation import evaluation_record, headline_record, number_or_none, of_behaviour
 from capi.report.importance import differences_record, leaf_rows, leaves_record, stakes_record
 from capi.report.maps import influences, map_record
 from capi.report.panel import panel_record
@@ -73,6 +73,9 @@ def report_record(run: str | Path, include_cases: bool = False) -> dict[str, Any
     """
     check_choice(include_cases, "include_cases", (True, False))
     sources = read_sources(run)
+    selection = selection_record(sources.result.folder)
+    if sources.evaluation is not None and selection is not None and selection["is_behaviour"]:
+        sources = replace(sources, evaluation=of_behaviour(sources.evaluation))
     ranked = influences(sources, _candidates(sources))
     return {
         "head": _head(sources),
@@ -86,7 +89,7 @@ def report_record(run: str | Path, include_cases: bool = False) -> dict[str, Any
         "evaluation": None if sources.evaluation is None else evaluation_record(sources.evaluation),
         "diagnosis": None if sources.tiny else diagnosis_record(sources.result.folder),
         "certificate": None if sources.tiny else certificate_record(sources.result.folder),
-        "selection": selection_record(sources.result.folder),
+        "selection": selection,
         "making": _making(sources),
         "includes_cases": include_cases,
         "tiny": sources.tiny,

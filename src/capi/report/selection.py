@@ -8,6 +8,7 @@ from typing import Any
 from capi.report.evaluation import number_or_none
 from capi.report.wording import short
 from capi.runs.select import read_selection
+from capi.selection.result import BEHAVIOUR
 
 MOST_ROWS, LONGEST_NAME, LONGEST_SENTENCE = 50, 80, 1200  # candidates; characters
 
@@ -32,9 +33,12 @@ def selection_record(folder: Path) -> dict[str, Any] | None:
     ]
     rows.sort(key=lambda row: tuple(-(row[key] if row[key] is not None else -1e308) for key in ("value", "rough")))
     gate = found.get("gate") if isinstance(found.get("gate"), dict) else {}
+    gate = dict(gate or {})
     return {
         "rows": rows[:MOST_ROWS],
-        "sentence": short(str(dict(gate or {}).get("sentence", "")), LONGEST_SENTENCE),
+        "is_behaviour": found.get("returned") == BEHAVIOUR,
+        "untested": gate.get("verdict") == "cannot be tested",
+        "sentence": short(str(gate.get("sentence", "")), LONGEST_SENTENCE),
         "returned": short(str(found.get("returned", "")), LONGEST_NAME),
         "score": short(str(found.get("score", "")), LONGEST_NAME),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from capi.errors import EvidenceWarning, InvalidInputError
 from capi.offline import Comparison, compare
 from capi.runs.evaluate import informed, learned_episodes
 from capi.runs.fit import RunResult, digest, load_run
+from capi.runs.select import returned_behaviour
 from capi.runs.settings import RunSettings
 from capi.types import Policy
 
@@ -85,6 +86,11 @@ def compare_runs(runs: Sequence[str | Path], table: str | Path | None = None, **
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EvidenceWarning)
         values = compare(policies, batch, **{"discount": _discount(results), **settings})
+    if table is None:  # what was done in this log
+        of_log = {name: returned_behaviour(result.folder) for name, result in results.items()}
+        values = replace(
+            values, evidence={name: replace(e, is_behaviour=of_log[name]) for name, e in values.evidence.items()}
+        )
     return RunComparison(values, same)
 
 

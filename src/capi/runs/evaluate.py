@@ -22,6 +22,7 @@ from capi.files.atomic import write_text
 from capi.files.exports.program import program_of
 from capi.offline import Evidence, cross_evaluate, evaluate
 from capi.policies import described
+from capi.runs import select
 from capi.runs.checkpoint import MOST_BYTES
 from capi.runs.fit import EVALUATION, POLICY, VALUES, RunResult, digest, load_run
 from capi.runs.secret import read_secret
@@ -75,7 +76,7 @@ def evaluate_run(
         elif mine.hold_out:
             policy = informed(result, learned_episodes(result, None, None))
             found = evaluate(policy, mine.all_held_out(schema, executor), **{"discount": mine.discount, **settings})
-            found = replace(found, kind="held-out")
+            found = replace(found, kind="held-out", is_behaviour=select.returned_behaviour(result.folder))
         else:
             raise InvalidInputError(
                 f"a policy must be evaluated on episodes that it was not learned from; {run} learned from its whole table. "

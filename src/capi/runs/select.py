@@ -16,6 +16,7 @@ from capi.learning import rules
 from capi.runs.fit import FITS, SETTINGS, TABLE, RunResult, finished, state_of_interrupted
 from capi.runs.settings import RunSettings
 from capi.selection import choose
+from capi.selection.result import BEHAVIOUR
 
 SELECTION = "selection.json"
 FORMAT = "capi selection"
@@ -67,6 +68,12 @@ def selected_run(
     with suppress(OSError):
         (folder / FITS).unlink(missing_ok=True)
     return replace(result, selection=str(found))
+
+
+def returned_behaviour(folder: Path) -> bool:
+    """Return whether a run's selection returned what was done."""
+    found = read_selection(folder)
+    return found is not None and found.get("returned") == BEHAVIOUR
 
 
 def read_selection(folder: Path) -> dict[str, Any] | None:

@@ -23,6 +23,7 @@ from capi.learning.updates import NearLog
 from capi.offline.score import fitted_value
 from capi.policies import Constant, cloned, described
 from capi.policy_spaces import Forests, Neighbors, OptimalTrees, Reweighted
+from capi.selection.result import BEHAVIOUR
 from capi.types import Policy
 
 QUICK_ROUNDS = 5  # of a learner that is only compared roughly
@@ -174,7 +175,7 @@ def default_candidates(batch: Transitions, discount: float, *, random_state: int
 def baselines(discount: float, *, random_state: int = 0) -> list[Candidate]:
     """Return what a learned policy must beat: what was done, with its probabilities and as a small tree, and the best single action."""
     return [
-        Candidate("what was done", WhatWasDone(discount, random_state=random_state), 0),
+        Candidate(BEHAVIOUR, WhatWasDone(discount, random_state=random_state), 0),
         Candidate("what was done, as a tree of depth 3", WhatWasDone(discount, 3, random_state), 0),
         Candidate("the best single action", BestSingleAction(discount, random_state), 0),
     ]

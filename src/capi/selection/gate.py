@@ -11,7 +11,7 @@ from capi.errors import EvidenceWarning
 from capi.offline.estimate import Estimate
 from capi.offline.evaluation import evaluate
 from capi.offline.evidence import Evidence
-from capi.selection.result import Gate
+from capi.selection.result import UNTESTED, Gate
 from capi.types import Policy
 
 FEWEST_EPISODES = 10  # of a batch; with fewer nothing can be tested
@@ -59,7 +59,7 @@ def gated(
                 f"{test.n_episodes} episodes that it was not chosen on; no learned policy is known to be better than that."
             )
             return Gate("better", sentence, test.n_episodes, error_rate, tested), SINGLE, found
-    verdict = "cannot be tested" if all(one["verdict"] == "cannot be tested" for one in tested) else "not better"
+    verdict = UNTESTED if all(one["verdict"] == UNTESTED for one in tested) else "not better"
     return Gate(verdict, _sentence(tested, verdict, test), test.n_episodes, error_rate, tested), None, first
 
 
@@ -85,10 +85,10 @@ def _judged(found: Evidence, *, beats_single: bool) -> dict[str, Any]:
     """Return whether a policy is better than what was done, and than the best single action if that can be valued."""
     record: dict[str, Any] = {"name": found.name, "estimate": found.estimate, "difference": None, "at_least": None}
     if found.not_comparable:
-        return {**record, "verdict": "cannot be tested", "reason": found.not_comparable}
+        return {**record, "verdict": UNTESTED, "reason": found.not_comparable}
     severe = [str(caveat) for caveat in found.warnings if caveat.severity == "severe"]
     if severe:
-        return {**record, "verdict": "cannot be tested", "reason": severe[0].rstrip(".")}
+        return {**record, "verdict": UNTESTED, "reason": severe[0].rstrip(".")}
     difference = found.difference
     low = _at_least(difference)
     record |= {"difference": difference.value, "at_least": low, "verdict": "better", "reason": ""}
@@ -111,7 +111,7 @@ def _sentence(tested: Sequence[dict[str, Any]], verdict: str, test: Transitions)
         return "Nothing that was learned is worth more than what was done."
     start = (
         "Whether a learned policy is better than what was done cannot be tested with this log"
-        if verdict == "cannot be tested"
+        if verdict == UNTESTED
         else "No learned policy is known to be better than what was done"
     )
     return f"{start} ({reasons}; {test.n_episodes} held-out episodes)."

@@ -14,6 +14,12 @@ if TYPE_CHECKING:
 
     from capi.offline.evidence import Evidence
 
+BEHAVIOUR = "what was done"  # the name of that candidate
+EXPLAINED = (
+    "(first value: after a short fit, to drop most candidates; value: after a full one; below the best: by how much, +- one standard error. "
+    "These values only rank candidates; the test decides.)"
+)
+CHOSEN, RETURNED, DROPPED, UNTESTED = "chosen", "the result", "dropped after the first values", "cannot be tested"
 DOUBLY_ROBUST, FITTED_Q, SIMULATED = "doubly robust", "fitted Q", "simulated episodes"
 
 
@@ -37,7 +43,8 @@ class Tried:
         Share of its decisions that the log rarely takes in similar states.
     seconds : float
     fate : str
-        "chosen", "not chosen", "pruned", "leaves the log in ...", "failed: ..." or "not tried: ...".
+        "chosen", "chosen, not better", "chosen, cannot be tested", "the result, ..." (of a policy that is the result although another one was
+        chosen), "not chosen", "dropped after the first values", "leaves the log in ...", "failed: ..." or "not tried: ...".
     """
 
     name: str
@@ -49,7 +56,15 @@ class Tried:
     behind_error: float | None = None
     left: float | None = None
     seconds: float = 0.0
-    fate: str = "pruned"
+    fate: str = DROPPED
+
+    def fate_after_test(self, chosen: str, returned: str, verdict: str) -> str:
+        """Return what became of it, now that the test of the ``chosen`` one has been made."""
+        if self.name == returned:
+            return CHOSEN if self.name == chosen else f"{RETURNED}, {self.fate}"
+        if self.name != chosen:
+            return self.fate
+        return f"{CHOSEN}, {UNTESTED if verdict == UNTESTED else 'not better'}"
 
 
 @dataclass(frozen=True)
@@ -126,13 +141,14 @@ class Selection:
 
     def __str__(self) -> str:
         width = max(len(one.name) for one in self.tried)
-        lines = [f"{'candidate':<{width}}  {'rough':>10}  {'value':>10}  {'behind':>20}  fate"]
+        lines = [f"{'candidate':<{width}}  {'first value':>11}  {'value':>10}  {'below the best':>20}  result"]
         for one in sorted(self.tried, key=_order):
             behind = "" if one.behind is None else f"{one.behind:.4g} +- {one.behind_error or 0:.2g}"
+            behind = "-" if one.behind == 0 else behind
             lines.append(
-                f"{one.name:<{width}}  {_text(one.rough):>10}  {_text(one.value):>10}  {behind:>20}  {one.fate}"
+                f"{one.name:<{width}}  {_text(one.rough):>11}  {_text(one.value):>10}  {behind:>20}  {one.fate}"
             )
-        return "\n".join([*lines, self.verdict])
+        return "\n".join([*lines, EXPLAINED, self.verdict])
 
     def plot(self) -> Figure:
         """Return a figure of the candidates with the standard errors of their values."""

@@ -131,7 +131,6 @@ def choose(
         finalists = _finalists(rough, others[0].name)
         tried, score = work.final(finalists, rough)
         chosen = next(one for one in finalists if one.name == _simplest(tried))
-        tried = [replace(one, fate="chosen") if one.name == chosen.name else one for one in tried]
         ranked = sorted(
             (one for one in tried if one.value is not None and one.name != chosen.name),
             key=lambda one: -(one.value or 0.0),
@@ -168,6 +167,7 @@ def choose(
             returned = others[0].name if returned is None else returned
         gate = replace(gate, sentence=gate.sentence + result)
         learner = learners.get(returned) or (named.get(returned) or others[0]).learned(learning)
+    tried = [replace(one, fate=one.fate_after_test(chosen.name, returned, gate.verdict)) for one in tried]
     learner.selection_ = Selection(tried, chosen.name, returned, gate, discount, learning.n_episodes, score, evidence)
     return learner
 
@@ -441,7 +441,7 @@ def _tried(candidate: Candidate, both: Values, score: str) -> Tried:
         reason = next(v["failed"] for v in both if "failed" in v) if any("failed" in v for v in both) else "no value"
         return Tried(candidate.name, candidate.size, None, seconds=seconds, fate=f"failed: {reason}")
     left = _left(both)
-    fate = f"leaves the log in {100 * left:.0f} % of its decisions" if left > MOST_LEFT else "pruned"
+    fate = f"leaves the log in {100 * left:.0f} % of its decisions" if left > MOST_LEFT else Tried.fate
     value = float(np.mean([_part(v, score)["value"] for v in both]))
     return Tried(candidate.name, candidate.size, value, left=left, seconds=seconds, fate=fate)
 
