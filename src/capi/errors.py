@@ -13,6 +13,7 @@ UserWarning
 ├── PathEndedWarning                LARS-TD could not follow its path to the requested penalty
 ├── KernelCacheWarning              machine code cannot be stored, or a stored file cannot be read
 ├── CheckpointWarning               the progress of a run cannot be saved; the run continues
+├── SettingsWarning                 a setting of a file has no effect
 ├── UnseenCategoryWarning           rows have categories that a policy was not learned with
 └── EvidenceWarning                 an estimate of a policy's value has a caveat
 
@@ -103,6 +104,10 @@ class CheckpointWarning(UserWarning):
 
 class RareActionWarning(UserWarning):
     """The batch takes some actions so rarely that no policy will choose them."""
+
+
+class SettingsWarning(UserWarning):
+    """A setting of a file has no effect beside the others; the message says which, and why."""
 
 
 class UnseenCategoryWarning(UserWarning):

@@ -379,5 +379,3 @@ def test_a_table_without_a_choice_names_the_option(folder):
 def test_a_folder_without_settings_says_how_to_make_them(folder):
     for command in ("fit", "describe"):
         assert "this folder has no capi.toml. capi init TABLE writes one." in str(capi(command).exception)
-    assert capi("init", "visits.csv").exit_code == 0
-    assert "max-depth is already set by capi.toml. Change it there." in str(capi("fit", "--max-depth", "2").exception)

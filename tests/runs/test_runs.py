@@ -524,13 +524,9 @@ def test_a_fit_that_fails_leaves_the_folder_free(table, tmp_path):
 def test_options_that_would_be_ignored_are_refused(table, tmp_path):
     (tmp_path / "s.toml").write_text(settings_for(table).to_toml())
     runner = CliRunner()
-    for arguments in (
-        ["--settings", str(tmp_path / "s.toml"), "--random-state", "5"],
-        ["--resume", "--n-iterations", "9"],
-    ):
-        refused = runner.invoke(app, ["fit", *arguments, "--out", str(tmp_path / "run")])
-        assert "is already set by" in str(refused.exception)
-        assert "Change it there." in str(refused.exception)
+    for arguments in (["--settings", str(tmp_path / "s.toml")], ["--n-iterations", "9"]):
+        refused = runner.invoke(app, ["fit", "--resume", *arguments, "--out", str(tmp_path / "run")])
+        assert f"{arguments[0]} must not be given with --resume" in str(refused.exception)
     gone = runner.invoke(app, ["fit", "--resume", "--out", str(tmp_path / "typo")])
     assert "has no run" in str(gone.exception)
     assert not (tmp_path / "typo").exists()

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from capi import runs
 from capi.data.table_files import existing, format_of
 from capi.errors import InvalidInputError
+from capi.runs.settings_file import LEARNING, NO_LIMIT, ROLES, located, read_sections
 
 
 def _column(help_text: str) -> Any:
@@ -18,6 +18,7 @@ def _column(help_text: str) -> Any:
 
 
 SETTINGS_FILE = "capi.toml"  # written by capi init
+SIZES = ("max_depth", "min_samples_leaf", "n_thresholds", "leaf_penalty", "time_limit")
 
 # Columns that `roles_of` collects from the command's context.
 ACTION = _column("Action taken.")
@@ -63,7 +64,7 @@ DiscountPer = Annotated[
 def roles_of(context: typer.Context) -> dict[str, Any]:
     """Return the columns named by the options, by role."""
     options = {**context.params, "except": context.params.get("left_out")}
-    named = {role: options[role] for role in (*runs.ROLES, "except") if options.get(role)}
+    named = {role: options[role] for role in (*ROLES, "except") if options.get(role)}
     orders = dict(_order(text) for text in context.params.get("ordered") or ())
     return {**named, "ordered": orders} if orders else named
 
@@ -79,9 +80,42 @@ def _order(text: str) -> tuple[str, list[str]]:
     return name.strip(), listed
 
 
-def settings_here() -> str | None:
-    """Return the settings file that commands read if they are given neither a table nor settings: capi.toml in this folder."""
-    return SETTINGS_FILE if Path(SETTINGS_FILE).is_file() else None
+def given_options(context: typer.Context) -> set[str]:
+    """Return the names of the parameters that are on the command line."""
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return {name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"}
+
+
+def changes_of(context: typer.Context, table: str | None) -> dict[str, dict[str, Any]]:
+    """Return what the command line says about a table and how to learn from it, as sections of a settings file."""
+    options, given = context.params, given_options(context)
+    sizes = {name: options[name] for name in SIZES if options.get(name) is not None}
+    if options.get("exact") or "time_limit" in sizes:
+        sizes["work_limit"] = NO_LIMIT
+    kinds = {part: {"kind": options[part]} if part in given else {} for part in ("evaluator", "space")}
+    n_sweeps = options.get("n_sweeps")
+    return {
+        "data": {**({} if table is None else {"table": table}), **roles_of(context)},
+        "learning": {name: options[name] for name in LEARNING if name in given},
+        "evaluator": {**kinds["evaluator"], **({} if n_sweeps is None else {"n_sweeps": n_sweeps})},
+        "space": {**kinds["space"], **sizes},
+    }
+
+
+def settings_here(changes: dict[str, dict[str, Any]]) -> str | None:
+    """Return the settings file in this folder, capi.toml, unless the command line names a table and all that must be known of it."""
+    data = changes["data"]
+    complete = {"table", "state", "action"} <= set(data) and ("reward" in data or "cost" in data)
+    return SETTINGS_FILE if not complete and Path(SETTINGS_FILE).is_file() else None
+
+
+def checked_settings(path: str, table: str | None) -> None:
+    """Refuse settings with unknown names and a missing table, before any slow import; ``table`` replaces that of the file."""
+    named = read_sections(existing(path)).get("data", {}).get("table")
+    if table is not None:
+        check_table(table)
+    elif isinstance(named, str):
+        check_table(located(named, path))
 
 
 def check_table(table: str) -> None:

@@ -25,7 +25,9 @@ from capi.cli.columns import (
     Time,
     Truncated,
     Weight,
+    changes_of,
     check_table,
+    checked_settings,
     roles_of,
     settings_here,
 )
@@ -60,17 +62,25 @@ def describe(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show how a table is read: episodes, actions, missing values, coverage and warnings."""
+    changes = changes_of(context, table)
+    settings = settings_here(changes)
+    if settings is not None:
+        checked_settings(settings, table)
+    elif table is None:
+        raise InvalidInputError(
+            "TABLE must be given, because this folder has no capi.toml. capi init TABLE writes one."
+        )
+    else:
+        check_table(table)
     with dask_client(dask) as client:
-        if table is not None:
-            check_table(table)
-            batch = runs.read_all(table, client, roles=roles_of(context), discount=discount, discount_per=discount_per)
-        elif (settings := settings_here()) is not None:
-            chosen = runs.RunSettings.from_toml(settings)
-            check_table(chosen.table)
+        if settings is not None:
+            if table is not None:
+                typer.echo(f"settings  {settings}, for {table}", err=True)
+            chosen = runs.RunSettings.from_toml(settings, changes)
             batch = chosen.read_all(chosen.table, executor=client)
         else:
-            raise InvalidInputError(
-                "TABLE must be given, because this folder has no capi.toml. capi init TABLE writes one."
+            batch = runs.read_all(
+                str(table), client, roles=roles_of(context), discount=discount, discount_per=discount_per
             )
         found = batch.describe()
     typer.echo(json.dumps(found.to_dict(), default=str) if as_json else str(found))

@@ -26,14 +26,17 @@ from capi.cli.columns import (
     Time,
     Truncated,
     Weight,
+    changes_of,
     check_table,
-    roles_of,
+    checked_settings,
+    given_options,
     settings_here,
 )
 from capi.cli.interrupts import exit_code
 from capi.cli.progress import shown_work
-from capi.data.table_files import existing, one_table
+from capi.data.table_files import one_table
 from capi.errors import InvalidInputError
+from capi.runs.settings_file import changed
 
 MOST_NUMBERS = 10  # of iterations in a note
 OSCILLATING = 0.05  # share of decisions changed in the last iteration above which a note is printed
@@ -56,7 +59,11 @@ def fit(
     ] = None,
     out: Annotated[str, typer.Option(metavar="RUN", help="Run folder.")] = "run",
     settings: Annotated[
-        str | None, typer.Option(metavar="TOML", help="Read all settings from a file, such as a run's settings.toml.")
+        str | None,
+        typer.Option(
+            metavar="TOML",
+            help="Read settings from a file, such as a run's settings.toml; options given as well take precedence.",
+        ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Resume the run in the run folder.")] = False,
     action: Annotated[str | None, ACTION] = None,
@@ -170,7 +177,7 @@ def fit(
     select: Annotated[
         bool,
         typer.Option(
-            "--select",
+            "--select/--no-select",
             help="Choose evaluator, space and sizes, and test the result on held-out episodes (--hold-out, 0.3 by default): if it is not better than what "
             "was done, or if the table cannot tell, the result is what was done.",
         ),
@@ -185,12 +192,15 @@ def fit(
     ] = None,
     always_learn: Annotated[
         bool,
-        typer.Option("--always-learn", help="With --select: the result is the chosen policy, whatever its test says."),
+        typer.Option(
+            "--always-learn/--no-always-learn",
+            help="With --select: the result is the chosen policy, whatever its test says.",
+        ),
     ] = False,
     with_states: Annotated[
         bool,
         typer.Option(
-            "--with-states",
+            "--with-states/--without-states",
             help="Allow rows of the table in the policy file; --space neighbors needs them. Everyone who gets the file gets these rows.",
         ),
     ] = False,
@@ -215,18 +225,15 @@ def fit(
     After Ctrl-C or a crash, `capi fit --resume --out RUN` resumes and ends with the same policy.
     """
     table = one_table(tables) if tables else None
-    if table is None and settings is None and not resume:
-        settings = settings_here()
-    if settings is not None or resume:
-        free = {"out", "settings" if not resume else "", "resume", "as_json", "quiet", "verbose", "dask"}
-        sources = {name: context.get_parameter_source(name) for name in context.params}
-        given = [name for name, source in sources.items() if source is not None and source.name == "COMMANDLINE"]
-        if others := [name for name in given if name not in free]:
-            where = "the run" if resume else settings
-            named = {"left_out": "except", "tables": "table"}.get(others[0], others[0].replace("_", "-"))
-            raise InvalidInputError(f"{named} is already set by {where}. Change it there.")
+    changes = changes_of(context, table)
+    if resume:
+        _check_resumed(context, out)
+    elif settings is None:
+        settings = settings_here(changes)
+        if settings is not None and table is not None:
+            typer.echo(f"settings  {settings}, for {table}", err=True)
     if settings is not None:
-        existing(settings)
+        checked_settings(settings, table)
     elif not resume:
         if table is None:
             raise InvalidInputError(
@@ -235,44 +242,11 @@ def fit(
         check_table(table)
 
     def chosen() -> runs.RunSettings | None:
-        if settings is not None:
-            return runs.RunSettings.from_toml(settings)
-        if resume or table is None:
+        if resume:
             return None
-        sizes = {
-            "max_depth": max_depth,
-            "min_samples_leaf": min_samples_leaf,
-            "n_thresholds": n_thresholds,
-            "leaf_penalty": leaf_penalty,
-            "time_limit": time_limit,
-        }
-        options: dict[str, float | str] = {name: size for name, size in sizes.items() if size is not None}
-        if space == "optimal-trees" and (exact or time_limit is not None):
-            options["work_limit"] = runs.NO_LIMIT
-        return runs.RunSettings(
-            table,
-            roles_of(context),
-            discount,
-            n_iterations,
-            random_state,
-            evaluator,
-            space,
-            {} if n_sweeps is None else {"n_sweeps": n_sweeps},
-            options,
-            hold_out,
-            keep,
-            discount_per,
-            with_states,
-            min_category_rows,
-            state_weights,
-            accept,
-            support,
-            support_depth,
-            select,
-            budget,
-            always_learn,
-            sample_rows,
-        )
+        if settings is not None:
+            return runs.RunSettings.from_toml(settings, changes)
+        return runs.RunSettings.from_sections(changed({}, changes))
 
     try:
         with (
@@ -316,6 +290,18 @@ def fit(
     typer.echo(f"policy  {result.folder / 'policy.capi'}")
     if result.settings.hold_out:
         typer.echo(f"next    capi evaluate {result.folder}, then capi report {result.folder}")
+
+
+def _check_resumed(context: typer.Context, out: str) -> None:
+    """Refuse options that a resumed run would ignore."""
+    free = {"out", "resume", "as_json", "quiet", "verbose", "dask"}
+    others = [name for name in context.params if name in given_options(context) - free]
+    if others:
+        named = {"left_out": "--except", "tables": "TABLE"}.get(others[0], f"--{others[0].replace('_', '-')}")
+        raise InvalidInputError(
+            f"{named} must not be given with --resume: a resumed run keeps the settings that are in {out}. "
+            "Omit it, or start a new run in another folder (--out)."
+        )
 
 
 def _cut_short(result: runs.RunResult) -> str | None:

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from capi.runs.predict import policy_of as policy_of
     from capi.runs.predict import predict_table as predict_table
     from capi.runs.predict import write_result as write_result
-    from capi.runs.settings import NO_LIMIT as NO_LIMIT
     from capi.runs.settings import RunSettings as RunSettings
-    from capi.runs.table import ROLES as ROLES
+    from capi.runs.settings_file import NO_LIMIT as NO_LIMIT
+    from capi.runs.settings_file import ROLES as ROLES
     from capi.runs.table import is_large as is_large
     from capi.runs.table import read_all as read_all
     from capi.runs.table import read_decisions as read_decisions
@@ -48,8 +48,8 @@ else:
         __name__,
         {
             "GuessedRoles": "guess",
-            "NO_LIMIT": "settings",
-            "ROLES": "table",
+            "NO_LIMIT": "settings_file",
+            "ROLES": "settings_file",
             "RunResult": "fit",
             "RunSettings": "settings",
             "certify_run": "certify",

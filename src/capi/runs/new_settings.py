@@ -44,9 +44,10 @@ def settings_text(table: str | Path, guess: GuessedRoles) -> str:
     RunSettings(str(table), roles)  # which checks the roles
     lines = [
         "# Settings for capi. The roles of the columns were guessed: check them, then run: capi fit",
+        "# Options on the command line, such as capi fit --max-depth 2, take precedence.",
         "",
         "[data]",
-        f"{_entry('table', str(table))}  # relative to the folder in which capi runs",
+        f"{_entry('table', str(table))}  # relative to the folder in which capi runs or, if it is not there, to this file",
     ]
     lines += [
         f"{_entry(role, name)}  # {MEANING[role]}: {_one_line(guess.reasons[role])}" for role, name in _single(guess)
@@ -103,7 +104,7 @@ def _learning(guess: GuessedRoles) -> list[str]:
         f"hold_out = {HOLD_OUT}  # share of the episodes that only evaluate the policy: capi evaluate run",
         *support,
         "random_state = 0  # the same seed gives the same policy",
-        "# select = true  # try several learners, and keep what was done unless the result is better (takes longer)",
+        "# select = true  # try several learners, and keep what was done unless the result is better (takes longer; support and [space] have no effect then)",
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-import tomllib
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -24,8 +24,20 @@ from capi.data.partitions import SAMPLE_ROWS, PartitionedTransitions
 from capi.data.schema import Schema
 from capi.data.table_files import format_of
 from capi.data.transitions import Transitions
-from capi.errors import LEAST_SHOWN, InvalidInputError
+from capi.errors import LEAST_SHOWN, InvalidInputError, SettingsWarning
 from capi.learning.capi import CAPI
+from capi.runs.settings_file import (
+    CHOSEN,
+    DEFAULT_KINDS,
+    LEARNING,
+    NO_LIMIT,
+    OF_SELECTION,
+    OLD_NAMES,
+    changed,
+    located,
+    read_sections,
+    without_chosen,
+)
 from capi.runs.table import is_large, read_all, read_decisions, read_partitions, resolved_roles
 from capi.types import PolicyEvaluator, PolicySpace
 
@@ -46,34 +58,13 @@ SPACES = {
     "reweighted": "Reweighted",
 }
 NOT_IN_FILES = {"regressor", "kernel", "features", "metric_params", "monotone", "behaviour"}
-NO_LIMIT = "none"  # in settings files
 WRITTEN_BEFORE = {"min_samples_split", "min_samples_leaf"}  # options of trees in all files from before they had a depth
 # What all files of runs list; without weights of states, they are from before those existed.
 ALWAYS_WRITTEN = {"discount", "n_iterations", "random_state", "hold_out", "keep"}
-LEARNING = (
-    "discount",
-    "n_iterations",
-    "random_state",
-    "hold_out",
-    "keep",
-    "discount_per",
-    "with_states",
-    "min_category_rows",
-    "state_weights",
-    "accept",
-    "support",
-    "support_depth",
-    "select",
-    "budget",
-    "always_learn",
-    "sample_rows",
-)
 HOLD_STATES = {"neighbors"}  # spaces whose policies decide by states of the table
 BY_RULE = ("n_thresholds", "min_samples_leaf", "work_limit", "late_work_limit")  # of optimal trees
 TESTED = 0.3  # share of the episodes that only test the result of a selection
-OF_SELECTION = ("select", "budget", "always_learn")
 FILLED_IN = ("projections", "min_samples_leaf")  # of fitted Q
-SECTIONS = ("data", "learning", "evaluator", "space")
 
 
 class Parts(NamedTuple):
@@ -88,7 +79,7 @@ def _share(value: Any, name: str) -> None:
         raise InvalidInputError(f"{name} must lie in [0, 1); got {value!r}.")
 
 
-@renamed(iterations="n_iterations", seed="random_state")
+@renamed(**OLD_NAMES)
 @dataclass(frozen=True)
 class RunSettings:
     """The table of a run, the roles of its columns, and how to learn from it.
@@ -207,8 +198,7 @@ class RunSettings:
                     raise InvalidInputError(f"{name} must come with select.")
             return
         defaults = {f.name: f.default for f in fields(self)}
-        chosen = ("evaluator", "space", "n_iterations", "keep", "state_weights", "accept", "support", "support_depth")
-        given = [name for name in chosen if getattr(self, name) != defaults[name]]
+        given = [name for name in ("evaluator", "space", *CHOSEN) if getattr(self, name) != defaults[name]]
         given += [f"{next(iter(options))}" for options in (self.evaluator_options, self.space_options) if options]
         if self.hold_out == 0:
             object.__setattr__(self, "hold_out", TESTED)
@@ -385,48 +375,67 @@ class RunSettings:
         return {name: v for name, v in options.items() if name not in by_rule or name in self.evaluator_options}
 
     @classmethod
-    def from_toml(cls, path: str | Path) -> RunSettings:
-        """Return the settings of a file; old option names are translated."""
+    def from_toml(cls, path: str | Path, changes: Mapping[str, Any] | None = None) -> RunSettings:
+        """Return the settings of a file; old option names are translated.
+
+        Parameters
+        ----------
+        path : str or Path
+            Its table is relative to the current folder or, if nothing is there, to the file.
+        changes : mapping, optional
+            Sections like those of the file; their entries take precedence. Another evaluator or space replaces its whole section.
+        """
+        found, changes = read_sections(path), changes or {}
+        learning, data = found["learning"], dict(found.get("data", {}))
         try:
-            found = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-            raise InvalidInputError(f"{path} cannot be read as settings: {error}.") from error
-        unknown = sorted(set(found) - set(SECTIONS))
-        if unknown:
-            raise InvalidInputError(
-                f"{path} must have the sections data, learning, evaluator and space; got {sorted(found)}."
-                f"{did_you_mean(unknown[0], SECTIONS)}"
-            )
-        for name, part in found.items():
-            if not isinstance(part, dict):
-                raise InvalidInputError(f"{path}: {name} must be a section, written [{name}]; got {part!r}.")
-        data = dict(found.get("data", {}))
-        try:
-            learning = translated(cls, found.get("learning", {}))
-            if set(learning) >= ALWAYS_WRITTEN and "state_weights" not in learning:
-                learning = {**learning, "state_weights": "batch"}
             written_by_run = set(learning) >= ALWAYS_WRITTEN
-            if unknown := sorted(set(learning) - set(LEARNING)):
-                guess = did_you_mean(unknown[0], LEARNING)
-                raise InvalidInputError(f"learning takes {', '.join(LEARNING)}; got {sorted(learning)}.{guess}")
-            parts = _part("evaluator", found, evaluators, EVALUATORS) | _part("space", found, policy_spaces, SPACES)
-            if written_by_run and parts.get("evaluator") == "fitted-q":  # before combinations of columns existed
-                parts["evaluator_options"] = {"projections": 0, **parts["evaluator_options"]}
-            return cls(data.pop("table", ""), data, **learning, **parts)
+            if written_by_run and "state_weights" not in learning:
+                learning = {**learning, "state_weights": "batch"}
+            parts = {
+                "evaluator": _part("evaluator", found, evaluators, EVALUATORS),
+                "space": _part("space", found, policy_spaces, SPACES),
+            }
+            if (
+                written_by_run and parts["evaluator"].get("kind") == "fitted-q"
+            ):  # before combinations of columns existed
+                parts["evaluator"] = {"projections": 0, **parts["evaluator"]}
+            data["table"] = located(data.get("table", ""), path)
+            sections = changed({"data": data, "learning": learning, **parts}, changes)
+            sections, ignored = without_chosen(sections, changes)
+            result = cls.from_sections(sections)
         except InvalidInputError as error:
-            raise InvalidInputError(f"{path}: {error}") from error
+            with_options = " with the given options" if any(changes.values()) else ""
+            raise InvalidInputError(f"{path}{with_options}: {error}") from error
+        if ignored:
+            warnings.warn(
+                f"{path}: {', '.join(ignored)} {'has' if len(ignored) == 1 else 'have'} no effect, because select chooses "
+                f"{'it' if len(ignored) == 1 else 'them'}.",
+                SettingsWarning,
+                stacklevel=2,
+            )
+        return result
+
+    @classmethod
+    def from_sections(cls, sections: Mapping[str, Mapping[str, Any]]) -> RunSettings:
+        """Return the settings in the sections data, learning, evaluator and space, as in a settings file."""
+        data = dict(sections.get("data", {}))
+        parts: dict[str, Any] = {}
+        for name, default in DEFAULT_KINDS.items():
+            if options := dict(sections.get(name, {})):
+                parts |= {name: options.pop("kind", default), f"{name}_options": options}
+        return cls(data.pop("table", ""), data, **sections.get("learning", {}), **parts)
 
 
 def _part(name: str, found: Mapping[str, Any], home: Any, kinds: Mapping[str, str]) -> dict[str, Any]:
-    """Return the kind and the options of the evaluator or the space in a settings file."""
+    """Return the section of the evaluator or the space in a settings file, with today's names and defaults."""
     options = dict(found.get(name, {}))
-    if "kind" not in options:
+    if not options:
         return {}
-    kind = options.pop("kind")
+    kind = options.pop("kind", DEFAULT_KINDS[name])
     made = (
         getattr(home, kinds[kind]) if isinstance(kind, str) and kind in kinds else None
     )  # unknown kinds are refused later
-    return {name: kind, f"{name}_options": _with_old_defaults(kind, translated(made, options))}
+    return {"kind": kind, **_with_old_defaults(kind, translated(made, options))}
 
 
 def _with_old_defaults(kind: Any, options: dict[str, Any]) -> dict[str, Any]:

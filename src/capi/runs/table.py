@@ -16,11 +16,8 @@ from capi.data.schema import Schema
 from capi.data.table_files import format_of, is_many
 from capi.data.transitions import Transitions
 from capi.errors import LEAST_SHOWN, InvalidInputError
+from capi.runs.settings_file import ALL_OTHERS, EXCEPT, ORDERED, ROLES
 
-ROLES = ("episode", "time", "state", "action", "reward", "cost", "terminated", "truncated", "propensity", "weight")
-ORDERED = "ordered"  # not a role: the ordered categories among the state columns
-EXCEPT = "except"  # not a role: the columns that "*" leaves out
-ALL_OTHERS = "*"
 MANY_ROWS = 1_000_000  # tables with more are learned from part by part
 READ_AT_ONCE = 2**22
 
