@@ -62,7 +62,9 @@ def init(
     guess = runs.guess_roles(table, given)
     while guess.unsure and not (yes and all(guess.unsure.values())):
         role, candidates = next(pair for pair in guess.unsure.items() if not (yes and pair[1]))
-        answered = {**given, **_asked(role, candidates, table, guess.notes if role == "action" else ())}
+        unfit = [guess.unfit[role]] if role in guess.unfit else []
+        notes = unfit or (guess.notes if role == "action" else ())
+        answered = {**given, **_asked(role, candidates, table, notes, "can be" if unfit else "looks like")}
         try:
             given, guess = answered, runs.guess_roles(table, answered)
         except InvalidInputError as error:  # a column that does not exist: ask again
@@ -93,7 +95,7 @@ def _say(what: str, text: str) -> None:
     typer.echo("\n".join(lines))
 
 
-def _asked(role: str, candidates: tuple[str, ...], table: str, notes: Sequence[str]) -> dict[str, Any]:
+def _asked(role: str, candidates: tuple[str, ...], table: str, notes: Sequence[str], looks_like: str) -> dict[str, Any]:
     """Return the column that the user names for a role; without a terminal, raise an error that says what to do.
 
     A reward whose name says that it is a cost becomes the cost.
@@ -101,7 +103,7 @@ def _asked(role: str, candidates: tuple[str, ...], table: str, notes: Sequence[s
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         if not candidates:
             hints = "".join(f" {note}" for note in notes)
-            raise InvalidInputError(f"{table}: no column looks like the {role}. Name it: --{role} COL.{hints}")
+            raise InvalidInputError(f"{table}: no column {looks_like} the {role}. Name it: --{role} COL.{hints}")
         accept = f", or accept {candidates[0]} with --yes"
         other = " (or --cost COL, if smaller is better)" if role == "reward" else ""
         raise InvalidInputError(

@@ -257,18 +257,25 @@ def same(one: Profile, other: Profile) -> bool:
 
 
 def last_rows(episode: Profile, time: Profile | None) -> Bools:
-    """Return (n,) which rows are the last of their episode."""
+    """Return (n,) which rows are the last of their episode, all of those that have the last time."""
     when = np.arange(episode.n_rows) if time is None or time.numbers is None else time.numbers
     order = np.lexsort((when, episode.codes))
     last = np.zeros(episode.n_rows, dtype=bool)
-    last[order[np.append(np.diff(episode.codes[order]) != 0, True)]] = True
-    return last
+    ends = order[np.append(np.diff(episode.codes[order]) != 0, True)]
+    last[ends] = True
+    at_end = np.zeros(episode.n_distinct + 1)  # the first place is that of rows without an id
+    at_end[episode.codes[ends] + 1] = when[ends]
+    same_time: Bools = when == at_end[episode.codes + 1]
+    return last | same_time
+
+
+def probable(column: Profile) -> Bools:
+    """Return (n,) which values are above 0 and at most 1."""
+    if column.kind not in ("integer", "real") or column.numbers is None:
+        return np.zeros(column.n_rows, dtype=bool)
+    return (column.numbers > 0) & (column.numbers <= 1)
 
 
 def is_probability(column: Profile) -> bool:
     """Return whether all values are above 0 and at most 1."""
-    return (
-        column.kind in ("integer", "real")
-        and column.numbers is not None
-        and bool(((column.numbers > 0) & (column.numbers <= 1)).all())
-    )
+    return bool(probable(column).all())

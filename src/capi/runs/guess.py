@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from capi._utils.validation import Bools
 from capi.data.readers.arrow import header_of
 from capi.errors import InvalidInputError
 from capi.runs.column_profiles import (
@@ -25,18 +26,31 @@ from capi.runs.column_profiles import (
     is_clock,
     is_probability,
     last_rows,
+    probable,
     profiles_of,
     same,
     same_order,
     unread_form,
 )
 from capi.runs.table import split_at_commas
+from capi.runs.table_faults import (
+    about_gaps,
+    about_late_rewards,
+    about_probabilities,
+    about_repeats,
+    repeats_of,
+    why_no_action,
+    why_no_reward,
+)
 
 MOST_ACTIONS = 50  # a column with more values is not a choice among a few actions
 FEW_ACTIONS = 12  # values of a column that may be the action although its name says nothing
 RARE = 0.1  # rows of an action, relative to the most frequent one
 MOST_STAGES = 20  # rows of episodes that end on schedule
 FREE_TEXT = 0.5  # share of distinct values in the rows above which text is not a category
+MOST_FAULTS = 0.5  # share of the rows that may break the rule of a role that the name of a column clearly says
+MOST_GAPS = 0.25  # share of the rows that may have no episode
+NEARLY_ALL = 0.9  # share of distinct values above which rows that repeat one agree by chance
 OPTIONAL = ("episode", "time", "terminated", "truncated", "propensity", "weight")
 
 
@@ -59,6 +73,8 @@ class GuessedRoles:
     rare : mapping
         From actions that are rare beside the most frequent one to their rows.
     n_rows, n_episodes : int
+    unfit : mapping
+        From roles to why the column whose name says so cannot have them; such a role has no guess.
     """
 
     roles: Mapping[str, Any]
@@ -69,6 +85,7 @@ class GuessedRoles:
     rare: Mapping[str, int]
     n_rows: int
     n_episodes: int
+    unfit: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def one_step(self) -> bool:
@@ -108,6 +125,7 @@ class _Guesser:
     found: dict[str, Profile] = field(default_factory=dict)
     unsure: dict[str, tuple[str, ...]] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
+    unfit: dict[str, str] = field(default_factory=dict)
 
     def result(self) -> GuessedRoles:
         by_name = {column.name: column for column in self.columns}
@@ -117,10 +135,12 @@ class _Guesser:
         self._guess("action", self._is_action)
         self._guess_reward()
         self._guess("episode", self._is_episode)
+        self._despite_faults("episode", self._is_episode_with_gaps)
         self._guess_time()
         for flag in ("terminated", "truncated"):
             self._guess(flag, self._is_last)
         self._guess("propensity", is_probability)
+        self._despite_faults("propensity", lambda c: int(probable(c).sum()) >= MOST_FAULTS * c.n_rows)
         self._guess("weight", lambda column: column.is_number)
         self._without_a_name()
         states = list(self.given.get("state") or self._states())
@@ -139,7 +159,13 @@ class _Guesser:
             self._rare_actions(),
             n_rows,
             n_rows if episode is None else episode.n_distinct,
+            self.unfit,
         )
+
+    def _despite_faults(self, role: str, fits: Callable[[Profile], bool]) -> None:
+        """Give a role to a column whose name says it although some rows break its rules, of which a note tells; better than no note."""
+        if role not in self.found:
+            self._guess(role, fits)
 
     def _guess(self, role: str, fits: Callable[[Profile], bool]) -> None:
         """Give a role to the column whose name says most, among those whose values fit."""
@@ -186,10 +212,13 @@ class _Guesser:
             self.found["time"] = dates[0]
         if len(dates) > 1:
             self.unsure["time"] = tuple(column.name for column in dates)
+        self._despite_faults("time", self._is_time_with_faults)
 
     def _without_a_name(self) -> None:
         """Guess from types and values alone what no name says; all of it is unsure."""
-        if "action" not in self.found and "action" not in self.given:
+        if (name := self._unfit_action()) is not None:
+            self.unfit["action"], self.unsure["action"] = why_no_action(name, MOST_ACTIONS), ()
+        elif "action" not in self.found and "action" not in self.given:
             others = ("time", "episode", "terminated", "truncated")
             few = [
                 c
@@ -200,14 +229,38 @@ class _Guesser:
             ]
             few.sort(key=lambda c: (self._is_constant(c), self._is_last(c), c.kind != "text", c.n_distinct))
             self._maybe("action", few)
-        if not {"reward", "cost"} & {*self.found, *self.given}:
+        if (reason := self._unfit_reward()) is not None:
+            self.unfit["reward"], self.unsure["reward"] = reason, ()
+        elif not {"reward", "cost"} & {*self.found, *self.given}:
             amounts = [c for c in reversed(self._free()) if is_amount(c) and c.complete and not c.is_row_number]
             amounts.sort(key=lambda column: column.is_flag)
             self._maybe("reward", amounts)
         if "episode" not in self.found and "episode" not in self.given:
-            self._maybe("episode", [c for c in self._free() if self._is_episode(c) and self._has_a_time(c)])
+            units = [c for c in self._free() if self._is_episode(c) and not self._repeats_by_chance(c)]
+            self._maybe("episode", [c for c in units if self._has_a_time(c)])
             if "episode" in self.found:
                 self._guess_time()
+
+    def _unfit_action(self) -> Profile | None:
+        """Return the column that cannot be the action although its name says so, unless another one is."""
+        if "action" in self.found or "action" in self.given:
+            return None
+        named = (c for c in self._free() if c.says("action") and not self._is_action(c) and c.kind != "date")
+        return next(named, None)
+
+    def _unfit_reward(self) -> str | None:
+        """Return why the column whose name says reward or cost cannot be it, unless another one is."""
+        if {"reward", "cost"} & {*self.found, *self.given}:
+            return None
+        named = [c for c in self._free() if max(c.says("reward"), c.says("cost")) >= VAGUE and c.kind != "date"]
+        return why_no_reward(named[0]) if named else None
+
+    def _repeats_by_chance(self, column: Profile) -> bool:
+        """Whether a column is no unit of rows: text that is a number, or values of which nearly all differ and none has more than two rows."""
+        if column.kind == "text" and unread_form(column):
+            return True
+        rows = np.bincount(column.codes[column.codes >= 0])
+        return bool(rows.max() <= 2) and column.n_distinct > NEARLY_ALL * column.n_rows
 
     def _maybe(self, role: str, columns: Sequence[Profile]) -> None:
         if columns:
@@ -229,22 +282,31 @@ class _Guesser:
         return len(np.unique(pairs)) == len(np.unique(episode.codes))
 
     def _notes(self) -> list[str]:
-        return [
-            note
-            for note in (self._about_action(), self._about_rows(), self._about_missing(), self._about_rare_actions())
-            if note
-        ]
-
-    def _about_action(self) -> str | None:
-        """Return why no column is the action although a name says so."""
-        named = [c for c in self._free() if c.says("action") and not self._is_action(c) and c.kind != "date"]
-        if not named or "action" in self.found:
-            return None
-        n = named[0].n_distinct
-        few = f"an action has 2 to {MOST_ACTIONS} values, each of them in several rows"
-        return (
-            f"{named[0].name} has {n} value{'s' * (n != 1)}; {few}. Divide amounts into ranges, and merge what is rare."
+        found = (
+            *self.unfit.values(),
+            *self._about_faults(),
+            self._about_rows(),
+            self._about_missing(),
+            self._about_rare_actions(),
         )
+        return [note for note in found if note]
+
+    def _about_faults(self) -> list[str | None]:
+        """Return notes on rows that break the rules of a role."""
+        episode, time, propensity = (self.found.get(role) for role in ("episode", "time", "propensity"))
+        notes = [about_gaps(role, c) for role, c in (("episode", episode), ("time", time)) if c is not None]
+        if episode is not None and time is not None:
+            notes.append(about_repeats(episode, time, self.columns))
+        if propensity is not None:
+            notes.append(about_probabilities(propensity, self._decided()))
+        return notes
+
+    def _decided(self) -> Bools:
+        """Return (n,) which rows must be complete: the last row of an episode may hold its last state alone."""
+        episode = self.found.get("episode")
+        if episode is None:
+            return np.ones(self.columns[0].n_rows, dtype=bool)
+        return ~last_rows(episode, self.found.get("time"))
 
     def _about_rows(self) -> str | None:
         """Return what may be wrong with which rows belong together, and in which order."""
@@ -254,7 +316,7 @@ class _Guesser:
                     "no column orders the rows of an episode, so they keep the order of the table. If decisions do not affect later rows, "
                     "set discount = 0."
                 )
-            if self._has_a_schedule() and not self._ends_on_schedule():
+            if self._has_a_schedule() and not self._ends_on_schedule() and not any(self._about_faults()):
                 return (
                     "all episodes have the same number of rows. If they end on schedule, add a column with the number of the row (1, 2, ...) to the "
                     "states, because it says how many decisions remain."
@@ -277,13 +339,16 @@ class _Guesser:
         return None
 
     def _about_missing(self) -> str | None:
-        """Return which of action and reward are missing in some decisions; the last row of an episode may hold its last state alone."""
-        episode = self.found.get("episode")
-        decided: Any = True if episode is None else ~last_rows(episode, self.found.get("time"))
+        """Return which of action and reward are missing in some decisions."""
+        decided = self._decided()
         found = [self.found[role] for role in ("action", "reward", "cost") if role in self.found]
         lacking = {column.name: n for column in found if (n := int((decided & (column.codes < 0)).sum()))}
         listed = " and ".join(f"{name} is missing in {n} rows" for name, n in lacking.items())
-        return f"{listed}, which capi fit refuses. Fill it in, or leave such episodes out." if lacking else None
+        if not lacking:
+            return None
+        reward = self.found.get("reward", self.found.get("cost"))
+        late = None if reward is None or list(lacking) != [reward.name] else about_late_rewards(reward, ~decided)
+        return f"{listed}, which capi fit refuses. {late or 'Fill it in, or leave such episodes out.'}"
 
     def _about_rare_actions(self) -> str | None:
         rare = self._rare_actions()
@@ -316,14 +381,38 @@ class _Guesser:
     def _is_episode(self, column: Profile) -> bool:
         return column.complete and column.kind in ("integer", "text") and 2 <= column.n_distinct < column.n_rows
 
+    def _is_episode_with_gaps(self, column: Profile) -> bool:
+        """Whether a column can be the episode except for a few rows; whole numbers become real ones where some are missing."""
+        known = int((column.codes >= 0).sum())
+        x = column.numbers
+        whole = column.kind == "real" and x is not None and bool((np.isnan(x) | (x == np.floor(x))).all())
+        several = 2 <= column.n_distinct < known and known >= (1 - MOST_GAPS) * column.n_rows
+        return several and (whole or column.kind in ("integer", "text"))
+
     def _is_time(self, column: Profile) -> bool:
         episode = self.found.get("episode")
         return (
             episode is not None
             and column.kind in ("integer", "real", "date")
             and column.complete
-            and distinct_pairs(episode, column)
+            and (distinct_pairs(episode, column) or self._is_time_of_doubled_rows(episode, column))
         )
+
+    def _is_time_of_doubled_rows(self, episode: Profile, column: Profile) -> bool:
+        """Whether rows with the same episode and time are copies of each other."""
+        if not self._is_time_with_faults(column):
+            return False
+        repeats = repeats_of(episode, column, self.columns)
+        return repeats is not None and repeats.n == repeats.n_equal
+
+    def _is_time_with_faults(self, column: Profile) -> bool:
+        """Whether a column can be the time except for rows without one and rows that repeat an earlier one."""
+        episode = self.found.get("episode")
+        if episode is None or column.kind not in ("integer", "real", "date"):
+            return False
+        repeats = repeats_of(episode, column, [column])
+        n_bad = int((column.codes < 0).sum()) + (0 if repeats is None else repeats.n)
+        return n_bad <= MOST_FAULTS * column.n_rows
 
     def _is_last(self, column: Profile) -> bool:
         """Whether a flag is set only in the last rows of episodes."""
@@ -331,7 +420,7 @@ class _Guesser:
         if episode is None or not column.is_flag or column.numbers is None:
             return False
         set_in = np.nan_to_num(column.numbers) > 0
-        return not bool((set_in & ~last_rows(episode, self.found.get("time"))).any())
+        return not bool((set_in & ~last_rows(episode, self.found.get("time")) & (episode.codes >= 0)).any())
 
     def _states(self) -> list[str]:
         for column in self._free():
@@ -352,7 +441,7 @@ class _Guesser:
         episode = self.found.get("episode")
         if episode is None or "terminated" in self.found:
             return False
-        lengths = np.bincount(episode.codes)
+        lengths = np.bincount(episode.codes[episode.codes >= 0])
         return bool(2 <= lengths.min() == lengths.max() <= MOST_STAGES)
 
     def _reason_against(self, column: Profile) -> str | None:

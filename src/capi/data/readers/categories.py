@@ -11,7 +11,7 @@ import numpy as np
 
 from capi._utils.late import pyarrow as pa
 from capi._utils.late import pyarrow_compute as pc
-from capi._utils.validation import LARGEST_INTEGER, Ints
+from capi._utils.validation import LARGEST_INTEGER, Bools, Ints
 from capi.data.columns import Column
 from capi.data.origin import CategoryLevels
 from capi.data.readers.arrow import Table, reads_column
@@ -91,10 +91,20 @@ def numbered(name: str, table: Table) -> tuple[Ints, Any]:
         if own is not None:
             return own, None
     column = coded(name, table)
-    table.check(column.codes >= 0, name, "must not be missing: it says which episode a row belongs to")
+    check_ids(column.codes >= 0, name, table)
     ids = np.empty(len(column.values), dtype=object)
     ids[:] = column.values
     return column.codes, ids
+
+
+def check_ids(known: Bools, name: str, table: Table) -> None:
+    """Refuse a column of episode ids unless all of them are ``known`` (n,)."""
+    n_missing = int(np.count_nonzero(~known))
+    if n_missing:
+        rule = "must not be missing: it says which episode a row belongs to"
+        found = "1 row has no value" if n_missing == 1 else f"{n_missing:,} rows have no value"
+        advice = " Fill it in, or leave these rows out."
+        raise table.rejection(name, f"{rule}; {found}", int(known.argmin()), advice)
 
 
 def _own_numbers(array: Any) -> Ints | None:

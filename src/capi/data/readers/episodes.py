@@ -13,9 +13,10 @@ from capi._utils.late import pyarrow as pa
 from capi._utils.validation import Bools, Ints
 from capi.data.origin import Ends
 from capi.data.readers.arrow import Table
-from capi.data.readers.categories import numbered
+from capi.data.readers.categories import coded, numbered
 from capi.data.readers.encode import numbers
 from capi.data.readers.roles import Roles
+from capi.errors import InvalidInputError
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,14 +80,37 @@ def _order(number: Ints, table: Table, roles: Roles) -> Ints | None:
     number, time = number[order], time[order]
     twice = (number[1:] == number[:-1]) & (time[1:] == time[:-1])
     if twice.any():
-        i = int(twice.argmax())
-        raise table.rejection(
-            roles.time,
-            f"must differ within an episode; {table.two_rows(*sorted(order[i : i + 2].tolist()))} have the same "
-            f"{roles.episode!r} and {roles.time!r}",
-            advice=" Drop one of them, or leave time out if the rows are already in order.",
-        )
+        raise _repeated(order, np.flatnonzero(twice), table, roles)
     return order
+
+
+def _repeated(order: Ints, twice: Ints, table: Table, roles: Roles) -> InvalidInputError:
+    """Return the error for rows with the same episode and time: positions in ``order`` that the next one repeats."""
+    rows = np.unique(np.append(order[twice], order[twice + 1]))
+    n_equal, i = 0, int(twice[0])
+    try:
+        values = np.column_stack([coded(name, table).codes[rows] for name in roles.columns])
+    except InvalidInputError:  # the fault of another column must not hide this one
+        pass
+    else:
+        _, kinds = np.unique(values, axis=0, return_inverse=True)
+        kind = np.full(table.n_rows, -1)
+        kind[rows] = kinds.reshape(-1)
+        n_equal = len(rows) - int(kinds.max()) - 1
+        equal = twice[kind[order[twice]] == kind[order[twice + 1]]]
+        i = int(equal[0]) if len(equal) else i
+    advice = " Drop one of them, or leave time out if the rows are already in order."
+    if n_equal:
+        found = "1 row is such a duplicate" if n_equal == 1 else f"{n_equal:,} rows are such duplicates"
+        advice = (
+            f" They are equal in all columns that were read: {found}. Remove the duplicates, and keep one row of each."
+        )
+    return table.rejection(
+        roles.time,
+        f"must differ within an episode; {table.two_rows(*sorted(order[i : i + 2].tolist()))} have the same "
+        f"{roles.episode!r} and {roles.time!r}",
+        advice=advice,
+    )
 
 
 def _sorted(number: Ints, time: NDArray[Any]) -> Ints:

@@ -16,6 +16,7 @@ from capi.data.columns import Column
 from capi.data.episode_codes import codes_of
 from capi.data.readers.actions import actions_of
 from capi.data.readers.arrow import Table, reads_column
+from capi.data.readers.categories import check_ids
 from capi.data.readers.encode import learn, nan_as_null, numbers
 from capi.data.readers.foreign import decoded
 from capi.data.readers.ordered import ordered_column
@@ -153,7 +154,7 @@ def _codes(name: str, table: Table) -> NDArray[np.uint64]:
     """Return a number for each row's episode id (n,) that is the same in every piece."""
     column = nan_as_null(table.column(name))
     known = np.asarray(column.is_valid())
-    table.check(known, name, "must not be missing: it says which episode a row belongs to")
+    check_ids(known, name, table)
     if pa.types.is_integer(column.type):
         return codes_of(column.to_numpy())
     array = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()

@@ -21,6 +21,9 @@ from capi.data.readers.ordered import ordered_column
 from capi.data.readers.roles import Roles
 from capi.data.readers.times import later_dates, steps_of
 
+LATE = 0.9  # share of the known rewards that are in last rows, and of the missing ones that are not
+LATE_ADVICE = " Rewards only at the end? Put 0 into the other rows: docs/howto/late-rewards.md."
+
 
 @dataclass(frozen=True, eq=False)
 class Read:
@@ -109,8 +112,18 @@ def _rewards(roles: Roles, table: Table, episodes: Episodes) -> Floats:
     name = str(roles.reward if roles.cost is None else roles.cost)
     rewards = numbers(name, table)[episodes.rows]
     rule = "must be a finite number where a decision was taken"
-    table.check(np.isfinite(rewards), name, rule, episodes.rows, ADVICE)
+    advice = LATE_ADVICE if _only_at_the_end(rewards, episodes) else ADVICE
+    table.check(np.isfinite(rewards), name, rule, episodes.rows, advice)
     return rewards if roles.cost is None else 0.0 - rewards  # 0 stays 0, and does not become -0
+
+
+def _only_at_the_end(rewards: Floats, episodes: Episodes) -> bool:
+    """Whether the known rewards are those of last rows, and the missing ones are not."""
+    known = ~np.isnan(rewards)
+    if episodes.episode is None or not known.any() or known.all():
+        return False
+    last = np.append(episodes.episode[1:] != episodes.episode[:-1], True)
+    return bool(last[known].mean() >= LATE and last[~known].mean() <= 1 - LATE)
 
 
 def _propensities(name: str | None, table: Table, episodes: Episodes) -> Floats | None:
