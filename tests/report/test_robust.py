@@ -489,4 +489,4 @@ def test_a_cost_is_minimised(tmp_path):
     assert (head["reward_column"], head["is_cost"]) == ("gain", True)
     page = write_report(run, tmp_path / "page.html").read_text(encoding="utf-8")
     assert "to minimise " in page
-    assert "(a cost is a negative reward)" in page
+    assert "Mean cost" in page

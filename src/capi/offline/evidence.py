@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from capi.errors import Caveat, InvalidInputError
 from capi.offline.behaviour import Behaviour
 from capi.offline.estimate import Estimate
 from capi.offline.importance_weights import enough_overlap
-from capi.offline.presentation import LOGGED, drawn, finite, number, span, table
+from capi.offline.presentation import LOGGED, SMALLER, as_costs, drawn, finite, number, span, table, verdict
 from capi.offline.sensitivity import Sensitivity
 
 if TYPE_CHECKING:
@@ -122,6 +121,9 @@ class Evidence:
     is_behaviour : bool
         Whether the policy stands for what was done in this log, as the result of a selection can: then its value is the mean of the log,
         and it is not compared with it. `estimates` are those of a model of it.
+    is_cost : bool
+        Whether rewards are negative costs: then texts, tables and figures give costs, of which smaller ones are better; numbers and
+        `to_dict` stay rewards.
     """
 
     name: str
@@ -145,6 +147,7 @@ class Evidence:
     unavailable: Mapping[str, str] = field(default_factory=dict)
     sample_rows: int | None = None
     is_behaviour: bool = False
+    is_cost: bool = False
 
     @property
     def unreliable(self) -> bool:
@@ -184,8 +187,7 @@ class Evidence:
     def verdict(self) -> str:
         """One sentence that compares the policy with the logged behaviour, or says why nothing can be said."""
         if self.is_behaviour:
-            level = f"{100 * self.level:g} % interval {span(self.interval)}"
-            return f"{self.name} is what was done, so there is nothing to compare: {number(self.estimate)} ({level})."
+            return f"{self.name} is what was done, so there is nothing to compare: {self._value(' (', ')')}."
         return self._compared_with(LOGGED, self.difference)
 
     @property
@@ -226,7 +228,7 @@ class Evidence:
     def _compared_with(self, other: str, difference: Estimate) -> str:
         if self.not_comparable:
             return f"{self.name} cannot be compared with {other}, because {self.not_comparable}: see the warnings."
-        sentence = _verdict(f"{self.name} and {other}", self.name, other, difference)
+        sentence = verdict(self.name, other, difference, is_cost=self.is_cost)
         doubtful = self.unreliable and not self.is_behaviour  # whose value needs no weights and no model
         return f"{sentence} Do not rely on it: see the warnings." if doubtful else sentence
 
@@ -260,6 +262,7 @@ class Evidence:
             "interval": [finite(low), finite(high)],
             "estimates": self._estimates(),
             **({"is_behaviour": True} if self.is_behaviour else {}),
+            **({"is_cost": True} if self.is_cost else {}),
             "behaviour": self.behaviour.to_dict(),
             "difference": None if self.not_comparable or self.is_behaviour else self.difference.to_dict(),
             "not_comparable": self.not_comparable or None,
@@ -297,14 +300,25 @@ class Evidence:
     def __str__(self) -> str:
         per = "" if self.discount_per is None else f" per {self.discount_per}"
         sizes = f"{self.n_episodes} episodes, {self.n_rows} decisions, discount {self.discount:g}{per}"
-        value = f"{number(self.estimate)}, {100 * self.level:g} % interval {span(self.interval)}"
+        value = self._value(", ", "")
         what = "what was done, " if self.is_behaviour else ""
         head = f"{self.name}: {what}{value} ({self._used}; {sizes})"
         if self.not_comparable:
             head = f"{self.name}: no estimate to rely on ({sizes})"
         return "\n".join([head, *table(self._lines()), *self._notes()])
 
+    def _value(self, before: str, after: str) -> str:
+        """Return the estimate and its interval as text."""
+        low, high = self.interval
+        line = {"estimate": self.estimate, "low": low, "high": high}
+        line = as_costs(line) if self.is_cost else line
+        return f"{number(line['estimate'])}{before}{100 * self.level:g} % interval {span((line['low'], line['high']))}{after}"
+
     def _lines(self) -> list[dict[str, Any]]:
+        lines = self._rewards()
+        return list(map(as_costs, lines)) if self.is_cost else lines
+
+    def _rewards(self) -> list[dict[str, Any]]:
         lines = self._estimates()
         lines.append({"policy": LOGGED, "method": "mean return", **self.behaviour.to_dict()})
         best = self.best_action
@@ -331,6 +345,7 @@ class Evidence:
     def _notes(self) -> list[str]:
         lines = [
             f"effective episodes {self.effective_episodes:.1f} of {self.n_episodes}; {self.behaviour_model}",
+            SMALLER if self.is_cost else "",
             self.sample_text,
             *(f"warning: {warning}" for warning in self.warnings),
             self.verdict,
@@ -371,7 +386,7 @@ class Comparison:
                 return (
                     f"{name} and {other} cannot be compared: about {one}, {self[one].not_comparable}. See the warnings."
                 )
-        sentence = _verdict(f"{name} and {other}", name, other, self.difference(name, other))
+        sentence = verdict(name, other, self.difference(name, other), is_cost=self._is_cost)
         unreliable = self[name].unreliable or self[other].unreliable
         return f"{sentence} Do not rely on it: see the warnings." if unreliable else sentence
 
@@ -382,7 +397,8 @@ class Comparison:
     def plot(self) -> Figure:
         """Return a figure of the policies with their intervals, and of the logged behaviour."""
         first = next(iter(self.evidence.values()))
-        return drawn(self._policies(), first.level, f"{self.method}, {first.n_episodes} episodes")
+        lines = list(map(as_costs, self._policies())) if self._is_cost else self._policies()
+        return drawn(lines, first.level, f"{self.method}, {first.n_episodes} episodes")
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain values that JSON can hold."""
@@ -392,7 +408,8 @@ class Comparison:
         warnings = {f"{e.name}: {warning}" for e in self.evidence.values() for warning in e.warnings}
         pairs = itertools.combinations(self.evidence, 2)
         verdicts = [self.verdict(name, other) for name, other in pairs]
-        return "\n".join([*table(self._lines()), *(f"warning: {w}" for w in sorted(warnings)), *verdicts])
+        notes = [SMALLER] if self._is_cost else []
+        return "\n".join([*table(self._lines()), *notes, *(f"warning: {w}" for w in sorted(warnings)), *verdicts])
 
     def _policies(self) -> list[dict[str, Any]]:
         lines = [
@@ -418,7 +435,12 @@ class Comparison:
         return [*behaviour, *pairs]
 
     def _lines(self) -> list[dict[str, Any]]:
-        return [*self._policies(), *self._differences()]
+        lines = [*self._policies(), *self._differences()]
+        return list(map(as_costs, lines)) if self._is_cost else lines
+
+    @property
+    def _is_cost(self) -> bool:
+        return next(iter(self.evidence.values())).is_cost
 
 
 def check_methods(methods: Any) -> tuple[str, ...]:
@@ -429,15 +451,3 @@ def check_methods(methods: Any) -> tuple[str, ...]:
     for method in asked:
         check_choice(method, "a method", METHODS)
     return tuple(dict.fromkeys(asked))
-
-
-def _verdict(both: str, name: str, other: str, difference: Estimate) -> str:
-    low, high = difference.bootstrap
-    level = f"{100 * difference.level:g} % interval {span((low, high))}"
-    if not math.isfinite(low):
-        return f"The data cannot distinguish {both}: there is no estimate with an interval."
-    if low > 0:
-        return f"{name} is better than {other}, by {number(difference.value)} ({level})."
-    if high < 0:
-        return f"{name} is worse than {other}, by {number(-difference.value)} ({level} of the difference)."
-    return f"There is no significant difference between {both}: {number(difference.value)} ({level})."

@@ -10,7 +10,10 @@ from capi.plotting.style import INK, PALE_INK, PALETTE, name_axes, new_figure
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from capi.offline.estimate import Estimate
+
 LOGGED = "the logged behaviour"
+SMALLER = "values are costs: smaller is better"
 
 
 def finite(value: float) -> float | None:
@@ -27,6 +30,38 @@ def span(interval: tuple[float, float]) -> str:
     """Return an interval as text."""
     low, high = interval
     return f"{number(low)} to {number(high)}" if math.isfinite(low) else "none"
+
+
+def verdict(name: str, other: str, difference: Estimate, *, is_cost: bool) -> str:
+    """Return a sentence on the ``difference`` of the value of a policy from that of another one."""
+    low, high = difference.bootstrap
+    level = f"{100 * difference.level:g} % interval"
+    if not math.isfinite(low):
+        return f"The data cannot distinguish {name} and {other}: there is no estimate with an interval."
+    if low > 0:
+        by = f": its cost is lower by {number(difference.value)}" if is_cost else f", by {number(difference.value)}"
+        return f"{name} is better than {other}{by} ({level} {span((low, high))})."
+    if high < 0 and is_cost:
+        by = f"its cost is higher by {number(-difference.value)}"
+        return f"{name} is worse than {other}: {by} ({level} {span((-high, -low))})."
+    if high < 0:
+        return f"{name} is worse than {other}, by {number(-difference.value)} ({level} {span((low, high))} of the difference)."
+    start = f"There is no significant difference between {name} and {other}"
+    if is_cost:
+        less = f"a negative number means that {name} costs less"
+        return f"{start}: {number(0.0 - difference.value)} ({level} {span((0.0 - high, 0.0 - low))}; {less})."
+    return f"{start}: {number(difference.value)} ({level} {span((low, high))})."
+
+
+def as_costs(line: dict[str, Any]) -> dict[str, Any]:
+    """Return a line of rewards as costs: negative, with the ends of intervals exchanged."""
+    turned = {"low": "high", "high": "low", "low_asymptotic": "high_asymptotic", "high_asymptotic": "low_asymptotic"}
+    found = dict(line)
+    for key in line:
+        value = line.get(turned.get(key, key))
+        if key in turned or key == "estimate":
+            found[key] = None if value is None else 0.0 - value  # 0 stays 0, and does not become -0
+    return found
 
 
 def table(lines: list[dict[str, Any]]) -> list[str]:

@@ -23,6 +23,7 @@ from capi.policy_spaces.supported import SupportedPolicy
 from capi.policy_spaces.trees.greedy import TreePolicy
 from capi.report.certificate import certificate_record
 from capi.report.columns import histogram, range_of_most
+from capi.report.costs import evaluation_of_costs, negated, negative
 from capi.report.diagnosis import diagnosis_record
 from capi.report.evaluation import evaluation_record, headline_record, number_or_none, of_behaviour
 from capi.report.importance import differences_record, leaf_rows, leaves_record, stakes_record
@@ -73,9 +74,11 @@ def report_record(run: str | Path, include_cases: bool = False) -> dict[str, Any
     """
     check_choice(include_cases, "include_cases", (True, False))
     sources = read_sources(run)
-    selection = selection_record(sources.result.folder)
+    selection = selection_record(sources.result.folder, is_cost=sources.is_cost)
     if sources.evaluation is not None and selection is not None and selection["is_behaviour"]:
         sources = replace(sources, evaluation=of_behaviour(sources.evaluation))
+    if sources.evaluation is not None and sources.is_cost:
+        sources = replace(sources, evaluation=evaluation_of_costs(sources.evaluation))
     ranked = influences(sources, _candidates(sources))
     return {
         "head": _head(sources),
@@ -115,7 +118,7 @@ def _head(sources: Sources) -> dict[str, Any]:
     return {
         "action_column": str(settings.roles["action"]),
         "reward_column": str(settings.roles.get("reward") or settings.roles["cost"]),
-        "is_cost": bool(settings.roles.get("cost")),
+        "is_cost": sources.is_cost,
         "table": file_name(settings.table),
         "n_rows": sources.described.n_rows,
         "n_episodes": sources.described.n_episodes,
@@ -149,6 +152,7 @@ def kind_of(sources: Sources) -> str:
 def _data(sources: Sources, ranked: list[tuple[int, float]]) -> dict[str, Any]:
     batch, tiny = sources.batch, sources.tiny
     described = sources.described
+    rewards = {**range_of_most(batch.rewards), "mean": described.rewards["mean"]}
     ends = shown_counts([described.n_terminated, described.n_truncated])
     counts = [None] * batch.n_actions if tiny else shown_counts([a.rows for a in described.actions])
     order = [number for number, share in ranked if share > 0] or [number for number, _ in ranked]
@@ -162,7 +166,7 @@ def _data(sources: Sources, ranked: list[tuple[int, float]]) -> dict[str, Any]:
         "n_terminated": None if tiny else ends[0],
         "n_truncated": None if tiny else ends[1],
         "assumed": described.assumed,
-        "rewards": None if tiny else {**range_of_most(batch.rewards), "mean": described.rewards["mean"]},
+        "rewards": None if tiny else negated(rewards) if sources.is_cost else rewards,
         "missing": [] if tiny else [_missing(name, n, described.n_rows) for name, n in described.missing.items()],
         "actions": [
             _action(a, label, rows, hidden=tiny)
@@ -287,6 +291,8 @@ def _convergence(sources: Sources) -> dict[str, Any]:
         if any(name in row for row in history)
     ]
     found: dict[str, Any] = {name: [number_or_none(row.get(name)) for row in history] for name in known}
+    for name in {"value", "score"} & set(known) if sources.is_cost else ():
+        found[name] = list(map(negative, found[name]))
     in_episodes = any("careful_score" in row for row in history)
     candidates = sum("score" in row for row in history)
     return {**found, "kept": _kept(sources), "candidates": candidates, "in_episodes": in_episodes}

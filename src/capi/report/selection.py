@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from capi.report.costs import negative
 from capi.report.evaluation import number_or_none
 from capi.report.wording import short
 from capi.runs.select import read_selection
@@ -13,7 +14,7 @@ from capi.selection.result import BEHAVIOUR
 MOST_ROWS, LONGEST_NAME, LONGEST_SENTENCE = 50, 80, 1200  # candidates; characters
 
 
-def selection_record(folder: Path) -> dict[str, Any] | None:
+def selection_record(folder: Path, *, is_cost: bool = False) -> dict[str, Any] | None:
     """Return the candidates of a run, the best first, and the sentence of the test; None if the run did not select."""
     found = read_selection(folder)
     if found is None:
@@ -32,6 +33,8 @@ def selection_record(folder: Path) -> dict[str, Any] | None:
         for one in tried
     ]
     rows.sort(key=lambda row: tuple(-(row[key] if row[key] is not None else -1e308) for key in ("value", "rough")))
+    if is_cost:
+        rows = [{**row, "rough": negative(row["rough"]), "value": negative(row["value"])} for row in rows]
     gate = found.get("gate") if isinstance(found.get("gate"), dict) else {}
     gate = dict(gate or {})
     return {

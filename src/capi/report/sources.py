@@ -69,6 +69,11 @@ class Sources:
         """Whether the table has so few rows that none of its numbers are shown."""
         return len(self.batch) < TINY
 
+    @property
+    def is_cost(self) -> bool:
+        """Whether rewards are negative costs."""
+        return bool(self.result.settings.roles.get("cost"))
+
     @cached_property
     def described(self) -> Description:
         """The description of the data that the policy was learned from, with names and labels that may be shown."""

@@ -86,6 +86,8 @@ def compare_runs(runs: Sequence[str | Path], table: str | Path | None = None, **
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EvidenceWarning)
         values = compare(policies, batch, **{"discount": _discount(results), **settings})
+    is_cost = bool(first.settings.roles.get("cost"))
+    values = replace(values, evidence={name: replace(e, is_cost=is_cost) for name, e in values.evidence.items()})
     if table is None:  # what was done in this log
         of_log = {name: returned_behaviour(result.folder) for name, result in results.items()}
         values = replace(

@@ -85,6 +85,7 @@ def evaluate_run(
     assert isinstance(found, Evidence)  # noqa: S101  one learner gives one Evidence
     if folds is not None and (mine.sample_rows is not None or is_large(mine.table)):
         found = replace(found, source=f"a sample of the episodes of {file_name(mine.table)}")
+    found = replace(found, is_cost=bool(mine.roles.get("cost")))
     record = {**found.to_dict(), "policy": digest(result.folder / POLICY)}
     text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
     write_text(result.folder / EVALUATION, text + "\n")

@@ -67,7 +67,7 @@ def selected_run(
     result = finished(settings, batch, table, folder, policy, q.values(batch.states), history)
     with suppress(OSError):
         (folder / FITS).unlink(missing_ok=True)
-    return replace(result, selection=str(found))
+    return replace(result, selection=str(replace(found, is_cost=bool(settings.roles.get("cost")))))
 
 
 def returned_behaviour(folder: Path) -> bool:

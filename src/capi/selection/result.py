@@ -110,6 +110,8 @@ class Selection:
         What the values are: "doubly robust" if policies and log overlap enough, else "fitted Q" (one decision per episode) or "simulated episodes".
     evidence : Evidence, optional
         The evaluation of the tested policy.
+    is_cost : bool
+        Whether rewards are negative costs: then the text and the figure give costs, of which smaller ones are better.
     """
 
     tried: Sequence[Tried]
@@ -120,6 +122,7 @@ class Selection:
     n_learning: int
     score: str = SIMULATED
     evidence: Evidence | None = field(default=None, repr=False)
+    is_cost: bool = False
 
     @property
     def verdict(self) -> str:
@@ -145,10 +148,13 @@ class Selection:
         for one in sorted(self.tried, key=_order):
             behind = "" if one.behind is None else f"{one.behind:.4g} +- {one.behind_error or 0:.2g}"
             behind = "-" if one.behind == 0 else behind
-            lines.append(
-                f"{one.name:<{width}}  {_text(one.rough):>11}  {_text(one.value):>10}  {behind:>20}  {one.fate}"
-            )
-        return "\n".join([*lines, EXPLAINED, self.verdict])
+            first, value = self._shown(one.rough), self._shown(one.value)
+            lines.append(f"{one.name:<{width}}  {_text(first):>11}  {_text(value):>10}  {behind:>20}  {one.fate}")
+        explained = f"{EXPLAINED}\n(Values are costs: smaller is better.)" if self.is_cost else EXPLAINED
+        return "\n".join([*lines, explained, self.verdict])
+
+    def _shown(self, value: float | None) -> float | None:
+        return 0.0 - value if self.is_cost and value is not None else value
 
     def plot(self) -> Figure:
         """Return a figure of the candidates with the standard errors of their values."""
@@ -156,9 +162,11 @@ class Selection:
         figure, [axes] = new_figure(7.0, 0.8 + 0.35 * max(len(known), 1))
         for height, one in enumerate(known):
             colour = colour_of(1 if one.name == self.chosen else 0)
-            axes.errorbar(one.value or 0.0, height, xerr=one.standard_error or 0.0, fmt="o", color=colour)
+            axes.errorbar(self._shown(one.value) or 0.0, height, xerr=one.standard_error or 0.0, fmt="o", color=colour)
         axes.set_yticks(range(len(known)), [one.name for one in known])
-        axes.set_xlabel(f"value ({self.score}), with one standard error", fontsize=SMALL_TEXT_SIZE)
+        axes.set_xlabel(
+            f"{'cost' if self.is_cost else 'value'} ({self.score}), with one standard error", fontsize=SMALL_TEXT_SIZE
+        )
         return figure
 
 
