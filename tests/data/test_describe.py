@@ -262,13 +262,15 @@ def actg175():
 
 
 def test_on_real_patients_it_catches_what_was_measured_after_the_decision():
-    """`treat` says whether the arm was other than 0; `cd420` is the outcome."""
-    state = ["pidnum", "age", "wtkg", "karnof", "gender", "race", "cd40", "cd80", "treat", "cd420"]
-    batch = Transitions.from_csv(actg175(), state=state, action="arms", reward="cd420", discount=0)
+    """`treat` says whether the arm was other than 0; `at20` is a copy of the outcome."""
+    state = ["pidnum", "age", "wtkg", "karnof", "gender", "race", "cd40", "cd80", "treat", "at20"]
+    table = pd.read_csv(actg175())
+    table = table.assign(at20=table["cd420"])
+    batch = Transitions.from_frame(table, state=state, action="arms", reward="cd420", discount=0)
     found = batch.describe()
     assert (found.n_rows, len(found.actions)) == (2139, 4)
     assert caught(found, "column treat is a function of the action")
-    assert caught(found, "column cd420 equals the reward")
+    assert caught(found, "column at20 equals the reward")
     assert caught(found, "column pidnum", "like an id")
     assert len(found.warnings) == 3
     clean = Transitions.from_csv(actg175(), state=state[1:8], action="arms", reward="cd420", discount=0).describe()

@@ -88,6 +88,7 @@ class Roles:
             )
         if not self.state:
             raise InvalidInputError(f"state must name at least one column; got {self.state!r}.")
+        self._check_state()
         if self.next_state is not None and len(self.next_state) != len(self.state):
             raise InvalidInputError(
                 f"next_state must name one column for each of the {len(self.state)} state columns; got {len(self.next_state)}."
@@ -120,6 +121,16 @@ class Roles:
         masks = self.allowed.values() if isinstance(self.allowed, Mapping) else (self.allowed,)
         names = (*self.state, *(self.next_state or ()), *single, *masks)
         return list(dict.fromkeys(name for name in names if name is not None))
+
+    def _check_state(self) -> None:
+        """Refuse what was decided and what came of it as a state; as a next state it may be right: that of the last action or reward."""
+        for role in ("action", "reward", "cost"):
+            column = getattr(self, role)
+            if column in self.state:
+                raise InvalidInputError(
+                    f"state must name columns that were known before the decision; it names {column!r}, which is the {role} of the same row. "
+                    f"Leave it out of state; a column with the {role} of the row before it may stay."
+                )
 
     def _check_schema(self) -> None:
         if self.schema is None:

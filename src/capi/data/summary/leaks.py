@@ -98,7 +98,11 @@ def sample_of(batch: Transitions) -> Sample | None:
             in_scope, rows = last, (starts + lengths - 1)[chosen]
         else:
             rows = starts[chosen] + (rng.random(len(chosen)) * lengths[chosen]).astype(np.int64)
-    rewards = batch.rewards[rows]
+    return sample_of_rows(rows, batch.rewards[rows], in_scope, n_episodes == n)
+
+
+def sample_of_rows(rows: Ints, rewards: Floats, in_scope: Bools | None = None, one_step: bool = False) -> Sample | None:
+    """Return rows to look at, given their numbers and rewards (m,); None if the rewards do not vary or there are too few."""
     values, codes, counts = np.unique(rewards, return_inverse=True, return_counts=True)
     if len(values) < 2 or len(rows) < LEAST_ROWS:
         return None
@@ -107,7 +111,6 @@ def sample_of(batch: Transitions) -> Sample | None:
     ranks = (np.cumsum(counts) - (counts - 1) / 2)[codes]
     is_rare = counts <= COMMON * len(rows)
     rare = is_rare[codes] & (is_rare.sum() > MOST_REWARDS)
-    one_step = n_episodes == n
     return Sample(
         rows,
         rewards,
@@ -163,7 +166,7 @@ def levels_of(column: Column, features: Floats, in_bins: bool = True) -> Levels 
     known = np.unique(feature[~np.isnan(feature)])
     if not len(known):
         return None
-    shown = _shown(column)
+    shown = shown_as(column)
     if len(known) <= min(MOST_LEVELS, len(feature) // ROWS_PER_LEVEL):
         edges = known
     elif not in_bins:
@@ -229,6 +232,11 @@ def fixed_level(table: Ints, sample: Sample, n_columns: int) -> Fixed | None:
 def _upper(k: int, n: int, alpha: float) -> float:
     """Return the upper confidence limit of a probability after ``k`` of ``n`` (Clopper and Pearson)."""
     return 1.0 if k >= n else float(special.betaincinv(k + 1, n - k, 1 - alpha))
+
+
+def is_line(feature: Floats, sample: Sample) -> bool:
+    """Whether a feature (m,) of the rows of a sample of several rows per episode is a straight line in the reward in most of them."""
+    return _is_function(feature, sample)
 
 
 def _is_function(feature: Floats, sample: Sample) -> bool:
@@ -313,7 +321,7 @@ def _of_value(
     )
 
 
-def _shown(column: Column) -> Callable[[float], str]:
+def shown_as(column: Column) -> Callable[[float], str]:
     """Return how to write a feature of the column."""
 
     def text(x: float) -> str:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from capi._utils.validation import Bools, Floats, Ints
 from capi.data.columns import Column
 from capi.data.origin import CategoryLevels
+from capi.data.summary.cuts import Rows, divides_reward, fixes_return, rows_of, sums_of
 from capi.data.summary.leaks import Sample, leak_of, sample_of
 from capi.data.summary.orders import looks_ordered
 from capi.data.summary.times import later_dates, shifted_columns, unequal_steps
@@ -62,10 +63,11 @@ def table_caveats(
     yield from later_dates(later)
     first = _episode_starts(batch)
     sample = sample_of(batch)
+    looked_at, sums = rows_of(batch), sums_of(batch)
     start = 0
     for column in batch.schema.columns:
         stop = start + len(column.feature_names)
-        yield from _of_column(batch, column, batch.states[:, start:stop], first, sample)
+        yield from _of_column(batch, column, batch.states[:, start:stop], first, sample, looked_at, sums)
         start = stop
     yield from shifted_columns(batch)
     repeated = _n_repeated(batch)
@@ -82,7 +84,13 @@ def table_caveats(
 
 
 def _of_column(
-    batch: Transitions, column: Column, features: Floats, first: Bools, sample: Sample | None
+    batch: Transitions,
+    column: Column,
+    features: Floats,
+    first: Bools,
+    sample: Sample | None,
+    looked_at: Rows | None,
+    sums: dict[str, Floats],
 ) -> Iterator[Caveat]:
     levels = None if batch.origin is None else batch.origin.levels.get(column.name)
     unique_text = levels is not None and LEAST_IDS <= levels.n_rows * LIKE_AN_ID <= levels.n_levels
@@ -117,8 +125,14 @@ def _of_column(
             "severe",
             column=column.name,
         )
-    if sample is not None and (leak := leak_of(batch, column, features, sample)):
-        yield leak
+    if sample is not None:
+        leak = leak_of(batch, column, features, sample)
+        if leak is None and looked_at is not None:
+            leak = divides_reward(column, features, looked_at)
+        if leak is None:
+            leak = fixes_return(batch, column, features, sums)
+        if leak is not None:
+            yield leak
     if note := looks_ordered(column):
         yield note
     if unique_text or (column.kind in ("number", "codes") and _is_like_an_id(features[:, 0], first)):
