@@ -11,6 +11,7 @@ from capi.features.bases import Polynomial
 from capi.learning.keeping import Candidates, candidate_rounds, score_in_episodes, score_policies
 from capi.policy_spaces import Thresholds, Trees
 from capi.testing import random_batch
+from capi.trees.forest import Forest
 
 SETTINGS = {"discount": 0.9, "n_iterations": 8, "random_state": 0}
 
@@ -108,3 +109,15 @@ def test_only_improving_policies_are_accepted():
         assert [step.score for step in rest] == [step.score for step in rounds[cut + 1 :]]
     with pytest.raises(InvalidInputError, match="accept='improving' needs a batch"):
         CAPI(Exact(ChainWalk().mdp), Thresholds(), 0.99, 2, accept="improving").fit()
+
+
+def test_the_leaves_of_the_kept_tree_count_the_rows_of_the_batch():
+    """And not the points on which it was grown, which are start states and next states."""
+    batch = random_batch()
+    learner = CAPI(FittedQ(n_trees=4), Trees(max_depth=2), **SETTINGS, keep="best", state_weights="mixture").fit(batch)
+    policy = learner.policy_
+    leaf = Forest([policy.tree]).leaves(batch.states)[0]
+    assert policy.tree.counts.tolist() == np.bincount(leaf, minlength=policy.n_leaves).tolist()
+    values = learner.q_.values(batch.states)
+    lost = values.max(axis=1) - values[np.arange(len(batch)), policy.act(batch.states)]
+    assert policy.leaf_regrets == pytest.approx(np.bincount(leaf, weights=lost, minlength=policy.n_leaves))

@@ -86,7 +86,9 @@ def test_a_loop_resumes_to_the_same_bytes_wherever_it_began(stop):
         np.testing.assert_array_equal(old.visits, new.visits)
 
 
-@pytest.mark.parametrize("ends", [{"patience": 1}, {"settles": True}, {"stop": lambda _: True}], ids=lambda ends: next(iter(ends)))
+@pytest.mark.parametrize(
+    "ends", [{"patience": 1}, {"settles": True}, {"stop": lambda _: True}], ids=lambda ends: next(iter(ends))
+)
 def test_nothing_ends_the_loop_before_it_begins_anew(ends):
     batch = random_batch()
     first = next(CAPI(**settings()).iterate(batch))

@@ -17,6 +17,7 @@ from capi.evaluators.pessimistic import PessimisticValues
 from capi.evaluators.scoring_models import ScoringModels, projections_of, settled_targets
 from capi.learning.episode_scores import EpisodeScores, episode_scores
 from capi.learning.iteration import Iteration, Yardstick
+from capi.learning.leaf_rows import with_rows
 from capi.types import Policy, QFunction, StateSample
 
 MOST_CANDIDATES = 10  # of each half of the loop
@@ -83,7 +84,8 @@ class Candidates:
             )
             k = max(zip(scored, policies, strict=True), key=lambda pair: (pair[0], -pair[1]))[1]
         q = self._q_of(k, policies[k], last, batch, discount, evaluator, starts)
-        return Best(policies[k], q, k, dict(zip(policies, scored, strict=True)), careful)
+        kept = with_rows(policies[k], q, batch, last, evaluator)
+        return Best(kept, q, k, dict(zip(policies, scored, strict=True)), careful)
 
     def _q_of(
         self,

@@ -66,7 +66,8 @@ def support_of(leaf: dict[str, Any], digits: int = 4) -> list[str]:
     """Return the number of states that a leaf was grown on, and their regret, as text."""
     if leaf["states"] is None:
         return ["support not given"]
-    return [f"{leaf['states']} state{'' if leaf['states'] == 1 else 's'}", f"regret {leaf['regret']:.{digits}g}"]
+    states = f"{leaf['states']} state{'' if leaf['states'] == 1 else 's'}"
+    return [states] if leaf["regret"] is None else [states, f"regret {leaf['regret']:.{digits}g}"]
 
 
 def _size(node: dict[str, Any]) -> tuple[int, int]:

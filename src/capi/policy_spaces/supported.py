@@ -12,7 +12,9 @@ from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_states
 from capi.policies import Described, check_masks_given, first_in_mask
 from capi.policies.behaviour import ClonedBehaviour, mixed
 from capi.policy_spaces.trees._grafts import grafted
+from capi.policy_spaces.trees._outline import levels, without_small_counts
 from capi.policy_spaces.trees.greedy import TreePolicy
+from capi.trees.forest import Forest
 from capi.types import Policy
 
 MOST_LEAVES = 2_048  # of policy times support, to show them as one tree
@@ -86,12 +88,22 @@ class SupportedPolicy(Described):
         return replace(plain, schema=self.schema, training=self.training)
 
     def rules(self, *arguments: Any, **options: Any) -> str:
-        """Return the policy as text: as one tree if policy and support are small trees, otherwise the policy and a sentence on the support."""
+        """Return the policy as text: as one tree if policy and support are small trees, otherwise the policy; and a sentence on the support."""
         if self.tree is not None:
-            return self.tree.rules(full=True)
+            return f"{self.tree.rules(full=True)}\n{self.remark}"
         inner = self.inner
         shown = inner.rules(*arguments, **options) if hasattr(inner, "rules") else str(inner)
         return f"{shown}\n{self.remark}"
+
+    def rules_on(self, states: Floats) -> str:
+        """Return the policy as text, with the number of ``states`` (n, d) in each leaf if it is one tree; numbers below five are hidden."""
+        if self.tree is None:
+            return self.rules()
+        tree = self.tree.tree
+        counts = np.bincount(Forest([tree]).leaves(as_states(states))[0], minlength=len(tree.sums))
+        tree = replace(tree, counts=without_small_counts(counts))
+        counted = replace(self.tree, tree=tree, leaf_regrets=np.full(len(counts), np.nan))
+        return f"{counted.rules(full=True)}\n{self.remark}"
 
     @property
     def inner(self) -> Any:
@@ -101,7 +113,9 @@ class SupportedPolicy(Described):
     @property
     def remark(self) -> str:
         """A sentence on the support."""
-        return (
-            f"(only among actions that the log takes at least {self.threshold:g} times as often as the most frequent one in "
-            "similar states)"
-        )
+        which = f"the log takes at least {self.threshold:g} times as often as the most frequent one in similar states"
+        policy, of_log = self.policy, self.behaviour
+        if self.tree is None or not isinstance(policy, TreePolicy) or not isinstance(of_log, ClonedBehaviour):
+            return f"(only among actions that {which})"
+        own, support = levels(policy.tree), levels(of_log.forest.trees[0])
+        return f"(a tree of depth {own}, put together with a support, a tree of depth {support} that leaves only actions that {which})"

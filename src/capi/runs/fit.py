@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -27,6 +28,7 @@ from capi.files.lock import HOLDER, locked
 from capi.files.policy_file import load_policy, save_policy
 from capi.learning.iteration import Iteration
 from capi.learning.keeping import Best, Candidates
+from capi.learning.leaf_rows import with_rows
 from capi.learning.learner import supported, training_of
 from capi.learning.rules import with_rules
 from capi.plotting.history import draw_history
@@ -76,6 +78,7 @@ HISTORY_COLUMNS = (
 )  # only numbers that do not depend on the machine
 COMPLETE = {"kernel-fitted-q", "linear", "thresholds"}  # parts that need tables without missing values
 VALUES_FORMAT = "capi values"
+COUNTED = re.compile(r"\(\d+ states?(?P<regret>, regret )?")
 SHARE = 0.05  # of the running time that checkpoints may take
 READ_AT_ONCE = 2**20
 FITS = "selection-fits.json"  # finished fits of a selection
@@ -106,7 +109,9 @@ class RunResult:
         if isinstance(printed, ReadByImitation):
             batch = self.batch()
             return str(policy.rules(batch.states, batch.allowed))
-        return str(policy.rules()) if hasattr(policy, "rules") else str(policy)
+        if isinstance(policy, SupportedPolicy) and policy.tree is not None:
+            return _explained(policy.rules_on(self.batch().states), policy)
+        return _explained(str(policy.rules()), policy) if hasattr(policy, "rules") else str(policy)
 
 
 def fit_run(
@@ -216,6 +221,16 @@ def state_of_interrupted(folder: str | Path) -> str:
     return "stopped before the first iteration was finished; nothing was saved."
 
 
+def _explained(text: str, policy: Any) -> str:
+    """Return the rules of a policy that was learned from a table, with a line on the numbers of its leaves if they have some."""
+    counted, table = COUNTED.search(text), getattr(policy, "training", None)
+    if counted is None or table is None or table.n_rows is None:
+        return text
+    regret = "; regret: what its action loses there in total, by the learner's values, to the best action of each row"
+    lost = regret if counted["regret"] else ""
+    return f"{text}\n(states: rows of the learning table that reach the leaf{lost})"
+
+
 def _missing_folders(path: Path) -> list[Path]:
     """Return the folders that must be created for ``path`` to exist, the innermost first."""
     return [folder for folder in (path, *path.parents) if not folder.exists()]
@@ -302,7 +317,7 @@ def _run(
         checkpoints.add(iteration, history, candidates.policies)
     if after is None:
         raise InvalidInputError("the run has no iterations.")
-    chosen = Best(after.policy, after.q, after.k, {})
+    chosen = Best(with_rows(after.policy, after.q, batch, after, evaluator), after.q, after.k, {})
     if settings.keep == "best":
         chosen = candidates.best(after, batch, settings.discount, evaluator, None)
         chosen.mark(history)

@@ -32,7 +32,7 @@ def shown(policy: Any, to: str, note: str) -> str | None:
     rules: tuple[Any, ...] = ()
     remarks = note.splitlines()
     if isinstance(policy, SupportedPolicy):
-        if policy.tree is None and to == "text" and _can_be_shown(policy.policy):
+        if to == "text" and (policy.tree is not None or _can_be_shown(policy.policy)):
             remarks = [*remarks, policy.remark]
         policy = policy.tree or (policy.inner if to == "text" else policy)
     if isinstance(policy, ConstrainedPolicy):

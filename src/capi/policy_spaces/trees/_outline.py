@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from capi._utils.validation import Floats, Ints
+from capi._utils.validation import Bools, Floats, Ints
+from capi.errors import LEAST_SHOWN
 from capi.trees.forest import Tree
 
 
@@ -43,6 +44,24 @@ class Outline:
             return f"{labels[first]}  ({states})"
         share = f" in {100 * counts[first] / total:.0f} %" if total else ""
         return f"... {leaves:,} leaves, {labels[first]}{share} of {states}"
+
+
+def levels(tree: Tree) -> int:
+    """Return the number of levels of splits of a tree."""
+    left = tree.nodes["left"]
+    height: Ints = np.zeros(len(left), dtype=np.int64)
+    for i in _parents_from_below(tree):
+        height[i] = 1 + height[left[i] : left[i] + 2].max()
+    return int(height[0])
+
+
+def without_small_counts(counts: Ints) -> Ints:
+    """Return counts with 0 for those that are below five, and for the next smallest one if a single one is: their sum is known."""
+    small: Bools = counts < LEAST_SHOWN
+    if small.sum() == 1 and len(small) > 1:
+        small = small.copy()
+        small[np.where(small, np.inf, counts).argmin()] = True
+    return np.where(small, 0, counts)
 
 
 def regret_reductions(tree: Tree, n_features: int) -> Floats:

@@ -152,10 +152,11 @@ class TreePolicy(Deterministic):
             labels = self.schema.action_labels if self.schema else tuple(range(self.n_actions))
             first, *others = (labels[a] for a in self.ranking[leaf])
             count = int(self.tree.counts[leaf])  # zero if the file that the tree comes from does not give it
+            known = count and not np.isnan(self.leaf_regrets[leaf])
             plain = {
                 "action": first,
                 "states": count or None,
-                "regret": float(self.leaf_regrets[leaf]) if count else None,
+                "regret": float(self.leaf_regrets[leaf]) if known else None,
             }
             return {**plain, "otherwise": others} if self.masked else plain
         left = int(node["left"])
