@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from capi import CAPI
 from capi.evaluators import FittedQ
-from capi.learning import keeping, rules
+from capi.learning import episode_scores, keeping, rules
 from capi.learning.iteration import start_sample
 from capi.learning.keeping import score_in_episodes, score_policies
 from capi.learning.rules import with_rules
@@ -21,8 +21,14 @@ from capi.policy_spaces import Forests, OptimalTrees
 
 BY_RULE = {"loop": {}, "evaluator": None, "tree": None, "forest": {}}
 VARIANTS = {  # by tag
-    "rules-5": {**BY_RULE, "score": "episodes"},
-    "begins-once": {**BY_RULE, "score": "episodes", "from_log": 0},  # no rounds that begin with what was done
+    "rules-6": {**BY_RULE, "score": "episodes"},
+    "rules-5": {**BY_RULE, "score": "episodes", "more_worlds": 0},
+    "begins-once": {
+        **BY_RULE,
+        "score": "episodes",
+        "from_log": 0,
+        "more_worlds": 0,
+    },  # no rounds that begin with what was done
     "rules-3": {**BY_RULE, "score": "one-model", "from_log": 0},
     "halves": {**BY_RULE, "score": "halves"},  # another score, for ranks
     "fit-0.1": {  # what `capi fit` did before there were rules
@@ -33,7 +39,7 @@ VARIANTS = {  # by tag
         "score": "fitted-value",
     },
 }
-DEFAULTS = "rules-5"
+DEFAULTS = "rules-6"
 SPACES = {"tree": OptimalTrees, "forest": Forests}
 
 
@@ -78,6 +84,8 @@ def library_of(variant):
     context = ExitStack()
     if variant["score"] == "one-model":
         context.enter_context(patch.object(keeping, "episode_scores", lambda *given: None))
+    if "more_worlds" in variant:
+        context.enter_context(patch.object(episode_scores, "MORE_WORLDS", variant["more_worlds"]))
     if "from_log" in variant:
         context.enter_context(patch.object(rules, "FROM_LOG", variant["from_log"]))
     return context

@@ -48,9 +48,8 @@ def test_a_policy_that_turns_back_in_a_narrow_strip_is_found_out():
     never = -(1 - DISCOUNT**59) / (1 - DISCOUNT)
     found = scores([Right(0.45, 0.55), Right(), Constant(0, 2)])
     assert found.best == 1
-    means = found.plain.mean(axis=1)
-    assert means[0] == pytest.approx(never, rel=0.05)
-    assert means[1] == pytest.approx(-(1 - DISCOUNT**20.5) / (1 - DISCOUNT), rel=0.06)
+    assert found.plain[0] == pytest.approx(never, rel=0.05)
+    assert found.plain[1] == pytest.approx(-(1 - DISCOUNT**20.5) / (1 - DISCOUNT), rel=0.06)
 
 
 def test_the_same_seed_gives_the_same_scores_and_equal_policies_equal_ones():
@@ -59,14 +58,50 @@ def test_the_same_seed_gives_the_same_scores_and_equal_policies_equal_ones():
     np.testing.assert_array_equal(first.plain, again.plain)
     np.testing.assert_array_equal(first.careful, again.careful)
     np.testing.assert_array_equal(first.plain[0], first.plain[2])
-    assert (scores([Right(0.45, 0.55)], batch, seed=1).plain != first.plain[1]).any()
+    assert scores([Right(0.45, 0.55)], batch, seed=1).plain[0] != first.plain[1]
 
 
 def test_a_quarter_of_the_score_is_careful():
-    plain, careful = np.array([[1.0, 3.0], [3.0, 3.0], [2.0, 2.0]]), np.array([[1.0, 3.0], [-4.0, -2.0], [2.0, 2.0]])
-    found = EpisodeScores(plain, careful)
+    plain, careful = np.array([2.0, 3.0, 2.0]), np.array([2.0, -3.0, 2.0])
+    found = EpisodeScores(plain, careful, np.ones(3, dtype=bool))
     np.testing.assert_allclose(found.values, [2.0, 1.5, 2.0])
     assert found.best == 0  # the second fares best only where the log has not been; of equal ones the first is kept
+
+
+def test_only_the_best_policies_of_the_first_world_are_compared_in_others(monkeypatch):
+    """Their scores are means over all worlds; one that only the first world liked may still be behind."""
+    batch, asked = walk(), []
+    every = [Right(low, low + 0.1) for low in (0.05, 0.25, 0.45, 0.65, 0.85)] + [Right(), Right(0.91, 0.92), Right()]
+    worlds = module.Surroundings.returns
+
+    def watched(world, policies, *rest):
+        found = worlds(world, policies, *rest)
+        asked.append([found.plain.mean(axis=1), found.careful.mean(axis=1)])
+        return found
+
+    monkeypatch.setattr(module.Surroundings, "returns", watched)
+    monkeypatch.setattr(module, "FINALISTS", 3)
+    found = scores(every, batch)
+    different = [0, 1, 2, 3, 4, 5, 6, 5]  # the last one decides like the sixth
+    assert [len(means[0]) for means in asked] == [7, 3, 3, 3]
+    first = 0.75 * asked[0][0] + 0.25 * asked[0][1]
+    finalists = np.argsort(-first, kind="stable")[:3]
+    expected = first.copy()
+    for place, policy in enumerate(finalists):
+        expected[policy] = np.mean([first[policy], *(0.75 * m[0][place] + 0.25 * m[1][place] for m in asked[1:])])
+    np.testing.assert_allclose(found.values, expected[different])
+    np.testing.assert_array_equal(found.finalists, np.isin(different, finalists))
+    assert found.best in (5, 6)
+
+
+def test_a_policy_that_is_not_compared_again_is_not_kept():
+    found = EpisodeScores(np.array([5.0, 4.0]), np.array([5.0, 4.0]), np.array([False, True]))
+    assert found.best == 1
+
+
+def test_policies_that_decide_alike_need_no_other_world(monkeypatch):
+    monkeypatch.setattr(module, "MORE_WORLDS", None)  # would fail
+    assert scores([Right(), Right(2.0, 3.0)]).best == 0
 
 
 def test_starts_count_by_their_weights():

@@ -136,8 +136,9 @@ def test_an_earlier_tree_that_is_kept_stays_as_it_was_scored(batch, monkeypatch)
         trees.append(new)
         return new
 
-    returns = np.array([[1.0], [2.0], [0.0]])
-    monkeypatch.setattr("capi.learning.keeping.score_in_episodes", lambda *_: EpisodeScores(returns, returns))
+    returns = np.array([1.0, 2.0, 0.0])
+    given = EpisodeScores(returns, returns, np.ones(3, dtype=bool))
+    monkeypatch.setattr("capi.learning.keeping.score_in_episodes", lambda *_: given)
     part = PartitionedTransitions.of(batch, 400, sample_rows=150)
     learner = fitted(part, LEARNERS["batch"] | {"update": noted, "keep": "best"})
     assert [row.get("kept") for row in learner.history_] == [None, 1.0, None]

@@ -57,7 +57,7 @@ class CAPI(Learner):
     keep : "last", "best", or function of an `Iteration`, optional
         Which policy to keep. In restricted spaces the policies oscillate between rounds, and some are bad. "best" compares
         those from the log and at most twenty, spread over the rounds, in the same simulated episodes, which are put together from the steps of the batch
-        (`capi.learning.episode_scores`), and keeps the best; its score is not evidence. Where states repeat, as in finite
+        (`capi.learning.episode_scores`), the best five of them in four worlds, and keeps the best; its score is not evidence. Where states repeat, as in finite
         processes, those of the later half are compared in one fixed model of the batch (`capi.evaluators.scoring_models`). With a function (larger is better), all rounds are scored. By default "best" if the
         evaluator is `FittedQ` with its own trees and the batch is fixed, otherwise "last".
     state_weights : "batch", "occupancy" or "mixture", optional

@@ -3,7 +3,8 @@
 In the model that a batch and trees are, states move to where similar rows went, so a policy moves along by averaging alone: on pole balancing nearly
 every iterate never falls there. In episodes of `capi.simulation.logged_steps` a state moves by as much as similar rows did, which tells such
 iterates apart. Where the log has never been, these episodes know nothing either, and a careless policy may fare best there. So the score counts, for a quarter, what
-a policy gets if decisions far from the log are dangerous. Like any score on the rows that the policies were learned from, it is never evidence.
+a policy gets if decisions far from the log are dangerous. Trees with other cuts make another world, in which another policy may be ahead, so the best few are
+compared in several. Like any score on the rows that the policies were learned from, it is never evidence.
 """
 
 from __future__ import annotations
@@ -14,35 +15,38 @@ from dataclasses import dataclass
 import numpy as np
 
 from capi._utils.threads import available_cores, one_blas_thread
-from capi._utils.validation import Floats
+from capi._utils.validation import Bools, Floats, Ints
 from capi.data.transitions import Transitions
 from capi.evaluators.averager import checked_starts
 from capi.learning.rules import horizon
 from capi.policies import changes_with_time, decided
-from capi.simulation.logged_steps import Returns, Surroundings, spread_starts, states_move
+from capi.simulation.logged_steps import Surroundings, spread_starts, states_move
 from capi.types import Policy, StateSample
 
-N_EPISODES = 60
+N_EPISODES = 60  # in each world
+FINALISTS = 5  # policies that are compared again
+MORE_WORLDS = 3  # in which they are, each with trees of its own
 MOST_ROWS = 100_000  # whose steps are put together; of larger batches some episodes
 CAREFUL = 0.25  # share of the return with care in the score
 
 
 @dataclass(frozen=True, eq=False)
 class EpisodeScores:
-    """Returns of policies in the same number of simulated episodes, (policies, episodes) each."""
+    """Mean returns of policies in simulated episodes; those of the finalists are means over all worlds, the others come from the first one."""
 
-    plain: Floats
-    careful: Floats  # with decisions far from the log counted as dangerous
+    plain: Floats  # (P,)
+    careful: Floats  # (P,), with decisions far from the log counted as dangerous
+    finalists: Bools  # (P,)
 
     @property
     def values(self) -> Floats:
         """The score of each policy (P,): its mean return, in a quarter of the episodes with care."""
-        return (1 - CAREFUL) * self.plain.mean(axis=1) + CAREFUL * self.careful.mean(axis=1)
+        return _score(self.plain, self.careful)
 
     @property
     def best(self) -> int:
-        """The policy with the largest score, the first in case of a tie."""
-        return int(np.argmax(self.values))
+        """The finalist with the largest score, the first in case of a tie."""
+        return int(np.argmax(np.where(self.finalists, self.values, -np.inf)))
 
 
 def episode_scores(
@@ -58,19 +62,39 @@ def episode_scores(
     if any(changes_with_time(policy) for policy in policies):
         return None
     sample = _some_episodes(batch, seed)
-    world = Surroundings.of(sample, None, discount, seed, available_cores())
     states, masks = spread_starts(checked_starts(starts, batch), N_EPISODES)
-    alike: dict[
-        bytes, list[int]
-    ] = {}  # policies that decide alike on the batch; the loop often returns to the same ones
+    different, places = _different(policies, sample)
+
+    def in_world(number: int, chosen: Sequence[Policy]) -> Floats:
+        """Return the plain and the careful mean returns of policies (2, k) in one world."""
+        world = Surroundings.of(sample, None, discount, seed + number, available_cores())
+        with one_blas_thread():
+            found = world.returns(chosen, states, masks, n_steps, seed + number)
+        return np.stack([found.plain.mean(axis=1), found.careful.mean(axis=1)])
+
+    means = in_world(0, different)
+    finalists = np.argsort(-_score(*means), kind="stable")[:FINALISTS]
+    if len(finalists) > 1:
+        again = [in_world(number, [different[i] for i in finalists]) for number in range(1, 1 + MORE_WORLDS)]
+        means[:, finalists] = np.mean([means[:, finalists], *again], axis=0)
+    return EpisodeScores(*means[:, places], np.isin(places, finalists))
+
+
+def _score(plain: Floats, careful: Floats) -> Floats:
+    return (1 - CAREFUL) * plain + CAREFUL * careful
+
+
+def _different(policies: Sequence[Policy], sample: Transitions) -> tuple[list[Policy], Ints]:
+    """Return the policies that decide differently on a batch, and the place of each policy among them (P,); the loop often returns to the same ones."""
+    known: dict[bytes, int] = {}
+    different: list[Policy] = []
+    places: Ints = np.empty(len(policies), dtype=np.int64)
     for number, policy in enumerate(policies):
-        alike.setdefault(decided(policy, sample.states, sample.allowed).tobytes(), []).append(number)
-    with one_blas_thread():
-        found = world.returns([policies[numbers[0]] for numbers in alike.values()], states, masks, n_steps, seed)
-    places = np.empty(len(policies), dtype=np.int64)
-    for place, numbers in enumerate(alike.values()):
-        places[numbers] = place
-    return EpisodeScores(*Returns(found.plain[places], found.careful[places]))
+        decisions = decided(policy, sample.states, sample.allowed).tobytes()
+        places[number] = known.setdefault(decisions, len(different))
+        if places[number] == len(different):
+            different.append(policy)
+    return different, places
 
 
 def _some_episodes(batch: Transitions, seed: int) -> Transitions:

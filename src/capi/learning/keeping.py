@@ -71,7 +71,7 @@ class Candidates:
         careful: dict[int, float] = {}
         if episodes is not None:
             scored = episodes.values.tolist()
-            careful = dict(zip(policies, episodes.careful.mean(axis=1).tolist(), strict=True))
+            careful = dict(zip(policies, episodes.careful.tolist(), strict=True))
             k = list(policies)[episodes.best]
         else:
             if not exact:
