@@ -5,7 +5,8 @@
 
 Problems: the paper's chain walk (5,000 random decisions), logs of control problems as in `dependable.py` (5,000 rows, half random),
 LunarLander-v3 (`lunar-5000`, `lunar-20000`; needs Box2D: pip install swig box2d), finite MDPs with 25 actions logged by a nearly deterministic expert (`expert-1000`, `expert-10000`,
-`expert-100000`), Mountain-Car with and without noise in its rewards, where only the node size is chosen (`noise-0`, `noise-1`), and three
+`expert-100000`), Mountain-Car with and without noise in its rewards, where only the node size is chosen (`noise-0`, `noise-1`), the embedded table of HIV patients,
+where the node sizes of values and policies are (`hiv-sizes`), Mountain-Car, where the number of neighbours and the ridge are (`kernel`), and three
 problems of operations that were not looked at before selection was finished (`unseen-traffic`, `unseen-machine`, `unseen-warehouse`). All candidates learn from the same learning episodes; their true returns are only used here.
 Candidates that refuse these episodes, for example because an action is missing, are left out, as selection itself does, and listed after the table.
 """
@@ -17,21 +18,24 @@ import time
 import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 from comparison.logs import landings
 from comparison.records import Records
 from comparison.worlds import WORLDS, returns_of
-from dependability.problems import Control, Data, States, log_of
+from dependability.problems import Control, Data, Patients, States, log_of
 
 from capi import CAPI, FiniteMDP, Transitions
 from capi._utils.shared import sharing
-from capi.domains import ChainWalk, InventoryManagement, MachineMaintenance, TrafficIntersection
+from capi.domains import ChainWalk, InventoryManagement, MachineMaintenance, MountainCar, TrafficIntersection
 from capi.errors import CapiError
+from capi.evaluators import KernelFittedQ
+from capi.features.kernels import Gaussian
 from capi.learning import rules
 from capi.policies import EpsilonGreedy, Tabular, Uniform
-from capi.policy_spaces import Forests
+from capi.policy_spaces import Forests, Neighbors
 from capi.selection import Candidate, choose, default_candidates
 from capi.selection.selecting import MOST_SHARED
 
@@ -43,7 +47,11 @@ UNSEEN = {  # looked at when selection was finished
     "warehouse": InventoryManagement(capacity=20, demand=4.0),
 }
 NODES = (2, 5, 15, 50, 150)
+VALUE_NODES, POLICY_NODES = (5, 50), (5, 50, 500)  # eta_v and eta_pi, of `hiv-sizes`
+RIDGES, NEIGHBOURS = (1e-4, 1e-2), (10, 75, 200)  # lambda and kappa, of `kernel`
 RULE = "halves and whole"  # of the final values; records without it are of an earlier rule, by halves alone
+LEARNERS = "rules-6"  # the defaults of CAPI where states move; records of such problems without it are of earlier ones
+REPEATING = ("chain", "expert", "unseen")  # problems whose states repeat, in which these defaults have not changed
 
 
 @dataclass(frozen=True)
@@ -218,26 +226,46 @@ def problems():
     found |= {f"lunar-{n}": Lunar(n) for n in (5_000, 20_000)}
     found |= {f"expert-{n}": Expert(n) for n in (1_000, 10_000, 100_000)}
     found |= {f"noise-{scale}": Noisy(scale) for scale in (0, 1)}
+    found |= {"hiv-sizes": Patients("embedded"), "kernel": Control("mountain-car")}
     return found | {f"unseen-{name}": Operations(domain) for name, domain in UNSEEN.items()}
 
 
 def candidates_of(name, batch, discount, seed):
-    if not name.startswith("noise"):
+    """Return what is chosen from: the library's candidates, or settings of one kind of learner."""
+    kind = name.split("-")[0]
+    if kind not in SETTINGS:
         return default_candidates(batch, discount, random_state=seed)
+    return [Candidate(said, learner, size) for said, learner, size in SETTINGS[kind](batch, discount, seed)]
+
+
+def node_sizes(batch, discount, seed):
+    evaluator, space = rules.default_evaluator(batch, discount), Forests(min_samples_leaf=5, n_jobs=-1)
+    for n in NODES:
+        learner = CAPI(replace(evaluator, min_samples_split=n), space, discount, random_state=seed)
+        yield f"nodes of {n}", learner, 1000 - n
+
+
+def forest_sizes(batch, discount, seed):
     evaluator = rules.default_evaluator(batch, discount)
-    return [
-        Candidate(
-            f"nodes of {n}",
-            CAPI(
-                replace(evaluator, min_samples_split=n),
-                Forests(min_samples_leaf=5, n_jobs=-1),
-                discount,
-                random_state=seed,
-            ),
-            1000 - n,
+    for values, policies in product(VALUE_NODES, POLICY_NODES):
+        space = Forests(min_samples_split=policies, n_jobs=-1)
+        learner = CAPI(replace(evaluator, min_samples_split=values), space, discount, random_state=seed)
+        yield f"values {values}, policies {policies}", learner, 10_000 - policies
+
+
+def kernels(batch, discount, seed):
+    box = MountainCar().box
+    for ridge, neighbours in product(RIDGES, NEIGHBOURS):
+        evaluator = KernelFittedQ(kernel=Gaussian(0.1), ridge=ridge, threshold=1e-3, scale=box, n_sweeps=1)
+        space = Neighbors(neighbours, scale=box)
+        yield (
+            f"ridge {ridge:g}, {neighbours} neighbours",
+            CAPI(evaluator, space, discount, 50, random_state=seed),
+            10_000 - neighbours,
         )
-        for n in NODES
-    ]
+
+
+SETTINGS = {"noise": node_sizes, "hiv": forest_sizes, "kernel": kernels}  # by the beginning of a problem's name
 
 
 def hindsight(given, learning, worth):
@@ -254,8 +282,14 @@ def hindsight(given, learning, worth):
     return worths, refused
 
 
+def values_of(name):
+    """Return what a record of today's code says about itself."""
+    learners = {} if name.startswith(REPEATING) else {"learners": LEARNERS}
+    return {"problem": name, "rule": RULE, **learners}
+
+
 def run(name, seed, records):
-    values = {"problem": name, "rule": RULE}
+    values = values_of(name)
     if records.has(values, seed):
         return
     problem = problems()[name]
@@ -292,7 +326,9 @@ def table(records):
     ]
     by_name = {}
     for record in records:
-        name = record["values"]["problem"] + ("" if record["values"].get("rule") == RULE else " (earlier rule)")
+        name, rule = record["values"]["problem"], record["values"].get("rule")
+        if record["values"] != values_of(name):
+            name += " (earlier learners)" if rule == RULE else " (earlier rule)"
         by_name.setdefault(name, []).append(record["results"])
     for name, found in sorted(by_name.items()):
         ways, low, gains, verdicts, fine = [], 0, [], [], 0

@@ -94,5 +94,31 @@ def test_records_without_refusals_need_no_note(tmp_path):
         "cpu_seconds": 1.0,
     }
     records = selection.Records(tmp_path)
-    records.add({"problem": "old", "rule": selection.RULE}, 0, results, {})
-    assert selection.table(records).splitlines()[-1].startswith("| old | 1 | 1.00, 1.00 | 0 | 1, 0, 0 |")
+    records.add(selection.values_of("chain"), 0, results, {})
+    assert selection.table(records).splitlines()[-1].startswith("| chain | 1 | 1.00, 1.00 | 0 | 1, 0, 0 |")
+
+
+def test_records_of_earlier_rules_and_learners_have_rows_of_their_own(tmp_path):
+    results = {
+        "worths": {"a": 1.0, "b": 2.0},
+        "log": 0.5,
+        "returned": 2.0,
+        "selection": {"chosen": "b", "gate": {"verdict": "better"}},
+        "cpu_seconds": 1.0,
+    }
+    records = selection.Records(tmp_path)
+    now = selection.values_of("pole")
+    assert "learners" not in selection.values_of("chain")
+    for values in (now, {"problem": "pole", "rule": selection.RULE}, {"problem": "pole"}):
+        records.add(values, 0, results, {})
+    rows = [line.split(" |")[0] for line in selection.table(records).splitlines()[2:]]
+    assert rows == ["| pole", "| pole (earlier learners)", "| pole (earlier rule)"]
+
+
+def test_settings_are_chosen_among_different_learners():
+    """The names say what differs, and each learner has it."""
+    batch = selection.problems()["kernel"].data(0).batch
+    for name in ("noise-0", "hiv-sizes", "kernel"):
+        given = selection.candidates_of(name, batch, 0.98, 0)
+        assert len({candidate.name for candidate in given}) == len(given) > 4
+        assert len({(repr(c.learner.evaluator), repr(c.learner.space)) for c in given}) == len(given)
