@@ -44,7 +44,7 @@ table = pd.read_csv(Path(package.origin).parent / "datasets" / "ACTG175.csv")
 table["arm"], table["chance"] = table["arms"].map(ARMS), 0.25
 roles = {"action": "arm", "reward": "cd420", "propensity": "chance", "discount": 0}
 
-careless = Transitions.from_frame(table, state=[*BEFORE, "treat", "cd420"], **roles)
+careless = Transitions.from_frame(table.assign(week20=table["cd420"]), state=[*BEFORE, "treat", "week20"], **roles)
 print("\n".join(f"warning: {warning}" for warning in describe(careless).warnings))
 
 batch = Transitions.from_frame(table, state=BEFORE, **roles)

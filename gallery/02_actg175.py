@@ -24,10 +24,12 @@ table["arm"], table["chance"] = table["arms"].map({0: "ZDV", 1: "ZDV+ddI", 2: "Z
 roles = {"action": "arm", "reward": "cd420", "propensity": "chance", "discount": 0}
 
 # %% [markdown]
-# A careless choice of columns: `treat` was derived from the arm, and `cd420` is the outcome. `describe` notices.
+# A careless choice of columns: `treat` was derived from the arm, and `week20` is a copy of the outcome. `describe` notices.
 
 # %%
-careless = Transitions.from_frame(table, state=["age", "cd40", "treat", "cd420"], **roles)
+careless = Transitions.from_frame(
+    table.assign(week20=table["cd420"]), state=["age", "cd40", "treat", "week20"], **roles
+)
 print("\n".join(f"- {warning}" for warning in describe(careless).warnings))
 
 # %%
