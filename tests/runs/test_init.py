@@ -275,6 +275,19 @@ def test_columns_that_were_not_read_as_numbers_or_dates_say_why(tmp_path):
     assert "fat, because its numbers are text: write them without the percent sign" in str(done.exception)
 
 
+@pytest.mark.parametrize("name", [None, "Unnamed: 0"])
+def test_an_index_without_a_name_is_no_state_in_whatever_order_its_rows_are(name, tmp_path):
+    path = tmp_path / "table.csv"
+    frame = pd.DataFrame({"x": X, "drug": ACT, "reward": Z})
+    for index in (np.random.default_rng(0).permutation(len(X)), 3 * np.arange(len(X))):
+        frame.set_index(index).to_csv(path, index_label=name)
+        guess = guess_roles(path)
+        assert guess.roles["state"] == ["x"]
+        assert guess.left_out == {name or "": "it numbers the rows"}
+    frame.set_index(np.arange(len(X)) // 2).to_csv(path, index_label=name)
+    assert guess_roles(path).roles["state"] == [name or "", "x"], "a column with repeated values may mean something"
+
+
 def test_candidates_for_the_action_are_ordered(tmp_path):
     """A flag that is set only where episodes end is the last."""
     path = tmp_path / "table.parquet"

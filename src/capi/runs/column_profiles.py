@@ -83,6 +83,7 @@ LATER = {"next", "future", "new", "following"}
 PROBABILITY, OF_ACTIONS = {"prob", "probability"}, {"action", "behaviour", "behavior", "logging", "logged", "treatment"}
 OF_ROWS = {"sample", "sampling", "survey", "row", "case", "design"}
 ROW_NUMBERS = {"unnamed", "index", "row", "rownames", "rowid"}
+NAMELESS = re.compile(r"\s*(Unnamed: \d+)?\s*")  # as pandas writes and reads an index
 SLASHED_DATE = re.compile(r"\d{1,4}[/.]\d{1,2}[/.]\d{2,4}([ T].*)?")
 GROUPED = re.compile(r"[+-]?\d{1,3}([., '\u2019\u00a0]\d{3})+([.,]\d+)?")
 PERCENT = re.compile(r"[+-]?\d+([.,]\d+)?\s*%")
@@ -129,7 +130,9 @@ class Profile:
 
     @property
     def is_row_number(self) -> bool:
-        """Whether it counts the rows of the table."""
+        """Whether it counts the rows of the table, or counted them before they were sorted, filtered or followed by empty ones."""
+        if NAMELESS.fullmatch(self.name) and self.kind == "integer" and self.n_rows > 1:
+            return self.n_distinct == int((self.codes >= 0).sum())
         one_by_one = self.kind == "integer" and self.numbers is not None and bool((np.diff(self.numbers) == 1).all())
         return self.n_rows > 1 and one_by_one and (self.n_rows > FEW_ROWS or bool(ROW_NUMBERS & set(self.words)))
 
