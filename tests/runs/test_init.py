@@ -236,6 +236,11 @@ def test_missing_actions_and_rewards_are_pointed_out(tmp_path):
     assert guess_roles(path).notes[0].startswith(f"drug is missing in {N} rows, which capi fit refuses")
     frame.drop(columns=["patient", "week"]).assign(drug=drug, reward=np.where(STEP == 0, np.nan, Z)).to_parquet(path)
     assert guess_roles(path).notes[0].startswith(f"reward is missing in {N} rows")
+    assert guess_roles(path).notes[0].endswith("or leave such rows out."), "there are no episodes"
+    frame.assign(drug=drug, reward=np.where(np.arange(len(Z)) == 0, np.nan, Z)).to_parquet(path)
+    (note,) = guess_roles(path).notes
+    assert note.startswith("reward is missing in 1 row, which")
+    assert note.endswith("or leave such episodes out.")
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def about_gaps(role: str, column: Profile) -> str | None:
         return None
     says = "which episode a row belongs to" if role == "episode" else "the order of the rows"
     return (
-        f"{column.name} is missing in {_counted(len(missing))} (first: row {missing[0] + 1}), but it says {says}: {REFUSED} "
+        f"{column.name} is missing in {counted(len(missing))} (first: row {missing[0] + 1}), but it says {says}: {REFUSED} "
         "Fill it in, or leave these rows out; then run capi init again."
     )
 
@@ -96,7 +96,7 @@ def about_probabilities(column: Profile, decided: Bools) -> str | None:
     value = column.numbers[bad[0]]
     found = "it is missing" if np.isnan(value) else f"{value:.4g}"
     return (
-        f"{column.name} must be above 0 and at most 1, but is not in {_counted(len(bad))} (first: row {bad[0] + 1}, {found}): {REFUSED} "
+        f"{column.name} must be above 0 and at most 1, but is not in {counted(len(bad))} (first: row {bad[0] + 1}, {found}): {REFUSED} "
         "Correct it, leave these rows out, or leave the propensity out."
     )
 
@@ -135,5 +135,6 @@ def why_no_reward(column: Profile) -> str | None:
     )
 
 
-def _counted(n: int) -> str:
+def counted(n: int) -> str:
+    """Return a number of rows in words."""
     return "1 row" if n == 1 else f"{n:,} rows"
