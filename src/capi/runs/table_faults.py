@@ -12,7 +12,7 @@ import numpy as np
 
 from capi._utils.validation import Bools
 from capi.data.readers.read import LATE, LATE_ADVICE
-from capi.runs.column_profiles import Profile, is_amount, probable, unread_form
+from capi.runs.column_profiles import NUMERIC, Profile, is_amount, probable, unread_form
 
 REFUSED = "capi describe and capi fit refuse it."
 
@@ -129,10 +129,15 @@ def why_no_reward(column: Profile) -> str | None:
         return f"{column.name} {found}, so it cannot be the reward: no decision was better than another."
     if column.kind == "text" and (form := unread_form(column)):
         return f"{column.name} cannot be the reward yet: {form}."
-    example = f", such as {str(column.values[0])[:40]!r}" if column.values else ""
-    return (
-        f"{column.name} cannot be the reward, which is a number: it holds {column.kind}{example}. Write it as a number."
-    )
+    return f"{column.name} cannot be the reward, which is a number: it holds {column.kind}{_example(column)}. Write it as a number."
+
+
+def _example(column: Profile) -> str:
+    """Return the first value that is not a number, and its row."""
+    place = next((i for i, value in enumerate(column.values) if not NUMERIC.fullmatch(str(value).strip())), 0)
+    if not column.values:
+        return ""
+    return f", such as {str(column.values[place])[:40]!r} in row {int((column.codes == place).argmax()) + 1}"
 
 
 def counted(n: int) -> str:
