@@ -280,6 +280,27 @@ def test_columns_that_were_not_read_as_numbers_or_dates_say_why(tmp_path):
     assert "fat, because its numbers are text: write them without the percent sign" in str(done.exception)
 
 
+@pytest.mark.parametrize(
+    ("odd", "plain"),
+    [("<0.5", "0.5"), ("unknown", "12"), (".", "12"), ("V57", None), ("18-30", None)],
+)
+def test_numbers_that_a_few_entries_make_text_are_no_categories(odd, plain, tmp_path):
+    """As categories they would have the order of the alphabet."""
+    path = tmp_path / "table.csv"
+    marker = (np.arange(len(X)) % 60 / 4).astype(str).astype(object)
+    marker[[4, 70]] = odd
+    pd.DataFrame({"x": X, "marker": marker, "drug": ACT, "reward": Z}).to_csv(path, index=False)
+    guess = guess_roles(path)
+    if plain is None:
+        assert guess.roles["state"] == ["x", "marker"], "such as codes of diagnoses, or bands"
+    else:
+        why = f"its numbers are text because of entries such as {odd!r} (row 5): write a number there, or nothing"
+        assert guess.left_out == {"marker": why}
+        marker[[4, 70]] = plain
+        pd.DataFrame({"x": X, "marker": marker, "drug": ACT, "reward": Z}).to_csv(path, index=False)
+        assert guess_roles(path).roles["state"] == ["x", "marker"]
+
+
 @pytest.mark.parametrize("name", [None, "Unnamed: 0"])
 def test_an_index_without_a_name_is_no_state_in_whatever_order_its_rows_are(name, tmp_path):
     path = tmp_path / "table.csv"

@@ -199,9 +199,16 @@ def test_equal_rows_in_memory_are_named(clinic):
 
 
 def test_a_reward_with_one_word_among_its_numbers_names_the_word(clinic, tmp_path):
-    frame = clinic.astype({"wellbeing": str})
+    frame = clinic.assign(wellbeing=(clinic["wellbeing"] // 3).astype(str))
     frame.loc[[6, 9], "wellbeing"] = "n/a?"
     _, path = guessed(frame, tmp_path)
     code, said = init_of(path)
     assert code == 1
     assert "wellbeing cannot be the reward, which is a number: it holds text, such as 'n/a?' in row 7. Write" in said
+    frame = clinic.astype({"wellbeing": str})
+    frame.loc[[6, 9], "wellbeing"] = "<0"
+    _, path = guessed(frame, tmp_path)
+    assert (
+        "wellbeing cannot be the reward yet: its numbers are text because of entries such as '<0' (row 7)"
+        in (init_of(path)[1])
+    )
