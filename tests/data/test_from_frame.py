@@ -702,3 +702,18 @@ def test_headers_that_cannot_be_used_are_refused(content, message, tmp_path):
     (tmp_path / "t.csv").write_bytes(content)
     with pytest.raises(InvalidInputError, match=rf"t\.csv.*{message}"):
         Transitions.from_csv(tmp_path / "t.csv", state="x", action="drug", reward="gain")
+
+
+@pytest.mark.parametrize("column", ["drug", "gain"])
+def test_gaps_in_a_table_without_episodes_are_no_matter_of_episodes(column):
+    frame = pd.DataFrame({"age": [1.0, 2, 3], "drug": ["a", "b", "a"], "gain": [1.0, 2, 3]})
+    frame[column] = frame[column].where(frame.index != 2)
+    with pytest.raises(InvalidInputError, match=rf"'{column}', row 2 .*Fill it in, or leave such rows out\.$"):
+        Transitions.from_frame(frame, state=["age"], action="drug", reward="gain", discount=0)
+
+
+def test_a_file_and_a_table_in_each_others_place_are_refused_in_short():
+    with pytest.raises(InvalidInputError, match=r"got a str\. Transitions\.from_csv and from_parquet read files\.$"):
+        Transitions.from_frame("visits.csv", state=["x"], action="drug", reward="gain")
+    with pytest.raises(InvalidInputError, match=r"path must be a string or a Path; got a DataFrame\.$"):
+        Transitions.from_csv(pd.DataFrame({"x": range(100)}), state=["x"], action="drug", reward="gain")

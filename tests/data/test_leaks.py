@@ -42,6 +42,19 @@ def test_a_death_flag_gives_the_reward_away_for_one_of_its_values():
     assert str(n) not in found.text_without_counts
 
 
+def test_a_flag_for_a_purchase_fixes_the_revenue_only_where_there_is_none():
+    """Rewards that few rows share are not one reward because the column tells them from the common one."""
+    rng = np.random.default_rng(2)
+    bought = rng.random(N) < 0.5
+    revenue = np.where(bought, rng.gamma(3, 4, N).round(2) + 0.5, 0)
+    (leak,) = leaks(trial(revenue, bought=bought + 0), "bought")
+    assert leak.kind == "value-fixes-reward"
+    assert (
+        f"where bought is 0, the reward is 0 in {N - bought.sum():,} of {N - bought.sum():,} rows (0 % of" in leak.text
+    )
+    assert leak.count == N - bought.sum()
+
+
 def test_a_strong_predictor_of_death_is_not_a_leak():
     """One that knows 95 % of the deaths, and is wrong about 2 % of the others: far better than any real one."""
     rng = np.random.default_rng(1)

@@ -380,6 +380,16 @@ def test_forests_and_masks_work_with_a_support():
     assert policy.act(np.zeros((2, 2))).shape == (2,)
 
 
+def test_a_policy_too_large_to_print_is_imitated_with_its_support():
+    batch = steps()
+    policy = quick(Forests(n_trees=3), support=Support(0.3)).fit(batch).policy_
+    summary, found, *rules, remark = policy.rules(batch.states, max_depth=2).splitlines()
+    assert "3 trees" in summary
+    assert found.startswith("This tree makes the same decision in ")
+    assert rules
+    assert remark == f"({policy.remark[1:-1]})"
+
+
 # -- what a review found ------------------------------------------------------------------------------
 
 

@@ -396,6 +396,15 @@ def test_an_end_of_the_rewards_that_few_rows_share_is_rounded_inwards():
     assert range_of_most(rewards)["low"] > -5
 
 
+def test_the_range_of_skewed_rewards_includes_nearly_all_of_them():
+    costs = np.random.default_rng(0).lognormal(4, 2, size=600)  # half of them below 55, the largest in the thousands
+    for sign in (1, -1):
+        ends = range_of_most(sign * costs)
+        within = (sign * costs >= ends["low"]) & (sign * costs <= ends["high"])
+        assert 0.9 <= within.mean() < 1
+        assert not np.isin([ends["low"], ends["high"]], sign * costs).any()
+
+
 def test_the_extremes_of_rewards_are_not_told(tmp_path):
     frame = simple(60)
     frame.loc[7, "gain"] = 98765.0

@@ -236,6 +236,11 @@ def test_missing_actions_and_rewards_are_pointed_out(tmp_path):
     assert guess_roles(path).notes[0].startswith(f"drug is missing in {N} rows, which capi fit refuses")
     frame.drop(columns=["patient", "week"]).assign(drug=drug, reward=np.where(STEP == 0, np.nan, Z)).to_parquet(path)
     assert guess_roles(path).notes[0].startswith(f"reward is missing in {N} rows")
+    assert guess_roles(path).notes[0].endswith("or leave such rows out."), "there are no episodes"
+    frame.assign(drug=drug, reward=np.where(np.arange(len(Z)) == 0, np.nan, Z)).to_parquet(path)
+    (note,) = guess_roles(path).notes
+    assert note.startswith("reward is missing in 1 row, which")
+    assert note.endswith("or leave such episodes out.")
 
 
 @pytest.mark.parametrize(
@@ -273,6 +278,40 @@ def test_columns_that_were_not_read_as_numbers_or_dates_say_why(tmp_path):
     assert "income, because its numbers are text: write them without separators of thousands" in str(done.exception)
     assert "born, because its dates are text: write them as 2024-12-31" in str(done.exception)
     assert "fat, because its numbers are text: write them without the percent sign" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("odd", "plain"),
+    [("<0.5", "0.5"), ("unknown", "12"), (".", "12"), ("V57", None), ("18-30", None)],
+)
+def test_numbers_that_a_few_entries_make_text_are_no_categories(odd, plain, tmp_path):
+    """As categories they would have the order of the alphabet."""
+    path = tmp_path / "table.csv"
+    marker = (np.arange(len(X)) % 60 / 4).astype(str).astype(object)
+    marker[[4, 70]] = odd
+    pd.DataFrame({"x": X, "marker": marker, "drug": ACT, "reward": Z}).to_csv(path, index=False)
+    guess = guess_roles(path)
+    if plain is None:
+        assert guess.roles["state"] == ["x", "marker"], "such as codes of diagnoses, or bands"
+    else:
+        why = f"its numbers are text because of entries such as {odd!r} (row 5): write a number there, or nothing"
+        assert guess.left_out == {"marker": why}
+        marker[[4, 70]] = plain
+        pd.DataFrame({"x": X, "marker": marker, "drug": ACT, "reward": Z}).to_csv(path, index=False)
+        assert guess_roles(path).roles["state"] == ["x", "marker"]
+
+
+@pytest.mark.parametrize("name", [None, "Unnamed: 0"])
+def test_an_index_without_a_name_is_no_state_in_whatever_order_its_rows_are(name, tmp_path):
+    path = tmp_path / "table.csv"
+    frame = pd.DataFrame({"x": X, "drug": ACT, "reward": Z})
+    for index in (np.random.default_rng(0).permutation(len(X)), 3 * np.arange(len(X))):
+        frame.set_index(index).to_csv(path, index_label=name)
+        guess = guess_roles(path)
+        assert guess.roles["state"] == ["x"]
+        assert guess.left_out == {name or "": "it numbers the rows"}
+    frame.set_index(np.arange(len(X)) // 2).to_csv(path, index_label=name)
+    assert guess_roles(path).roles["state"] == [name or "", "x"], "a column with repeated values may mean something"
 
 
 def test_candidates_for_the_action_are_ordered(tmp_path):

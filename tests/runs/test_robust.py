@@ -218,3 +218,8 @@ def test_a_folder_in_place_of_the_checkpoint_does_not_stop_a_run(table, tmp_path
 
     with pytest.warns(CheckpointWarning, match="cannot be saved"):
         assert fit_run(settings_for(table), tmp_path / "run", shown=in_the_way).rules()
+
+
+def test_a_run_that_does_not_exist_is_named_as_such(tmp_path):
+    with pytest.raises(InvalidInputError, match=r"folder of a finished run \(capi fit makes one\); .* is not a folder"):
+        load_run(tmp_path / "nowhere")

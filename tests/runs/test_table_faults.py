@@ -124,7 +124,7 @@ def test_an_action_that_cannot_be_used_is_not_replaced(clinic, tmp_path):
         (1.0, "wellbeing has the same value in every row, so it cannot be the reward"),
         (np.nan, "wellbeing is empty"),
         ("good", "wellbeing has the same value in every row"),
-        (["good", "bad"] * 200, "it holds text, such as 'good'. Write it as a number"),
+        (["good", "bad"] * 200, "it holds text, such as 'good' in row 1. Write it as a number"),
         ([f"1,{i:03d}.5" for i in range(400)], "its numbers are text: write them without separators of thousands"),
     ],
 )
@@ -196,3 +196,19 @@ def test_equal_rows_in_memory_are_named(clinic):
     with pytest.raises(InvalidInputError, match="have the same 'patient' and 'week'") as refused:
         Transitions.from_frame(table, state=["age", "severity"], **ROLES)
     assert "equal in all columns" not in str(refused.value)
+
+
+def test_a_reward_with_one_word_among_its_numbers_names_the_word(clinic, tmp_path):
+    frame = clinic.assign(wellbeing=(clinic["wellbeing"] // 3).astype(str))
+    frame.loc[[6, 9], "wellbeing"] = "n/a?"
+    _, path = guessed(frame, tmp_path)
+    code, said = init_of(path)
+    assert code == 1
+    assert "wellbeing cannot be the reward, which is a number: it holds text, such as 'n/a?' in row 7. Write" in said
+    frame = clinic.astype({"wellbeing": str})
+    frame.loc[[6, 9], "wellbeing"] = "<0"
+    _, path = guessed(frame, tmp_path)
+    assert (
+        "wellbeing cannot be the reward yet: its numbers are text because of entries such as '<0' (row 7)"
+        in (init_of(path)[1])
+    )

@@ -81,7 +81,7 @@ def one_table(paths: Sequence[str]) -> str:
 def existing(path: Any) -> str:
     """Return the path of a file or folder, which must exist."""
     if not isinstance(path, str | Path):
-        raise InvalidInputError(f"path must be a string or a Path; got {path!r}.")
+        raise InvalidInputError(f"path must be a string or a Path; got a {type(path).__name__}.")
     if has_magic(str(path)) and glob(str(path), recursive=True):
         return str(path)
     if not Path(path).exists():

@@ -55,7 +55,9 @@ def imitating_tree(
     rows = slice(None) if n <= MOST_ROWS else np.random.default_rng(0).choice(n, MOST_ROWS, replace=False)
     least = max(1, min(LEAST_IN_LEAF, min(n, MOST_ROWS) // 50))
     decided, mask = one_hot(actions[rows], n_actions), None if allowed is None else allowed[rows]
-    return policy_spaces.Trees(max_depth=max_depth, min_samples_leaf=least).improve(states[rows], decided, allowed=mask)
+    space = policy_spaces.Trees(max_depth=max_depth, min_samples_leaf=least)
+    tree = space.improve(states[rows], decided, allowed=mask)
+    return replace(tree, greedy_depth=None)  # no remark on the best tree: it is about trees that are learned
 
 
 class ReadByImitation(ABC):
@@ -95,7 +97,9 @@ class ReadByImitation(ABC):
     def described_by(self, found: Imitation) -> str:
         """Return the summary and the tree that imitates the policy, as text."""
         alike = f"{100 * found.fidelity:.1f} % of {found.n_states} states"
-        return f"{self.summary()}\nThis tree makes the same decision in {alike}:\n{found.tree.rules()}"
+        shown = found.tree.rules()
+        what = "(regret: states of the leaf in which the policy decides otherwise)"
+        return f"{self.summary()}\nThis tree makes the same decision in {alike}:\n{shown}\n{what}"
 
     def states_to_imitate(self, states: ArrayLike | None) -> ArrayLike:
         """Return ``states``, by default those that the policy was learned from."""

@@ -7,10 +7,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from capi._utils.validation import Bools, Floats, Ints, as_allowed, as_states
 from capi.policies import Described, check_masks_given, first_in_mask
 from capi.policies.behaviour import ClonedBehaviour, mixed
+from capi.policy_spaces.imitation import DEPTH, Imitation, ReadByImitation, imitation
 from capi.policy_spaces.trees._grafts import grafted
 from capi.policy_spaces.trees._outline import levels, without_small_counts
 from capi.policy_spaces.trees.greedy import TreePolicy
@@ -92,8 +94,22 @@ class SupportedPolicy(Described):
         if self.tree is not None:
             return f"{self.tree.rules(full=True)}\n{self.remark}"
         inner = self.inner
-        shown = inner.rules(*arguments, **options) if hasattr(inner, "rules") else str(inner)
+        if isinstance(inner, ReadByImitation):
+            shown = inner.described_by(self._imitated(inner, *arguments, **options))
+        else:
+            shown = inner.rules(*arguments, **options) if hasattr(inner, "rules") else str(inner)
         return f"{shown}\n{self.remark}"
+
+    def _imitated(
+        self,
+        inner: ReadByImitation,
+        states: ArrayLike | None = None,
+        allowed: ArrayLike | None = None,
+        *,
+        max_depth: int = DEPTH,
+    ) -> Imitation:
+        """Return a small tree that decides like this policy; like the one inside, it would have to be given the support as masks."""
+        return imitation(self, inner.states_to_imitate(states), allowed, max_depth=max_depth)
 
     def rules_on(self, states: Floats) -> str:
         """Return the policy as text, with the number of ``states`` (n, d) in each leaf if it is one tree; numbers below five are hidden."""

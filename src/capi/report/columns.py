@@ -5,6 +5,7 @@ Range ends have at least `FEW` rows beyond them. Range ends and typical values a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from math import ceil, floor, isfinite, log10
 from typing import Any
@@ -20,6 +21,7 @@ from capi.report.wording import FEW, LONGEST_WORD, TINY, few_hidden, numbered, s
 N_BINS = 24
 N_STEPS = 200  # steps of a slider
 N_COARSE = 10  # number of steps to which range ends are rounded
+BEYOND = 0.05  # share of the values that rounding may leave out at each end
 WIDE = 1000.0  # scales with at least this ratio of large to small values are logarithmic
 LARGEST = 1e300  # largest end of a scale: differences between larger numbers overflow
 MOST_WORDS = 12  # categories with their own bar
@@ -289,7 +291,8 @@ def scale_of(x: Floats, share: float = 0.0) -> dict[str, Any]:
 def range_of_most(x: Floats) -> dict[str, float]:
     """Return the ends between which all values lie but the few most extreme ones, never outside the values themselves.
 
-    An end that at least `FEW` rows share is exact; otherwise it is rounded inwards, so that it is nobody's value.
+    An end that at least `FEW` rows share is exact; otherwise it is rounded inwards, so that it is nobody's value, and to a finer
+    step if a coarse one would leave out many values, as of skewed costs.
     """
     if len(x) < TINY:
         return {name: scale_of(x)[name] for name in ("low", "high")}
@@ -297,10 +300,19 @@ def range_of_most(x: Floats) -> dict[str, float]:
     low, high = float(ordered[FEW - 1]), float(ordered[len(x) - FEW])
     step = nice(high / N_COARSE - low / N_COARSE)
     if np.count_nonzero(x == low) < FEW:
-        low = _on_step(ceil(low / step), step)
+        low = _inwards(x, low, step, ceil)
     if np.count_nonzero(x == high) < FEW:
-        high = _on_step(floor(high / step), step)
+        high = _inwards(x, high, step, floor)
     return {"low": min(low, high), "high": max(low, high)}
+
+
+def _inwards(x: Floats, end: float, step: float, to: Callable[[float], int]) -> float:
+    """Return an end of the values rounded up or down to a step, or to a finer one until at most a share of the values is beyond it."""
+    for unit in (step, step / 10, step / 100, step / 1000):
+        inner = _on_step(to(end / unit), unit)
+        if np.count_nonzero(x < inner if to is ceil else x > inner) <= BEYOND * len(x):
+            break
+    return inner
 
 
 def nice(step: float) -> float:

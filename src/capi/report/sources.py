@@ -178,10 +178,6 @@ class Sources:
 def read_sources(run: str | Path) -> Sources:
     """Return the checked inputs of a report on the finished run in a folder."""
     folder = Path(run)
-    if not folder.is_dir():
-        raise InvalidInputError(
-            f"run must be the folder of a finished run (capi fit makes one); {folder} is not a folder."
-        )
     result = load_run(folder)
     batch = _batch(result)
     policy: Any = result.policy

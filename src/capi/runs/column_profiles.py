@@ -13,6 +13,7 @@ import numpy as np
 
 from capi._utils.late import pyarrow as pa
 from capi._utils.validation import Bools, Floats, Ints
+from capi.data.columns import MOST_VALUES
 from capi.data.readers.arrow import CsvFile, Table, parquet_table
 from capi.data.readers.encode import nan_as_null, numbers
 from capi.data.readers.foreign import decoded
@@ -83,9 +84,13 @@ LATER = {"next", "future", "new", "following"}
 PROBABILITY, OF_ACTIONS = {"prob", "probability"}, {"action", "behaviour", "behavior", "logging", "logged", "treatment"}
 OF_ROWS = {"sample", "sampling", "survey", "row", "case", "design"}
 ROW_NUMBERS = {"unnamed", "index", "row", "rownames", "rowid"}
+NAMELESS = re.compile(r"\s*(Unnamed: \d+)?\s*")  # as pandas writes and reads an index
 SLASHED_DATE = re.compile(r"\d{1,4}[/.]\d{1,2}[/.]\d{2,4}([ T].*)?")
 GROUPED = re.compile(r"[+-]?\d{1,3}([., '\u2019\u00a0]\d{3})+([.,]\d+)?")
 PERCENT = re.compile(r"[+-]?\d+([.,]\d+)?\s*%")
+PLAIN = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
+NO_NUMBER = re.compile(r"[<>≤≥].*|\D*")  # below what can be measured, or words such as unknown; V57 is a code
+MOST_OTHERS = 0.1  # distinct values of numbers that may be something else
 NUMERIC = re.compile(r"[+-]?[\d., '\u2019\u00a0]+")
 
 
@@ -129,7 +134,9 @@ class Profile:
 
     @property
     def is_row_number(self) -> bool:
-        """Whether it counts the rows of the table."""
+        """Whether it counts the rows of the table, or counted them before they were sorted, filtered or followed by empty ones."""
+        if NAMELESS.fullmatch(self.name) and self.kind == "integer" and self.n_rows > 1:
+            return self.n_distinct == int((self.codes >= 0).sum())
         one_by_one = self.kind == "integer" and self.numbers is not None and bool((np.diff(self.numbers) == 1).all())
         return self.n_rows > 1 and one_by_one and (self.n_rows > FEW_ROWS or bool(ROW_NUMBERS & set(self.words)))
 
@@ -244,6 +251,13 @@ def unread_form(column: Profile) -> str | None:
         return "its numbers are text: write them without separators of thousands"
     if texts and all(map(PERCENT.fullmatch, texts)):
         return "its numbers are text: write them without the percent sign"
+    others = [text for text in texts if not PLAIN.fullmatch(text)]
+    few = 0 < len(others) <= MOST_OTHERS * len(texts)
+    if (
+        few and len(texts) > MOST_VALUES and all(map(NO_NUMBER.fullmatch, others))
+    ):  # fewer are categories without an order
+        shown = f"{others[0][:40]!r} (row {int((column.codes == texts.index(others[0])).argmax()) + 1})"
+        return f"its numbers are text because of entries such as {shown}: write a number there, or nothing"
     return None
 
 

@@ -263,6 +263,10 @@ def _check_table(path: str, found: str, folder: Path) -> None:
 def load_run(folder: str | Path) -> RunResult:
     """Return a finished run."""
     path = Path(folder)
+    if not path.is_dir():
+        raise InvalidInputError(
+            f"run must be the folder of a finished run (capi fit makes one); {path} is not a folder."
+        )
     if not (path / POLICY).is_file():
         hint = " The run is not finished: resume it with capi fit --resume." if (path / SETTINGS).is_file() else ""
         raise InvalidInputError(f"{path} has no {POLICY}.{hint}")

@@ -38,6 +38,7 @@ from capi.runs.table_faults import (
     about_late_rewards,
     about_probabilities,
     about_repeats,
+    counted,
     repeats_of,
     why_no_action,
     why_no_reward,
@@ -343,12 +344,13 @@ class _Guesser:
         decided = self._decided()
         found = [self.found[role] for role in ("action", "reward", "cost") if role in self.found]
         lacking = {column.name: n for column in found if (n := int((decided & (column.codes < 0)).sum()))}
-        listed = " and ".join(f"{name} is missing in {n} rows" for name, n in lacking.items())
+        listed = " and ".join(f"{name} is missing in {counted(n)}" for name, n in lacking.items())
         if not lacking:
             return None
         reward = self.found.get("reward", self.found.get("cost"))
         late = None if reward is None or list(lacking) != [reward.name] else about_late_rewards(reward, ~decided)
-        return f"{listed}, which capi fit refuses. {late or 'Fill it in, or leave such episodes out.'}"
+        units = "rows" if self.found.get("episode") is None else "episodes"
+        return f"{listed}, which capi fit refuses. {late or f'Fill it in, or leave such {units} out.'}"
 
     def _about_rare_actions(self) -> str | None:
         rare = self._rare_actions()

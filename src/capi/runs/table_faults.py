@@ -12,7 +12,7 @@ import numpy as np
 
 from capi._utils.validation import Bools
 from capi.data.readers.read import LATE, LATE_ADVICE
-from capi.runs.column_profiles import Profile, is_amount, probable, unread_form
+from capi.runs.column_profiles import NUMERIC, Profile, is_amount, probable, unread_form
 
 REFUSED = "capi describe and capi fit refuse it."
 
@@ -81,7 +81,7 @@ def about_gaps(role: str, column: Profile) -> str | None:
         return None
     says = "which episode a row belongs to" if role == "episode" else "the order of the rows"
     return (
-        f"{column.name} is missing in {_counted(len(missing))} (first: row {missing[0] + 1}), but it says {says}: {REFUSED} "
+        f"{column.name} is missing in {counted(len(missing))} (first: row {missing[0] + 1}), but it says {says}: {REFUSED} "
         "Fill it in, or leave these rows out; then run capi init again."
     )
 
@@ -96,7 +96,7 @@ def about_probabilities(column: Profile, decided: Bools) -> str | None:
     value = column.numbers[bad[0]]
     found = "it is missing" if np.isnan(value) else f"{value:.4g}"
     return (
-        f"{column.name} must be above 0 and at most 1, but is not in {_counted(len(bad))} (first: row {bad[0] + 1}, {found}): {REFUSED} "
+        f"{column.name} must be above 0 and at most 1, but is not in {counted(len(bad))} (first: row {bad[0] + 1}, {found}): {REFUSED} "
         "Correct it, leave these rows out, or leave the propensity out."
     )
 
@@ -129,11 +129,17 @@ def why_no_reward(column: Profile) -> str | None:
         return f"{column.name} {found}, so it cannot be the reward: no decision was better than another."
     if column.kind == "text" and (form := unread_form(column)):
         return f"{column.name} cannot be the reward yet: {form}."
-    example = f", such as {str(column.values[0])[:40]!r}" if column.values else ""
-    return (
-        f"{column.name} cannot be the reward, which is a number: it holds {column.kind}{example}. Write it as a number."
-    )
+    return f"{column.name} cannot be the reward, which is a number: it holds {column.kind}{_example(column)}. Write it as a number."
 
 
-def _counted(n: int) -> str:
+def _example(column: Profile) -> str:
+    """Return the first value that is not a number, and its row."""
+    place = next((i for i, value in enumerate(column.values) if not NUMERIC.fullmatch(str(value).strip())), 0)
+    if not column.values:
+        return ""
+    return f", such as {str(column.values[place])[:40]!r} in row {int((column.codes == place).argmax()) + 1}"
+
+
+def counted(n: int) -> str:
+    """Return a number of rows in words."""
     return "1 row" if n == 1 else f"{n:,} rows"

@@ -13,6 +13,7 @@ from capi.data.readers.arrow import Table
 from capi.data.readers.categories import coded
 from capi.data.readers.encode import numbers
 from capi.data.readers.episodes import Episodes
+from capi.data.readers.roles import Roles
 from capi.errors import InvalidInputError
 
 SEPARATORS = re.compile(r"[,;|]")
@@ -21,13 +22,15 @@ ADVICE = (
     " Fill it in, or leave such episodes out. If the last row of an episode contains only its last state, mark it with truncated; "
     "if the process ended there, drop it and mark the row before it as terminated."
 )
+ROW_ADVICE = " Fill it in, or leave such rows out."  # where each row stands for itself
 
 
-def actions_of(name: str, table: Table, rows: Ints, labels: Any) -> tuple[Ints, tuple[Any, ...]]:
+def actions_of(roles: Roles, table: Table, rows: Ints, labels: Any) -> tuple[Ints, tuple[Any, ...]]:
     """Return the action of each of the ``rows`` (n,), and the labels: the given ones, or those found, sorted."""
+    name = roles.action
     column = coded(name, table)
     found = column.codes[rows]
-    _check_known(found >= 0, name, table, rows)
+    _check_known(found >= 0, name, table, rows, advice_on_gaps(roles))
     if labels is None:
         used = np.zeros(len(column.values), dtype=bool)
         used[found] = True
@@ -69,10 +72,15 @@ def masks_of(
     return mine, masks[episodes.following]
 
 
-def _check_known(known: Any, name: str, table: Table, rows: Ints) -> None:
+def advice_on_gaps(roles: Roles) -> str:
+    """Return what to do about decisions without an action or a reward."""
+    return ROW_ADVICE if roles.episode is None else ADVICE
+
+
+def _check_known(known: Any, name: str, table: Table, rows: Ints, advice: str) -> None:
     if not known.all():
         row = int(rows[int(known.argmin())])
-        raise table.rejection(name, "must not be missing where a decision was taken", row, ADVICE)
+        raise table.rejection(name, "must not be missing where a decision was taken", row, advice)
 
 
 def _without_needless_points(values: list[Any], codes: Ints) -> list[Any]:

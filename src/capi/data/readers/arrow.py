@@ -149,8 +149,9 @@ def table_of(frame: Any) -> Table:
         n_rows = next((len(column) for column in frame.values() if not not_a_column(column)), 0)
         return Table("the table", names, n_rows, frame.__getitem__)
     if not is_table(frame):
+        hint = " Transitions.from_csv and from_parquet read files." if isinstance(frame, str | Path) else ""
         raise InvalidInputError(
-            f"a table must be a pandas, polars or Arrow table or a mapping from names to columns; got a {type(frame).__name__}."
+            f"a table must be a pandas, polars or Arrow table or a mapping from names to columns; got a {type(frame).__name__}.{hint}"
         )
     if hasattr(frame, "iloc"):  # pandas, column by column, so that only requested columns must be convertible
         return Table("the table", tuple(frame.columns), len(frame), frame.__getitem__)

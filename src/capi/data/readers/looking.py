@@ -188,5 +188,5 @@ def learned_schema(found: Sequence[Found], roles: Roles) -> Schema:
     if labels is None:
         table = columns[roles.action].table(roles.action, 1)
         rows = np.arange(table.n_rows - columns[roles.action].has_missing)
-        labels = actions_of(roles.action, table, rows, None)[1]
+        labels = actions_of(roles, table, rows, None)[1]
     return Schema.of_columns(encoded, labels)

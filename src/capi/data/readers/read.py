@@ -11,7 +11,7 @@ from capi._utils.validation import Floats, Ints
 from capi.data.columns import Column
 from capi.data.elapsed import TimeUnit
 from capi.data.origin import Origin
-from capi.data.readers.actions import ADVICE, actions_of, masks_of
+from capi.data.readers.actions import actions_of, advice_on_gaps, masks_of
 from capi.data.readers.arrow import Table
 from capi.data.readers.categories import levels_of
 from capi.data.readers.elapsed import elapsed_of
@@ -45,7 +45,7 @@ def read(table: Table, roles: Roles, *, whole: bool = True) -> Read:
         )
     episodes = episodes_of(table, roles)
     labels = roles.action_labels if roles.schema is None else roles.schema.action_labels
-    actions, labels = actions_of(roles.action, table, episodes.rows, labels)
+    actions, labels = actions_of(roles, table, episodes.rows, labels)
     arrays: dict[str, Any] = {
         "actions": actions,
         "rewards": _rewards(roles, table, episodes),
@@ -112,7 +112,7 @@ def _rewards(roles: Roles, table: Table, episodes: Episodes) -> Floats:
     name = str(roles.reward if roles.cost is None else roles.cost)
     rewards = numbers(name, table)[episodes.rows]
     rule = "must be a finite number where a decision was taken"
-    advice = LATE_ADVICE if _only_at_the_end(rewards, episodes) else ADVICE
+    advice = LATE_ADVICE if _only_at_the_end(rewards, episodes) else advice_on_gaps(roles)
     table.check(np.isfinite(rewards), name, rule, episodes.rows, advice)
     return rewards if roles.cost is None else 0.0 - rewards  # 0 stays 0, and does not become -0
 

@@ -141,12 +141,16 @@ def leak_of(batch: Transitions, column: Column, features: Floats, sample: Sample
     width = len(sample.values) + 1
     table = np.bincount(levels.of(looked_at) * width + sample.codes, minlength=levels.count * width)
     table = table.reshape(levels.count, width)
+    whole = None
     if len(sample.rows) - table.sum(axis=0).max() >= LEAST_COMMON and share_explained(table) >= EXPLAINED:
         usual = table.argmax(axis=1)[levels.of(features)]
-        right = _n_in_scope(usual == codes_of(batch.rewards, sample.values), sample)
-        return _of_whole_column(column, right, of, sample)
+        others = len(sample.values)  # the code of all other rewards together, which are not one reward
+        right = _n_in_scope((usual == codes_of(batch.rewards, sample.values)) & (usual < others), sample)
+        whole = _of_whole_column(column, right, of, sample)
+        if right > COPIED * of:
+            return whole
     found = fixed_level(table, sample, n_columns)
-    return None if found is None else _of_value(batch, column, features, levels, found, sample)
+    return whole if found is None else _of_value(batch, column, features, levels, found, sample)
 
 
 def levels_of(column: Column, features: Floats, in_bins: bool = True) -> Levels | None:

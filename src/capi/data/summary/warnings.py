@@ -142,6 +142,10 @@ def _of_column(
 
 def _like_an_id(column: Column, finding: str) -> Caveat:
     advice = "like an id: a model can only memorise it, so leave it out"
+    if column.kind == "number":
+        advice = (
+            "like an id. Leave ids out, because a model can only memorise them; an amount, such as an income, may stay"
+        )
     return Caveat("like-an-id", f"column {column.name} {finding}, {advice}", "warning", column=column.name)
 
 

@@ -33,7 +33,7 @@ def sql_code(program: Program, note: str = "", table: str | None = None) -> str:
     if program.depth > deepest:
         raise InvalidInputError(
             f"trees must have at most {deepest} splits on a path to be written as SQL that SQLite accepts; got {program.depth}. "
-            "Learn with a smaller max_depth, or export a tree that imitates the policy (imitate)."
+            "Learn with a smaller max_depth, or export a tree that imitates the policy (imitate=True, --imitate)."
         )
     code = _Code(program, table).expression()
     return "".join(f"-- {line}\n" for line in note.splitlines()) + code
