@@ -77,7 +77,8 @@ def episode_scores(
     if len(finalists) > 1:
         again = [in_world(number, [different[i] for i in finalists]) for number in range(1, 1 + MORE_WORLDS)]
         means[:, finalists] = np.mean([means[:, finalists], *again], axis=0)
-    return EpisodeScores(*means[:, places], np.isin(places, finalists))
+    plain, careful = means[:, places]
+    return EpisodeScores(plain, careful, np.isin(places, finalists))
 
 
 def _score(plain: Floats, careful: Floats) -> Floats:
