@@ -10,7 +10,6 @@ import inspect
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from numbers import Real
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -99,10 +98,14 @@ class Learner:
                 loop if after is None else replace(loop, random_state=after.seeds), transitions, states
             )
             return self._rounds(local.loop, local.batch, local.states, starts, after)
-        transitions, support = supported(loop, transitions)
-        if support is not None:
-            states, starts = support.sample(states, "states"), support.sample(starts, "starts")
-        return self._rounds(loop, transitions, states, starts, after)
+        made = getattr(after, "supported", None)
+        if made is None or made[0] is not transitions:
+            made = transitions, *supported(loop, transitions)
+        _, batch, support = made
+        if support is None:
+            return self._rounds(loop, batch, states, starts, after)
+        rounds = self._rounds(loop, batch, support.sample(states, "states"), support.sample(starts, "starts"), after)
+        return (replace(iteration, supported=made) for iteration in rounds)
 
     @staticmethod
     def _rounds(loop: Loop, transitions: Any, states: Any, starts: Any, after: Iteration | None) -> Iterator[Iteration]:
@@ -282,7 +285,7 @@ class Learner:
             else self._rounds(self.loop() if local is None else loop, transitions, states, starts, None)
         )
         for iteration in _with_progress_bar(rounds, loop.n_rounds) if progress else rounds:
-            schema, score = iteration.schema, _score(loop.keep, iteration)
+            schema, score = iteration.schema, loop.score_of(iteration)
             if history and schema != earlier_schema:
                 raise InvalidInputError(
                     f"features and actions must not change between rounds; at k = {iteration.k} they are {schema}."
@@ -445,17 +448,6 @@ class Learner:
 def _check_no_targets(y: Any) -> None:
     if y is not None:
         raise InvalidInputError(f"y must be None, because the batch contains the rewards; got a {type(y).__name__}.")
-
-
-def _score(keep: Any, iteration: Iteration) -> float | None:
-    if not callable(keep):
-        return None
-    score = keep(iteration)
-    if not isinstance(score, Real) or score != score:  # NaN
-        raise InvalidInputError(
-            f"keep must return a number other than NaN; at k = {iteration.k} it returned {score!r}."
-        )
-    return float(score)
 
 
 def supported(loop: Loop, transitions: Any) -> tuple[Any, Any]:
