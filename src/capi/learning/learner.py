@@ -56,10 +56,10 @@ from capi.types import Policy, PolicyEvaluator, PolicySpace, QFunction, StateSam
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from capi.learning import decision_points, keeping, partitioned, rules
+    from capi.learning import decision_points, keeping, leaf_rows, partitioned, rules
 else:  # they need the compiler
-    decision_points, keeping, partitioned, rules = (
-        late(f"capi.learning.{name}") for name in ("decision_points", "keeping", "partitioned", "rules")
+    decision_points, keeping, leaf_rows, partitioned, rules = (
+        late(f"capi.learning.{name}") for name in ("decision_points", "keeping", "leaf_rows", "partitioned", "rules")
     )
 
 SUPPORT_STREAM = 8  # of the random numbers; the rounds, candidates and first policy use those before
@@ -277,6 +277,7 @@ class Learner:
         history: list[dict[str, float]] = []
         best = None
         iteration: Iteration | None = None
+        held: Iteration | None = None  # whose policy is kept, unless candidates are compared in the end
         candidates = keeping.Candidates(loop.n_rounds, loop.n_from_log) if loop.keep == "best" else None
         earlier_schema: Schema | None = None
         rounds = (
@@ -293,7 +294,7 @@ class Learner:
             if best is None or score is None or score > best:
                 kept = iteration.policy if support is None else support.restrict(iteration.policy)
                 self._keep(kept, iteration.q, schema, replace(training, n_iterations=iteration.k + 1))
-                best = score
+                best, held = score, iteration
             if candidates is not None:
                 candidates.add(iteration)
             history.append(iteration.numbers() | ({} if score is None else {"score": score}))
@@ -306,6 +307,10 @@ class Learner:
             kept = chosen.policy if support is None else support.restrict(chosen.policy)
             self._keep(kept, chosen.q, iteration.schema, replace(training, n_iterations=chosen.k + 1))
             chosen.mark(history)
+        elif held is not None:
+            counted = leaf_rows.with_rows(held.policy, held.q, transitions, held, loop.evaluator)
+            kept = counted if support is None else support.restrict(counted)
+            self._keep(kept, held.q, held.schema, replace(training, n_iterations=held.k + 1))
         if local is not None and iteration is not None:
             is_last = candidates is None or chosen.k == iteration.k
             kept, loss = local.finished(self.policy_, self.q_, is_last=is_last)
