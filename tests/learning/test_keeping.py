@@ -111,10 +111,11 @@ def test_only_improving_policies_are_accepted():
         CAPI(Exact(ChainWalk().mdp), Thresholds(), 0.99, 2, accept="improving").fit()
 
 
-def test_the_leaves_of_the_kept_tree_count_the_rows_of_the_batch():
+@pytest.mark.parametrize("keep", ["best", "last", lambda iteration: iteration.value], ids=["best", "last", "function"])
+def test_the_leaves_of_the_kept_tree_count_the_rows_of_the_batch(keep):
     """And not the points on which it was grown, which are start states and next states."""
     batch = random_batch()
-    learner = CAPI(FittedQ(n_trees=4), Trees(max_depth=2), **SETTINGS, keep="best", state_weights="mixture").fit(batch)
+    learner = CAPI(FittedQ(n_trees=4), Trees(max_depth=2), **SETTINGS, keep=keep, state_weights="mixture").fit(batch)
     policy = learner.policy_
     leaf = Forest([policy.tree]).leaves(batch.states)[0]
     assert policy.tree.counts.tolist() == np.bincount(leaf, minlength=policy.n_leaves).tolist()

@@ -478,3 +478,16 @@ def test_a_large_tree_is_not_merged_with_its_support():
         x, rng.normal(size=(3000, 2)), allowed=np.ones((3000, 2), bool)
     )
     assert fitted.restrict(deep).tree is None
+
+
+@pytest.mark.parametrize("random_state", [0, None])
+def test_a_loop_with_a_support_goes_on_as_without_the_interruption(random_state):
+    """With the same masks, and with the trees of values that were grown on the same rows."""
+    batch, learner = steps(), quick(n_iterations=4, random_state=random_state, support=Support(0.3))
+    rounds = list(learner.iterate(batch))
+    for cut in range(3):
+        rest = list(learner.iterate(batch, after=rounds[cut]))
+        assert len(rest) == 3 - cut
+        for one, again in zip(rounds[cut + 1 :], rest, strict=True):
+            assert (one.loss, one.value) == (again.loss, again.value)
+            assert one.q.values(batch.states).tobytes() == again.q.values(batch.states).tobytes()

@@ -60,6 +60,14 @@ def test_a_policy_whose_leaves_need_several_rows_is_saved(folder, tmp_path):
     assert "Reweighted" in type(load_policy(tmp_path / "run" / "policy.capi")).__name__
 
 
+@pytest.mark.parametrize("sample_rows", [None, 150])
+def test_the_rules_say_which_rows_their_leaves_count(folder, tmp_path, sample_rows):
+    settings = RunSettings(str(folder), ROLES, 0.9, 2, space="trees", sample_rows=sample_rows)
+    said = fit_run(settings, tmp_path / "run").rules()
+    assert ("(states: rows of a sample of the learning table that reach the leaf" in said) == (sample_rows is not None)
+    assert ("(states: rows of the learning table that reach the leaf" in said) == (sample_rows is None)
+
+
 def test_held_out_episodes_evaluate_and_the_report_is_written(folder, tmp_path):
     place = tmp_path / "run"
     run("fit", folder, "--out", place, "--sample-rows", 150, "--hold-out", 0.4, *COLUMNS, *SIZES)

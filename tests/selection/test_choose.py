@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from capi import CAPI, FiniteMDP, Support, Transitions
 from capi.errors import InvalidInputError, RareActionWarning
@@ -207,6 +208,23 @@ def test_the_same_seed_gives_the_same_choice_in_any_number_of_processes():
         for tried in found["tried"]:
             tried.pop("seconds")
     assert one == two
+
+
+def test_fits_have_one_thread_of_blas_wherever_they_run():
+    """With more, the last digits of linear values would differ from those in workers, and so would nearly tied decisions."""
+    found = []
+
+    @dataclass
+    class Asking:
+        def fit(self, batch):
+            found.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+            self.policy_ = Constant(0, batch.n_actions)
+            return self
+
+    with threadpool_limits(2, user_api="blas"):
+        for executor in (None, "threading"):
+            choose(arms(100), 0.0, candidates={"asking": Asking()}, executor=executor)
+    assert set(found) <= {1}
 
 
 def test_an_interrupted_selection_continues(tmp_path):

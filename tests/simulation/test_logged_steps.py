@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from capi import FiniteMDP, Transitions
 from capi.learning.rules import horizon
@@ -159,3 +160,19 @@ def test_missing_values_masks_weights_and_few_values_are_possible():
     first, again = (world.value(Uniform(3), starts, 60, N_STEPS, 7) for _ in range(2))
     assert np.isfinite(first[0])
     assert first[0] == again[0]
+
+
+def test_episodes_do_not_depend_on_the_number_of_threads_of_blas():
+    """Products of tables with many columns have other last digits with several threads."""
+    rng, d = np.random.default_rng(0), 20
+    path = np.cumsum(0.1 * rng.normal(size=(300, 26, d)), axis=1)
+    x, following = path[:, :-1].reshape(-1, d), path[:, 1:].reshape(-1, d)
+    ends, actions, owners = np.zeros(7500, dtype=bool), rng.integers(3, size=7500), np.repeat(np.arange(300), 25)
+    batch = Transitions(x, actions, x[:, 0], following, ends, episodes=owners)
+    found = []
+    for n in (1, 2):
+        with threadpool_limits(n, user_api="blas"):
+            world = Surroundings.of(batch, None, 0.9, 0)
+            returns = world.returns([Uniform(3)], batch.states[:500], None, 5, 0)
+        found.append(b"".join([part.slopes.tobytes() for part in world.actions] + [returns.plain.tobytes()]))
+    assert found[0] == found[1]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from capi._utils.threads import available_cores, one_blas_thread
+from capi._utils.threads import available_cores
 from capi._utils.validation import Bools, Floats, Ints
 from capi.data.transitions import Transitions
 from capi.evaluators.averager import checked_starts
@@ -68,8 +68,7 @@ def episode_scores(
     def in_world(number: int, chosen: Sequence[Policy]) -> Floats:
         """Return the plain and the careful mean returns of policies (2, k) in one world."""
         world = Surroundings.of(sample, None, discount, seed + number, available_cores())
-        with one_blas_thread():
-            found = world.returns(chosen, states, masks, n_steps, seed + number)
+        found = world.returns(chosen, states, masks, n_steps, seed + number)
         return np.stack([found.plain.mean(axis=1), found.careful.mean(axis=1)])
 
     means = in_world(0, different)

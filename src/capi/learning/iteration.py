@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -79,6 +80,7 @@ class Iteration:
     score: float | None = None  # of the new policy, if only better ones are accepted
     accepted: bool = True  # otherwise the policy is the old one
     yardstick: Yardstick | None = None  # by which policies are accepted
+    supported: Any = None  # the batch, the one with the masks of a support, and that support, so that the loop can resume on the same objects
 
     def numbers(self) -> dict[str, float]:
         """Return the numbers of the round, which are cheap to keep, and the number of simulated transitions if any."""
@@ -184,6 +186,17 @@ class Loop:
         if self.n_iterations is None:
             raise InvalidInputError("n_iterations must be given.")
         return self.n_iterations
+
+    def score_of(self, iteration: Iteration) -> float | None:
+        """Return the score of a round if ``keep`` is a function; None otherwise."""
+        if not callable(self.keep):
+            return None
+        score = self.keep(iteration)
+        if not isinstance(score, Real) or score != score:  # NaN
+            raise InvalidInputError(
+                f"keep must return a number other than NaN; at k = {iteration.k} it returned {score!r}."
+            )
+        return float(score)
 
     def ends_with(self, iteration: Iteration) -> bool:
         """Return whether the loop ends after ``iteration``; it never does before it has begun anew."""

@@ -10,7 +10,6 @@ import inspect
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from numbers import Real
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
@@ -57,10 +56,10 @@ from capi.types import Policy, PolicyEvaluator, PolicySpace, QFunction, StateSam
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from capi.learning import decision_points, keeping, partitioned, rules
+    from capi.learning import decision_points, keeping, leaf_rows, partitioned, rules
 else:  # they need the compiler
-    decision_points, keeping, partitioned, rules = (
-        late(f"capi.learning.{name}") for name in ("decision_points", "keeping", "partitioned", "rules")
+    decision_points, keeping, leaf_rows, partitioned, rules = (
+        late(f"capi.learning.{name}") for name in ("decision_points", "keeping", "leaf_rows", "partitioned", "rules")
     )
 
 SUPPORT_STREAM = 8  # of the random numbers; the rounds, candidates and first policy use those before
@@ -99,10 +98,14 @@ class Learner:
                 loop if after is None else replace(loop, random_state=after.seeds), transitions, states
             )
             return self._rounds(local.loop, local.batch, local.states, starts, after)
-        transitions, support = supported(loop, transitions)
-        if support is not None:
-            states, starts = support.sample(states, "states"), support.sample(starts, "starts")
-        return self._rounds(loop, transitions, states, starts, after)
+        made = getattr(after, "supported", None)
+        if made is None or made[0] is not transitions:
+            made = transitions, *supported(loop, transitions)
+        _, batch, support = made
+        if support is None:
+            return self._rounds(loop, batch, states, starts, after)
+        rounds = self._rounds(loop, batch, support.sample(states, "states"), support.sample(starts, "starts"), after)
+        return (replace(iteration, supported=made) for iteration in rounds)
 
     @staticmethod
     def _rounds(loop: Loop, transitions: Any, states: Any, starts: Any, after: Iteration | None) -> Iterator[Iteration]:
@@ -274,6 +277,7 @@ class Learner:
         history: list[dict[str, float]] = []
         best = None
         iteration: Iteration | None = None
+        held: Iteration | None = None  # whose policy is kept, unless candidates are compared in the end
         candidates = keeping.Candidates(loop.n_rounds, loop.n_from_log) if loop.keep == "best" else None
         earlier_schema: Schema | None = None
         rounds = (
@@ -282,7 +286,7 @@ class Learner:
             else self._rounds(self.loop() if local is None else loop, transitions, states, starts, None)
         )
         for iteration in _with_progress_bar(rounds, loop.n_rounds) if progress else rounds:
-            schema, score = iteration.schema, _score(loop.keep, iteration)
+            schema, score = iteration.schema, loop.score_of(iteration)
             if history and schema != earlier_schema:
                 raise InvalidInputError(
                     f"features and actions must not change between rounds; at k = {iteration.k} they are {schema}."
@@ -290,7 +294,7 @@ class Learner:
             if best is None or score is None or score > best:
                 kept = iteration.policy if support is None else support.restrict(iteration.policy)
                 self._keep(kept, iteration.q, schema, replace(training, n_iterations=iteration.k + 1))
-                best = score
+                best, held = score, iteration
             if candidates is not None:
                 candidates.add(iteration)
             history.append(iteration.numbers() | ({} if score is None else {"score": score}))
@@ -303,6 +307,10 @@ class Learner:
             kept = chosen.policy if support is None else support.restrict(chosen.policy)
             self._keep(kept, chosen.q, iteration.schema, replace(training, n_iterations=chosen.k + 1))
             chosen.mark(history)
+        elif held is not None:
+            counted = leaf_rows.with_rows(held.policy, held.q, transitions, held, loop.evaluator)
+            kept = counted if support is None else support.restrict(counted)
+            self._keep(kept, held.q, held.schema, replace(training, n_iterations=held.k + 1))
         if local is not None and iteration is not None:
             is_last = candidates is None or chosen.k == iteration.k
             kept, loss = local.finished(self.policy_, self.q_, is_last=is_last)
@@ -445,17 +453,6 @@ class Learner:
 def _check_no_targets(y: Any) -> None:
     if y is not None:
         raise InvalidInputError(f"y must be None, because the batch contains the rewards; got a {type(y).__name__}.")
-
-
-def _score(keep: Any, iteration: Iteration) -> float | None:
-    if not callable(keep):
-        return None
-    score = keep(iteration)
-    if not isinstance(score, Real) or score != score:  # NaN
-        raise InvalidInputError(
-            f"keep must return a number other than NaN; at k = {iteration.k} it returned {score!r}."
-        )
-    return float(score)
 
 
 def supported(loop: Loop, transitions: Any) -> tuple[Any, Any]:

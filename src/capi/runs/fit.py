@@ -110,8 +110,23 @@ class RunResult:
             batch = self.batch()
             return str(policy.rules(batch.states, batch.allowed))
         if isinstance(policy, SupportedPolicy) and policy.tree is not None:
-            return _explained(policy.rules_on(self.batch().states), policy)
-        return _explained(str(policy.rules()), policy) if hasattr(policy, "rules") else str(policy)
+            return self._explained(policy.rules_on(self.batch().states))
+        return self._explained(str(policy.rules())) if hasattr(policy, "rules") else str(policy)
+
+    def _explained(self, text: str) -> str:
+        """Return the rules of the policy, with a line on the numbers of its leaves if they have some."""
+        counted, table = COUNTED.search(text), getattr(self.policy, "training", None)
+        if counted is None or table is None or table.n_rows is None:
+            return text
+        of_all = self.settings.sample_rows is None or any("loss_on_all_rows" in row for row in self.history)
+        if not of_all and self.settings.state_weights == "batch":
+            return text  # rows of the sample, or distinct states
+        rows = "rows of the learning table" if of_all else "rows of a sample of the learning table"
+        regret = (
+            "; regret: what its action loses there in total, by the learner's values, to the best action of each row"
+        )
+        lost = regret if counted["regret"] else ""
+        return f"{text}\n(states: {rows} that reach the leaf{lost})"
 
 
 def fit_run(
@@ -219,16 +234,6 @@ def state_of_interrupted(folder: str | Path) -> str:
     if (path / SETTINGS).is_file():
         return f"stopped before an iteration was saved; capi fit --resume --out {path} starts from the beginning."
     return "stopped before the first iteration was finished; nothing was saved."
-
-
-def _explained(text: str, policy: Any) -> str:
-    """Return the rules of a policy that was learned from a table, with a line on the numbers of its leaves if they have some."""
-    counted, table = COUNTED.search(text), getattr(policy, "training", None)
-    if counted is None or table is None or table.n_rows is None:
-        return text
-    regret = "; regret: what its action loses there in total, by the learner's values, to the best action of each row"
-    lost = regret if counted["regret"] else ""
-    return f"{text}\n(states: rows of the learning table that reach the leaf{lost})"
 
 
 def _missing_folders(path: Path) -> list[Path]:

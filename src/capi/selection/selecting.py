@@ -23,7 +23,7 @@ import numpy as np
 from capi._utils.executors import check_executor, ordered
 from capi._utils.randomness import shuffled_folds
 from capi._utils.shared import sharing
-from capi._utils.threads import n_threads
+from capi._utils.threads import n_threads, one_blas_thread
 from capi._utils.validation import Floats, as_discount, as_int, is_real
 from capi.data.transitions import Transitions
 from capi.errors import CapiError, InvalidInputError, RareActionWarning
@@ -50,6 +50,7 @@ RARELY = 0.05  # probability of an action that the log rarely takes
 MOST_LEFT = 0.1  # share of such decisions above which a value is a guess
 
 
+@one_blas_thread()  # as in the processes of n_jobs and executors: more threads change the last digits, and with them decisions
 def choose(
     batch: Transitions,
     discount: float,

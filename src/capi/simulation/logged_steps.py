@@ -17,6 +17,7 @@ from scipy.spatial import cKDTree
 
 from capi._utils.randomness import shuffled_folds
 from capi._utils.row_ops import draw_columns
+from capi._utils.threads import one_blas_thread
 from capi._utils.validation import Bools, Floats, Ints
 from capi.data.elapsed import step_factors, times_factors
 from capi.data.transitions import Transitions
@@ -72,6 +73,7 @@ class Surroundings:
     places: tuple[Floats, ...] | None = None  # if states repeat, the values of each column in order
 
     @classmethod
+    @one_blas_thread()
     def of(
         cls, batch: Transitions, others: Transitions | None, discount: float, seed: int, n_jobs: int = 1
     ) -> Surroundings:
@@ -249,6 +251,7 @@ class Surroundings:
         value = float(np.average(of_starts, weights=weights if weights is not None and weights.any() else None))
         return value, of_starts - value
 
+    @one_blas_thread()
     def returns(
         self, policies: Sequence[Policy], states: Floats, masks: Bools | None, n_steps: int, seed: int
     ) -> Returns:
