@@ -110,6 +110,10 @@ class SettingsWarning(UserWarning):
     """A setting of a file has no effect beside the others; the message says which, and why."""
 
 
+class TableWarning(UserWarning):
+    """What is learned from a table will be wrong, for example because a column gives the outcome away; the message says why, and what to do."""
+
+
 class UnseenCategoryWarning(UserWarning):
     """Rows to decide for have categories that the policy was not learned with; they are treated as missing values."""
 

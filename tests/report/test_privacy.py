@@ -195,6 +195,7 @@ def test_a_reworded_warning_of_many_rows_is_shown_in_its_words(tmp_path, monkeyp
     assert "Achtung: genau &lt;9&gt; von repeated-rows." in write_report(run).read_text(encoding="utf-8")
 
 
+@pytest.mark.filterwarnings("ignore::capi.errors.TableWarning")  # made-up columns may tell the reward
 @pytest.mark.parametrize("words", ["own", "other"])
 def test_warnings_of_the_evaluation_hide_small_counts_in_any_words(tmp_path, monkeypatch, words):
     columns = {"who": ["a", "b"] * 30, "gain": np.random.default_rng(0).random(60)}
@@ -265,6 +266,7 @@ def test_shares_of_an_evaluation_that_stand_for_few_decisions_are_hidden(n_rows,
     }
 
 
+@pytest.mark.filterwarnings("ignore::capi.errors.TableWarning")  # made-up columns may tell the reward
 def test_warnings_do_not_name_rare_categories(tmp_path):
     frame = simple(60, who=["Jane Doe"] * 2 + ["a", "b"] * 29)
     frame["gain"] = (frame["who"] == "Jane Doe") * 1.0

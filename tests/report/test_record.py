@@ -97,6 +97,7 @@ def test_the_numbers_are_those_by_hand(small):
     json.dumps(record, allow_nan=False)
 
 
+@pytest.mark.filterwarnings("ignore::capi.errors.TableWarning")  # made-up columns may tell the reward
 def test_the_page_says_where_the_policy_leaves_the_log(tmp_path, monkeypatch):
     """The log never treats below 500; the policy always does, and so leaves the log in half of its decisions, all of them there."""
     ages = np.arange(1000.0)

@@ -193,6 +193,7 @@ def test_a_series_without_episodes_is_pointed_out(tmp_path):
     assert not with_days.notes
 
 
+@pytest.mark.filterwarnings("ignore::capi.errors.TableWarning")  # made-up columns may tell the reward
 def test_rare_actions_restrict_the_policy(tmp_path):
     """A policy must not choose an action of which the table has a few rows; without rare actions nothing is restricted."""
     path, settings = tmp_path / "table.parquet", tmp_path / "s.toml"

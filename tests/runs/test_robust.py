@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from capi.cli import app
-from capi.errors import CheckpointWarning, InvalidInputError
+from capi.errors import CheckpointWarning, InvalidInputError, TableWarning
 from capi.files.archive import write_archive
 from capi.runs import RunSettings, checkpoint, fit, fit_run, load_run, state_of_interrupted
 from small_runs import OPTIONS, ROLES, interrupted, settings_for
@@ -223,3 +224,22 @@ def test_a_folder_in_place_of_the_checkpoint_does_not_stop_a_run(table, tmp_path
 def test_a_run_that_does_not_exist_is_named_as_such(tmp_path):
     with pytest.raises(InvalidInputError, match=r"folder of a finished run \(capi fit makes one\); .* is not a folder"):
         load_run(tmp_path / "nowhere")
+
+
+def test_a_fit_names_columns_that_give_the_outcome_away_before_it_learns(table, tmp_path):
+    """Once, and not again when it resumes."""
+    frame = pd.read_csv(table)
+    frame.assign(copy=frame["gain"]).to_csv(tmp_path / "t.csv", index=False)
+    settings = settings_for(str(tmp_path / "t.csv"))
+    settings = replace(settings, roles={**settings.roles, "state": ["age", "dose", "copy"]})
+
+    def stopped(rounds, done, total):
+        assert [str(one.message) for one in found] == [
+            "column copy equals the reward: if it was measured after the decision, a policy must not see it. capi describe lists everything that looks wrong."
+        ]
+        yield next(rounds)
+        raise KeyboardInterrupt
+
+    with pytest.warns(TableWarning) as found, pytest.raises(KeyboardInterrupt):
+        fit_run(settings, tmp_path / "run", shown=stopped)
+    fit_run(None, tmp_path / "run", resume=True)  # any warning would be an error

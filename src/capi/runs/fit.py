@@ -6,6 +6,7 @@ import csv
 import hashlib
 import io
 import re
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -21,7 +22,7 @@ from capi._utils.validation import Floats
 from capi.data.partitions import PartitionedTransitions
 from capi.data.table_files import is_many
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInputError
+from capi.errors import InvalidInputError, TableWarning
 from capi.files.archive import write_archive
 from capi.files.atomic import encode_text, result_folder, write_text, written_together
 from capi.files.lock import HOLDER, locked
@@ -201,6 +202,7 @@ def _locked_run(settings: RunSettings | None, folder: Path, resume: bool, execut
     if resume:
         _check_table(settings.table, table, folder)
     else:
+        _warn_about(batch)
         write_text(folder / TABLE, table + "\n")
         write_text(folder / SETTINGS, settings.to_toml())
     if settings.select:
@@ -234,6 +236,15 @@ def state_of_interrupted(folder: str | Path) -> str:
     if (path / SETTINGS).is_file():
         return f"stopped before an iteration was saved; capi fit --resume --out {path} starts from the beginning."
     return "stopped before the first iteration was finished; nothing was saved."
+
+
+def _warn_about(batch: Transitions) -> None:
+    """Warn about what makes a policy wrong that is learned from a batch; `capi describe` and the report have all warnings."""
+    for caveat in batch.describe().warnings:
+        if caveat.severity == "severe":
+            warnings.warn(
+                f"{caveat.text}. capi describe lists everything that looks wrong.", TableWarning, stacklevel=2
+            )
 
 
 def _missing_folders(path: Path) -> list[Path]:
