@@ -72,6 +72,7 @@ def test_kinds_are_slugs_and_each_is_made_in_one_place():
     assert {module for module, _, _ in produced()} == {
         "warnings",
         "leaks",
+        "cuts",
         "times",
         "orders",
         "caveats",
