@@ -4,7 +4,7 @@
     python benchmarks/selection.py                                    # a table of the records
 
 Problems: the paper's chain walk (5,000 random decisions), logs of control problems as in `dependable.py` (5,000 rows, half random),
-LunarLander-v3 (`lunar-5000`, `lunar-20000`; needs Box2D: pip install swig box2d), finite MDPs with 25 actions logged by a nearly deterministic expert (`expert-1000`, `expert-10000`,
+LunarLander-v3 (`lunar-5000`, `lunar-20000`; needs Box2D: pip install swig box2d pygame), finite MDPs with 25 actions logged by a nearly deterministic expert (`expert-1000`, `expert-10000`,
 `expert-100000`), Mountain-Car with and without noise in its rewards, where only the node size is chosen (`noise-0`, `noise-1`), the embedded table of HIV patients,
 where the node sizes of values and policies are (`hiv-sizes`), Mountain-Car, where the number of neighbours and the ridge are (`kernel`), and three
 problems of operations that were not looked at before selection was finished (`unseen-traffic`, `unseen-machine`, `unseen-warehouse`). All candidates learn from the same learning episodes; their true returns are only used here.
@@ -271,14 +271,13 @@ SETTINGS = {"noise": node_sizes, "hiv": forest_sizes, "kernel": kernels}  # by t
 def hindsight(given, learning, worth):
     """Return the true return of each candidate, and why the others refused the learning episodes; `choose` leaves those out, too."""
     worths, refused = {}, {}
-    with sharing(enabled=len(learning) <= MOST_SHARED):
-        for candidate in given:
-            try:
-                policy = candidate.fitted(learning).policy_
-            except (CapiError, ValueError) as error:  # as in `choose`
-                refused[candidate.name] = f"{type(error).__name__}: {error}"
-            else:
-                worths[candidate.name] = worth(policy)
+    for candidate in given:
+        try:
+            policy = candidate.learned(learning).policy_
+        except (CapiError, ValueError) as error:  # as in `choose`
+            refused[candidate.name] = f"{type(error).__name__}: {error}"
+        else:
+            worths[candidate.name] = worth(policy)
     return worths, refused
 
 
@@ -295,13 +294,14 @@ def run(name, seed, records):
     problem = problems()[name]
     data, started = problem.data(seed), time.process_time()
     batch, discount = data.batch, problem.discount
-    learning, _ = batch.split(0.7, random_state=seed)
+    learning, test = batch.split(0.7, random_state=seed)  # as `choose` does by itself
     given = candidates_of(name, learning, discount, seed)
     wall = time.perf_counter()
-    learner = choose(batch, discount, candidates=given, random_state=seed)
-    wall, cpu = time.perf_counter() - wall, time.process_time() - started
+    with sharing(enabled=len(learning) <= MOST_SHARED):
+        learner = choose(learning, discount, candidates=given, test=test, random_state=seed)
+        wall, cpu = time.perf_counter() - wall, time.process_time() - started
+        worths, refused = hindsight(given, learning, problem.worth)  # those that `choose` has learned are shared
     found = learner.selection_
-    worths, refused = hindsight(given, learning, problem.worth)
     results = {
         "selection": found.to_dict(),
         "worths": worths,

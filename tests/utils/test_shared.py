@@ -72,13 +72,16 @@ def test_a_part_that_cannot_be_made_is_tried_again():
         assert shared(lambda: 1, batch) == 1
 
 
-def test_a_block_may_be_in_another_one():
+def test_a_block_in_another_one_has_its_parts():
     make, batch = Counter(), object()
     with sharing():
-        shared(make, batch)
         with sharing():
+            shared(make, batch)
+        assert shared(make, batch) == 1
+        with sharing(enabled=False):
             assert shared(make, batch) == 2
         assert shared(make, batch) == 1
+    assert shared(make, batch) == 3
 
 
 def test_a_block_ends_with_an_error():

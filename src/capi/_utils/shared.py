@@ -19,8 +19,9 @@ _made: ContextVar[dict[Any, tuple[Any, Any]] | None] = ContextVar("made", defaul
 
 @contextmanager
 def sharing(*, enabled: bool = True) -> Iterator[None]:
-    """Keep the parts that this thread makes in the block in memory, until the block ends."""
-    token = _made.set({} if enabled else None)
+    """Keep the parts that this thread makes in the block in memory, until the block ends; within another one, until that one ends."""
+    outer = _made.get()
+    token = _made.set(({} if outer is None else outer) if enabled else None)
     try:
         yield
     finally:
