@@ -2,7 +2,7 @@
 
     python benchmarks/states.py model --mdps FOLDER       # exact values and occupancies, starting from the optimal policy
     python benchmarks/states.py batch                     # from batches: the records of `dependable.py states`
-    python benchmarks/states.py chain                     # the paper's chain walk, exact
+    python benchmarks/states.py chain                     # the paper's chain walk: exact, and ten batches of random decisions
 
 Rows are problems and depths, columns are weightings; `docs/states.md` has the results. A return is that of the best iterate of
 20, by the model, and in parentheses that of the last one; from batches it is that of the policy that ``keep="best"`` returns.
@@ -10,11 +10,12 @@ Rows are problems and depths, columns are weightings; `docs/states.md` has the r
 
 import argparse
 import os
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 from dependability.problems import MDPS as FOLDER
-from dependability.problems import Finite
+from dependability.problems import Finite, log_of
 from dependability.settings import DEPTHS, MDPS, WEIGHTINGS
 from dependability.table import states_text
 
@@ -22,9 +23,10 @@ from capi import CAPI
 from capi.domains import ChainWalk
 from capi.evaluators import Exact
 from capi.experiments.records import Records
-from capi.policy_spaces import OptimalTrees, Thresholds, Trees
+from capi.policy_spaces import OptimalTrees
 
 N_ROUNDS = 20
+CHAIN_ROWS, N_SEEDS = 1_000, 10
 
 
 def model():
@@ -60,17 +62,29 @@ def batch():
 
 
 def chain():
-    """Print the loss of thresholds and trees on the chain walk, with exact values."""
-    print("| policies | " + " | ".join(WEIGHTINGS) + " |\n|---|" + "---|" * len(WEIGHTINGS))
-    for variant in (1, 2):
-        mdp = ChainWalk(variant=variant).mdp
-        for label, space in (("one threshold", Thresholds()), ("tree of depth 2", Trees(max_depth=2))):
-            settings = {"discount": mdp.discount, "n_iterations": N_ROUNDS, "keep": "best", "random_state": 0}
+    """Print the losses of trees on the chain walk: with exact values, and the median (worst) of batches of random decisions."""
+    print(
+        "| variant | depth | learned from | " + " | ".join(WEIGHTINGS) + " |\n|---|---|---|" + "---|" * len(WEIGHTINGS)
+    )
+    for variant, depth in product((1, 2), DEPTHS):
+        walk, space = ChainWalk(variant=variant), OptimalTrees(max_depth=depth)
+        settings = {"discount": walk.discount, "keep": "best", "random_state": 0}
+        exact = [
+            walk.mdp.performance_loss(CAPI(Exact(walk.mdp), space, state_weights=weighting, **settings).fit().policy_)
+            for weighting in WEIGHTINGS
+        ]
+        print(
+            f"| {variant} | {depth} | exact values | " + " | ".join(f"{loss:.3g}" for loss in exact) + " |", flush=True
+        )
+        logs = [log_of(None, walk, 50, CHAIN_ROWS, np.random.default_rng([seed, 0])) for seed in range(N_SEEDS)]
+        cells = []
+        for weighting in WEIGHTINGS:
             losses = [
-                mdp.performance_loss(CAPI(Exact(mdp), space, state_weights=weighting, **settings).fit().policy_)
-                for weighting in WEIGHTINGS
+                walk.mdp.performance_loss(CAPI(None, space, state_weights=weighting, **settings).fit(log).policy_)
+                for log in logs
             ]
-            print(f"| variant {variant}, {label} | " + " | ".join(f"{loss:.4g}" for loss in losses) + " |", flush=True)
+            cells.append(f"{np.median(losses):.3g} ({max(losses):.3g})")
+        print(f"| {variant} | {depth} | {CHAIN_ROWS:,} rows | " + " | ".join(cells) + " |", flush=True)
 
 
 def main(arguments=None):

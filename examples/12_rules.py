@@ -14,7 +14,7 @@ from capi.policy_spaces import Constrained, OptimalTrees
 from capi.policy_spaces.rules import Cap, Never
 
 train, test = load_hiv_batch().split(0.5, random_state=0)
-learner = FittedQIteration(FittedQ(n_trees=20, min_samples_split=50, n_jobs=-1), 0.98, 40, random_state=0).fit(train)
+learner = FittedQIteration(FittedQ(n_trees=20, n_jobs=-1), 0.98, 40, random_state=0).fit(train)
 values = learner.q_.values(train.states)
 
 trees = OptimalTrees(max_depth=2, n_thresholds=32)

@@ -17,6 +17,7 @@ import numpy as np
 
 from capi._utils.validation import Bools, Floats, Ints
 from capi.data.transitions import Transitions
+from capi.errors import InvalidInputError
 
 
 @runtime_checkable
@@ -126,3 +127,14 @@ class StateSample(NamedTuple):
     states: Floats  # (n, d)
     weights: Floats | None = None  # (n,)
     allowed: Bools | None = None  # (n, A)
+
+    @classmethod
+    def of(cls, states: Any, name: str) -> StateSample:
+        """Return what a user gave as ``name``, an array or a tuple (states, weights[, allowed]), as a sample; its parts are not yet checked."""
+        if not isinstance(states, tuple):
+            return cls(states)
+        if not 1 <= len(states) <= 3:
+            raise InvalidInputError(
+                f"{name} must be an array or (states, weights, allowed); got a tuple of {len(states)}."
+            )
+        return cls(*states)

@@ -8,6 +8,7 @@ from sklearn.linear_model import LinearRegression
 
 import builders
 import naive
+from capi import CAPI
 from capi import Transitions
 from capi.errors import DivergenceError, InvalidInputError
 from capi.evaluators import LSTDQ, FittedQ, KernelFittedQ, under_policy
@@ -85,6 +86,9 @@ MODELS = {
     "large leaves": lambda **k: fitted(builders.wandering(8, n_episodes=40), min_samples_split=60, **k),
     "one action": lambda **k: fitted(builders.wandering(9, n_actions=1), **k),
     "one action, as input": lambda **k: fitted(builders.wandering(9, n_actions=1), actions="input", **k),
+    "far": lambda **k: fitted(builders.wandering(12), **{"discount": 0.999, **k}),
+    "far, halves": lambda **k: honest(builders.wandering(13, n_episodes=30), **{"discount": 0.999, **k}),
+    "near": lambda **k: fitted(builders.wandering(14), **{"discount": 0.0, **k}),
     "resampled": lambda **k: resampled(fitted(builders.wandering(10), **k)),
     "resampled halves": lambda **k: resampled(honest(builders.wandering(11, 40), **k)),
 }
@@ -216,7 +220,7 @@ def test_known_decisions_a_guess_and_a_tolerance_give_the_same_model(model):
     guessed = model.under_decisions(*decisions, guess=exact.next_values)
     for found in (guessed, model.under(policy)):
         np.testing.assert_allclose(found.next_values, exact.next_values, atol=under_policy.VALUE_ERROR * size)
-    assert guessed.value_solution.n_products == 1
+    assert guessed.value_solution.n_products == (model.discount > 0)
 
 
 @pytest.mark.parametrize("name", ["plain", "all columns", "large leaves", "resampled halves"])
@@ -439,7 +443,7 @@ def test_what_does_not_average_rows_says_so():
         (LSTDQ(lambda x: x), r"LinearValues does not average rows in the leaves"),
         (
             FittedQ(regressor=LinearRegression()),
-            r"the regressor of this FittedQ may give rows negative weights.*without",
+            r"The regressor of this FittedQ may give rows negative weights.*without",
         ),
     ]
     for evaluator, message in given:
@@ -490,8 +494,32 @@ def test_other_actions_bad_weights_and_bad_starts_are_refused():
     late = Transitions(
         batch.states, batch.actions, batch.rewards, batch.next_states, batch.terminated, n_actions=3, episodes=batch.episodes, weights=weighted
     )  # fmt: skip
-    with pytest.raises(InvalidInputError, match="the first row of an episode must have positive weight; none has"):
+    with pytest.raises(
+        InvalidInputError, match="the first row of an episode must have positive weight; none has. Pass the states"
+    ):
         fitted(late)
+
+
+def test_arguments_of_a_model_are_checked():
+    batch = builders.wandering()
+    for wrong, message in (
+        ({"discount": 1.0}, "discount must lie in"),
+        ({"discount": "x"}, "discount must"),
+        ({"discount": None}, "discount must"),
+        ({"discount": np.nan}, "discount must"),
+        ({"n_jobs": 0}, "n_jobs must be"),
+        ({"starts": (np.zeros((2, 2)),) * 4}, "starts must be an array or"),
+    ):
+        q = FittedQ(n_trees=2, n_sweeps=1).evaluate(Uniform(3), batch, discount=DISCOUNT)
+        with pytest.raises(InvalidInputError, match=message):
+            Averager.of(q, batch, **{"discount": DISCOUNT, **wrong})
+    model = fitted(batch)
+    for policy in (None, "greedy", Uniform, np.zeros(3), CAPI()):
+        with pytest.raises(InvalidInputError, match="policy must be a Policy"):
+            model.value(policy)
+    states = batch.states[:3]
+    same = [fitted(batch, starts=starts).value(Uniform(3)) for starts in (states, (states,), StateSample(states))]
+    assert same == same[:1] * 3
 
 
 def test_fitted_q_to_its_fixed_point_is_the_action_values_of_the_model():

@@ -2,13 +2,14 @@ import numpy as np
 import pytest
 
 from capi import CAPI, Transitions
-from capi.baselines import LSPI, RFQI, FittedQIteration
+from capi.baselines import CPI, LSPI, RFQI, FittedQIteration
 from capi.domains import ChainWalk
 from capi.errors import InvalidInputError
 from capi.evaluators import LSTDQ, Exact, FittedQ, KernelFittedQ, Rollouts
 from capi.evaluators.averager import Averager
 from capi.features.bases import Polynomial
 from capi.learning.keeping import Candidates, candidate_rounds, score_in_episodes, score_policies
+from capi.policies import Constant
 from capi.policy_spaces import Thresholds, Trees
 from capi.testing import random_batch
 from capi.trees.forest import Forest
@@ -75,6 +76,7 @@ def test_every_learner_with_a_batch_can_keep_its_best():
         FittedQIteration(FittedQ(n_trees=4), **SETTINGS, keep="best"),
         RFQI(KernelFittedQ(), **SETTINGS, keep="best"),
         LSPI(LSTDQ(Polynomial(1)), **SETTINGS, keep="best"),
+        CPI(FittedQ(n_trees=4), Trees(max_depth=2), **SETTINGS, keep="best", step_size=0.5),
     ):
         fitted = learner.fit(batch)
         assert sum(row.get("kept", 0) for row in fitted.history_) == 1
@@ -107,8 +109,63 @@ def test_only_improving_policies_are_accepted():
     for cut in (0, 2, 5):
         rest = list(learner.iterate(batch, after=rounds[cut]))
         assert [step.score for step in rest] == [step.score for step in rounds[cut + 1 :]]
-    with pytest.raises(InvalidInputError, match="accept='improving' needs a batch"):
-        CAPI(Exact(ChainWalk().mdp), Thresholds(), 0.99, 2, accept="improving").fit()
+
+
+def test_the_states_that_a_rejected_policy_visits_are_added_to_the_mixture():
+    batch = random_batch()
+    learner = CAPI(FittedQ(n_trees=4), Trees(max_depth=2), **SETTINGS, accept="improving", keep="last")
+    rounds = list(learner.iterate(batch))
+    sums = [step.visits.sum() for step in rounds]  # each policy adds visits with sum 1
+    expected, total = [], 0
+    for step in rounds:
+        total += 1 if step.accepted else 2
+        expected.append(total)
+    assert any(not step.accepted for step in rounds)
+    assert sums == pytest.approx(expected)
+
+
+def test_with_a_model_improvement_is_exact():
+    mdp = ChainWalk(variant=2).mdp
+    rounds = list(CAPI(Exact(mdp, n_sweeps=1), Thresholds(), 0.99, 8, accept="improving").iterate())
+    values = [float(mdp.start @ mdp.values(step.policy)) for step in rounds]
+    assert values == sorted(values)
+    assert any(not step.accepted for step in rounds)
+    assert all(step.score >= value for step, value in zip(rounds, values, strict=True) if step.accepted)
+
+
+def test_only_one_batch_can_be_compared_or_visited_over_the_rounds():
+    def drawn(k, policy, rng):
+        return random_batch(seed=k)
+
+    for settings, message in (
+        ({"accept": "improving"}, "accept='improving' needs a fixed batch"),
+        ({"state_weights": "mixture"}, "state_weights='mixture' needs a fixed batch"),
+        ({"state_weights": "occupancy"}, "state_weights='occupancy' needs a fixed batch"),
+    ):
+        learner = CAPI(FittedQ(n_trees=2), Trees(max_depth=1), 0.9, 2, initial_policy=Constant(0, 3), **settings)
+        with pytest.raises(InvalidInputError, match=message):
+            learner.fit(drawn)
+    learner = CAPI(FittedQ(n_trees=2), Trees(max_depth=1), 0.9, 2, state_weights="mixture", random_state=0)
+    first = next(learner.iterate(random_batch()))
+    with pytest.raises(InvalidInputError, match="after must be a round of the same batch"):
+        list(learner.iterate(random_batch(n_episodes=3), after=first))
+
+
+def test_a_function_marks_the_round_that_it_keeps():
+    learner = CAPI(FittedQ(n_trees=4), Trees(max_depth=2), **SETTINGS, keep=lambda step: -abs(step.k - 3)).fit(
+        random_batch()
+    )
+    assert [row["k"] for row in learner.history_ if row.get("kept")] == [3]
+
+
+def test_a_loop_that_ends_early_scores_the_later_half_of_its_rounds():
+    rng, plain = np.random.default_rng(0), random_batch()
+    x, y = (rng.integers(3, size=plain.states.shape).astype(float) for _ in range(2))
+    batch = Transitions(x, plain.actions, plain.rewards, y, plain.terminated, episodes=plain.episodes)
+    learner = CAPI(FittedQ(n_trees=4), Trees(max_depth=2), 0.9, 20, random_state=0, keep="best", patience=1).fit(batch)
+    made = len(learner.history_)
+    assert 2 < made < 10
+    assert [row["k"] for row in learner.history_ if "score" in row] == list(range(made // 2, made))
 
 
 @pytest.mark.parametrize("keep", ["best", "last", lambda iteration: iteration.value], ids=["best", "last", "function"])

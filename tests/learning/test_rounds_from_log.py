@@ -87,7 +87,7 @@ def test_a_loop_resumes_to_the_same_bytes_wherever_it_began(stop):
 
 
 @pytest.mark.parametrize(
-    "ends", [{"patience": 1}, {"settles": True}, {"stop": lambda _: True}], ids=lambda ends: next(iter(ends))
+    "ends", [{"patience": 1}, {"until_settled": True}, {"stop": lambda _: True}], ids=lambda ends: next(iter(ends))
 )
 def test_nothing_ends_the_loop_before_it_begins_anew(ends):
     batch = random_batch()

@@ -2,10 +2,11 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LinearRegression
 
 from capi import CAPI, Transitions
 from capi.errors import InvalidInputError, RareActionWarning
-from capi.evaluators import Exact, FittedQ, KernelFittedQ
+from capi.evaluators import BoostedQ, Exact, FittedQ, KernelFittedQ, Pessimistic
 from capi.learning import rules
 from capi.policy_spaces import Forests, Trees, Unrestricted
 from capi.testing import random_batch
@@ -57,9 +58,9 @@ def test_the_defaults_need_only_a_batch():
 
 def test_other_evaluators_keep_the_last_policy_and_weigh_the_batch_alike():
     loop = rules.with_rules(CAPI(KernelFittedQ(), Unrestricted()).loop(), random_batch(), None)
-    assert (loop.keep, loop.state_weights, loop.settles) == ("last", "batch", True)
+    assert (loop.keep, loop.state_weights, loop.until_settled) == ("last", "batch", True)
     loop = rules.with_rules(CAPI(FittedQ(), Trees(), n_iterations=3).loop(), random_batch(), None)
-    assert (loop.keep, loop.state_weights, loop.n_iterations, loop.settles) == ("best", "mixture", 3, False)
+    assert (loop.keep, loop.state_weights, loop.n_iterations, loop.until_settled) == ("best", "mixture", 3, False)
     assert rules.with_rules(CAPI(FittedQ(), Trees()).loop(), random_batch(), random_batch().states).keep == "last"
 
 
@@ -85,8 +86,16 @@ def test_a_rarely_taken_action_is_never_chosen_and_a_warning_says_so():
         action_labels=list("abcd"),
     )
     for space in (Trees(max_depth=2), Forests(n_trees=3), Unrestricted()):
-        with pytest.warns(RareActionWarning, match=r"'c' \(1 rows\), 'd' \(0 rows\)\. No policy will choose them"):
+        with pytest.warns(RareActionWarning, match=r"'c' \(1 row\), 'd' \(0 rows\)\. No policy will choose them"):
             learner = CAPI(FittedQ(n_trees=5), space, 0.9, n_iterations=3, random_state=0).fit(batch)
+        assert set(learner.policy_.act(x)) <= {0, 1}
+    for evaluator in (
+        FittedQ(regressor=LinearRegression()),
+        BoostedQ(10),
+        Pessimistic(BoostedQ(10), spread="bootstrap", n_models=2),
+    ):
+        with pytest.warns(RareActionWarning, match="No policy will choose them"):
+            learner = CAPI(evaluator, Trees(max_depth=2), 0.9, n_iterations=2, random_state=0).fit(batch)
         assert set(learner.policy_.act(x)) <= {0, 1}
 
 

@@ -8,11 +8,12 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from capi import CAPI
 from capi.cli import app
 from capi.errors import Caveat, InvalidInputError
 from capi.files.archive import read_archive
 from capi.runs import RunSettings, evaluate_run, fit, fit_run, load_run
-from small_runs import OPTIONS, interrupted, settings_for
+from small_runs import OPTIONS, ROLES, interrupted, settings_for
 
 QUICK = {"n_resamples": 5, "n_folds": 2}
 
@@ -237,3 +238,22 @@ def test_a_new_policy_has_no_old_evaluation_and_settings_are_not_lost(table, tmp
     with pytest.raises(InvalidInputError, match="max_leaf_nodes"):
         fit_run(None, tmp_path / "run", resume=True)
     assert (tmp_path / "run" / "settings.toml").exists()
+
+
+def test_a_run_without_options_makes_the_rounds_that_the_library_makes(table, tmp_path):
+    settings = RunSettings(table, ROLES, discount=0.5)
+    whole = fit_run(settings, tmp_path / "run")
+    learner = CAPI(discount=0.5, random_state=0).fit(settings.batch())
+    numbers = ("k", "loss", "changed", "value", "score", "kept")
+    assert [[row.get(n) for n in numbers] for row in whole.history] == [
+        [row.get(n) for n in numbers] for row in learner.history_
+    ]
+    assert len(whole.history) < whole.settings.n_iterations  # it stopped when nothing moved
+    with pytest.raises(KeyboardInterrupt):
+        fit_run(settings, tmp_path / "cut", shown=interrupted(after=4))
+    resumed = fit_run(None, tmp_path / "cut", resume=True)
+    assert [row["value"] for row in resumed.history] == [row["value"] for row in whole.history]
+    text = (tmp_path / "run" / "settings.toml").read_text()
+    assert "until_settled = true" in text
+    again = RunSettings.from_toml(tmp_path / "run" / "settings.toml", {"learning": {"n_iterations": 30}})
+    assert again.with_rules(again.batch()).until_settled is False

@@ -40,7 +40,7 @@ from capi.data.elapsed import largest_discount
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.finite.mdp import FiniteMDP
-from capi.learning.iteration import Iteration, Loop, own_states
+from capi.learning.iteration import Iteration, Keep, Loop, own_states
 from capi.learning.learner import Learner
 from capi.policies import Mixture
 from capi.policy_spaces._problem import ImprovementProblem, ImprovementSolver, improved
@@ -90,6 +90,8 @@ class CPI(Learner):
         By default action 0 everywhere.
     random_state : int, Generator or None
         The same int gives the same policy.
+    keep : "last", "best", or function of an `Iteration`
+        Which policy to keep, as in `CAPI`; "best" needs a batch or an evaluator with a model.
 
     Notes
     -----
@@ -132,11 +134,13 @@ class CPI(Learner):
         patience: int = 1,
         initial_policy: Policy | None = None,
         random_state: RandomState = None,
+        keep: Keep = "last",
     ) -> None:
         self.evaluator = evaluator
         self.space = space
         self.discount = discount
         self.n_iterations = n_iterations
+        self.keep = keep
         self.domain = domain
         self.n_states = n_states
         self.epsilon = epsilon
@@ -167,6 +171,7 @@ class CPI(Learner):
             initial_policy=self.initial_policy,
             random_state=self.random_state,
             patience=self.patience,
+            keep=self.keep,
             sample_of=_own_shares,
         )
 

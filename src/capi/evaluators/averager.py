@@ -31,7 +31,8 @@ import numpy as np
 
 from capi._utils.array_cache import Remembered
 from capi._utils.row_ops import chosen_entries
-from capi._utils.validation import Floats, Ints, as_allowed, as_states, as_weights
+from capi._utils.threads import n_threads
+from capi._utils.validation import Floats, Ints, as_allowed, as_discount, as_states, as_weights
 from capi.data.elapsed import largest_discount, step_factors, times_factors
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
@@ -41,6 +42,7 @@ from capi.evaluators.fitted_values import FittedValues, ForestModel
 from capi.evaluators.under_policy import VALUE_ERROR, UnderPolicy
 from capi.loss import greedy
 from capi.policies import Decisions, Greedy, changes_with_time, decided
+from capi.simulation.engine import check_is_policy
 from capi.trees.cells import Cells, LookUps
 from capi.trees.forest import Forest, Growth, grow
 from capi.trees.predictor import Leaves
@@ -91,7 +93,7 @@ class Averager:
         batch: Transitions,
         *,
         discount: float,
-        starts: StateSample | None = None,
+        starts: Any = None,
         n_jobs: int | None = None,
     ) -> Averager:
         """Return the model that ``batch`` and the trees of ``q``, which were grown on it, are.
@@ -102,7 +104,7 @@ class Averager:
             What ``FittedQ.evaluate`` returned for this batch, with the built-in trees; or lower bounds of that.
         batch : Transitions
         discount : float
-        starts : StateSample, optional
+        starts : StateSample, array or tuple (states, weights[, allowed]), optional
             States in which episodes begin, with weights and masks; by default the first states of the batch's episodes.
         n_jobs : int, optional
             Number of threads; by default that of ``q``.
@@ -111,7 +113,7 @@ class Averager:
         if reason is not None:
             raise InvalidInputError(reason)
         forests = [model.forest for model in q.models]
-        threads = q.models[0].n_jobs if n_jobs is None else n_jobs
+        threads = q.models[0].n_jobs if n_jobs is None else n_threads(n_jobs)
         rows = q.prepared.groups
         cells = Cells.of(forests, rows, [forest.leaves_in_trees_of_rows for forest in forests], len(batch), threads)
         known = [model.known for model in q.models]
@@ -159,12 +161,12 @@ class Averager:
         discount: float,
         forests: list[Forest],
         cells: Cells,
-        starts: StateSample | None,
+        starts: Any,
         separate: bool,
         n_jobs: int,
         known: Sequence[Remembered[Leaves]],
     ) -> Averager:
-        weights = np.ones(len(batch)) if batch.weights is None else batch.weights
+        discount, weights = as_discount(discount), np.ones(len(batch)) if batch.weights is None else batch.weights
         return cls(batch, discount, forests, cells, checked_starts(starts, batch), weights, separate, n_jobs, known)
 
     def value(self, policy: Policy) -> float:
@@ -185,10 +187,11 @@ class Averager:
 
     def under(self, policy: Policy) -> UnderPolicy:
         """Return the model under a policy, for several questions about the same one."""
+        check_is_policy(policy)
         if changes_with_time(policy):
             raise InvalidInputError(
-                f"{type(policy).__name__} decides by the number of the step, which the states of the model do not have. "
-                "Evaluate the policies of its steps."
+                f"policy must decide by the state alone; {type(policy).__name__} decides by the number of the step, which the states of the "
+                "model do not have. Evaluate the policies of its steps; in a loop, use state_weights='batch', keep='last' and accept='any'."
             )
         if policy.n_actions != self.batch.n_actions:
             raise InvalidInputError(
@@ -328,7 +331,7 @@ def why_not(q: Any, batch: Any) -> str | None:
         )
     if not all(isinstance(model, ForestModel) for model in q.models):
         return (
-            "the regressor of this FittedQ may give rows negative weights, or none, so it has no exact model of the batch. "
+            "The regressor of this FittedQ may give rows negative weights, or none, so it has no exact model of the batch. "
             "Use FittedQ without a regressor."
         )
     if q.prepared is None or q.prepared.batch is not batch:
@@ -338,17 +341,21 @@ def why_not(q: Any, batch: Any) -> str | None:
     return None
 
 
-def checked_starts(starts: StateSample | None, batch: Transitions) -> StateSample:
+def checked_starts(starts: Any, batch: Transitions) -> StateSample:
     """Return the start states of a model: the given ones, or the first states of the batch's episodes with positive weight."""
     if starts is not None:
-        states = as_states(starts.states, n_features=batch.n_features)
-        weights = as_weights(starts.weights, "weights of the starts", len(states))
-        allowed = as_allowed(starts.allowed, "allowed actions of the starts", (len(states), batch.n_actions))
+        given = StateSample.of(starts, "starts")
+        states = as_states(given.states, "starts", n_features=batch.n_features)
+        weights = as_weights(given.weights, "weights of the starts", len(states))
+        allowed = as_allowed(given.allowed, "allowed actions of the starts", (len(states), batch.n_actions))
         return StateSample(states, weights, allowed)
     first = batch.episode_starts
     if batch.weights is not None:
         first = first[batch.weights[first] > 0]
     if len(first) == 0:
-        raise InvalidInputError("the first row of an episode must have positive weight; none has.")
+        raise InvalidInputError(
+            "the first row of an episode must have positive weight; none has. Pass the states in which episodes begin, fit(..., starts=...), "
+            "or set state_weights='batch' and keep='last'."
+        )
     weights = None if batch.weights is None else batch.weights[first]
     return StateSample(batch.states[first], weights, None if batch.allowed is None else batch.allowed[first])

@@ -38,7 +38,7 @@ class CAPI(Learner):
         Discount factor of a step or, for a batch with elapsed times (``discount_per``), of a unit of time.
     n_iterations : int, optional
         Number of rounds, K. By default enough for the evaluator's sweeps to see as far ahead as the discount and the
-        episodes need; at discount 0 one round. The loop then also stops when neither decisions nor values move.
+        episodes need; at discount 0 one round.
     initial_policy : Policy, optional
         :math:`\pi_0`. By default that of fitted Q iteration if states count by their visits (``state_weights``), otherwise action 0 everywhere (or the
         lowest allowed action). In loops of at least ten rounds that keep the best policy by simulated episodes, each of the first three
@@ -53,7 +53,10 @@ class CAPI(Learner):
         None, the loop ends with the old policy.
     patience : int, optional
         Stop after this many consecutive rounds without a changed decision on the sample. One is enough if each
-        evaluation is complete; with one sweep per round, Q may still change while the policy does not.
+        evaluation is complete; with one sweep per round, Q may still change while the policy does not. A policy that ``accept`` rejects
+        changes nothing.
+    until_settled : bool, optional
+        Stop after three rounds in which neither decisions nor values move. By default only if ``n_iterations`` is left open.
     keep : "last", "best", or function of an `Iteration`, optional
         Which policy to keep. In restricted spaces the policies oscillate between rounds, and some are bad. "best" compares
         those from the log and at most twenty, spread over the rounds, in the same simulated episodes, which are put together from the steps of the batch
@@ -67,7 +70,7 @@ class CAPI(Learner):
         rows. By default "mixture" where "best" is the default of ``keep``, otherwise "batch". See ``docs/states.md``.
     accept : "any" or "improving"
         "improving" takes a new policy, after the first round, only if its score in a fixed model of the batch rises. Otherwise the loop continues
-        with the old one, and with the mixture it adds the states that the rejected policy visits.
+        with the old one, and with the mixture it adds the states that the rejected policy visits. With `Exact` scores are exact values.
     support : Support, optional
         Restricts evaluation, improvement and the learned policy to actions that the log takes often enough in similar states. By default
         only actions that the log hardly ever takes are excluded.
@@ -126,6 +129,7 @@ class CAPI(Learner):
         state_weights: Weighting | None = None,
         accept: Literal["any", "improving"] = "any",
         support: Support | None = None,
+        until_settled: bool | None = None,
     ) -> None:
         self.evaluator = evaluator
         self.space = space
@@ -140,6 +144,7 @@ class CAPI(Learner):
         self.state_weights = state_weights
         self.accept = accept
         self.support = support
+        self.until_settled = until_settled
 
     def loop(self) -> Loop:
         """Return the checked settings of the loop."""

@@ -150,7 +150,11 @@ def visited(
     """Return the weights of the points in a round: those of ``policy``, whose Q is ``q``, and of ``earlier`` rounds' visits."""
     if isinstance(points, BatchPoints) and (reason := why_not(q, points.batch)) is not None:
         raise InvalidInputError(
-            f"state_weights={weighting!r} needs the visits of a policy. {reason} Or set state_weights='batch'."
+            f"state_weights={weighting!r} needs the visits of a policy. {reason} Or set state_weights='batch' (--state-weights batch)."
+        )
+    if earlier is not None and len(earlier) != len(points.even):
+        raise InvalidInputError(
+            f"after must be a round of the same batch and starts: it counts visits to {len(earlier)} points, these have {len(points.even)}."
         )
     now, effective = points.occupancy(q, policy, discount)
     visits = now if earlier is None else earlier + now

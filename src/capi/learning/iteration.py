@@ -145,7 +145,7 @@ class Loop:
     state_weights: Weighting | None = "batch"  # None: by rule
     accept: Literal["any", "improving"] = "any"
     support: Any = None  # Support
-    settles: bool = False  # whether to stop when neither decisions nor values move
+    until_settled: bool | None = False  # whether to stop when neither decisions nor values move; None: by rule
     n_from_log: int = 0  # first rounds, each of which begins with what was done; the next one begins anew
     stop: Callable[[Iteration], bool] | None = (
         None  # called after each round but those from the log, in addition to patience
@@ -167,6 +167,7 @@ class Loop:
         "loss": one_of("gap", "zero-one"),
         "update": optional(satisfying(callable, "be a function (old, new, *, q, states, k)")),
         "patience": optional(at_least(1)),
+        "until_settled": optional(one_of(True, False)),
         "keep": satisfying(
             lambda keep: keep is None or callable(keep) or (isinstance(keep, str) and keep in ("last", "best")),
             "be 'last', 'best' or a function of an Iteration (larger is better)",
@@ -204,7 +205,7 @@ class Loop:
             return False
         if self.patience is not None and iteration.n_unchanged >= self.patience:
             return True
-        if self.settles and iteration.n_settled >= SETTLED_ROUNDS:
+        if self.until_settled and iteration.n_settled >= SETTLED_ROUNDS:
             return True
         return self.stop is not None and self.stop(iteration)
 
@@ -242,9 +243,7 @@ def state_sample(
         return StateSample(as_states(known))
     if callable(states):
         states = states(k, policy, rng())
-    if isinstance(states, tuple) and not 1 <= len(states) <= 3:
-        raise InvalidInputError(f"states must be an array or (states, weights, allowed); got a tuple of {len(states)}.")
-    sample = StateSample(*states) if isinstance(states, tuple) else StateSample(states)
+    sample = StateSample.of(states, "states")
     x = as_states(sample.states, n_features=None if batch is None else batch.n_features).copy()
     x.flags.writeable = False  # only results for arrays that cannot change are cached
     allowed = as_allowed(sample.allowed, "allowed", (len(x), policy.n_actions))
@@ -257,9 +256,7 @@ def start_sample(starts: Any, batch: Any) -> StateSample | None:
         return None
     if not isinstance(batch, Transitions):
         raise InvalidInputError("starts must come with a batch: they replace the first states of its episodes.")
-    if isinstance(starts, tuple) and not 1 <= len(starts) <= 3:
-        raise InvalidInputError(f"starts must be an array or (states, weights, allowed); got a tuple of {len(starts)}.")
-    sample = StateSample(*starts) if isinstance(starts, tuple) else StateSample(starts)
+    sample = StateSample.of(starts, "starts")
     x = as_states(sample.states, "starts", n_features=batch.n_features).copy()
     x.flags.writeable = False
     allowed = as_allowed(sample.allowed, "allowed", (len(x), batch.n_actions))

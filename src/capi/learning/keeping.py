@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +11,6 @@ import numpy as np
 from capi._utils.randomness import numbered_rng
 from capi._utils.threads import available_cores
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInputError
 from capi.evaluators.averager import Averager, why_not
 from capi.evaluators.pessimistic import PessimisticValues
 from capi.evaluators.scoring_models import ScoringModels, projections_of, settled_targets
@@ -62,11 +61,11 @@ class Candidates:
         """Return the best candidate, the first one in case of a tie.
 
         Candidates of all rounds are compared exactly if the evaluator has a model, else in simulated episodes, if the states of the batch move.
-        Otherwise those of the later half are, by their values in the model that the batch and trees are.
+        Otherwise those of the later half of the rounds that were made are, by their values in the model that the batch and trees are.
         """
         policies = {**self.policies, last.k: last.policy}
-        mdp: Any = getattr(evaluator, "mdp", None)
-        exact = mdp is not None and hasattr(mdp, "discounted_occupancy")
+        mdp = exact_model(evaluator)
+        exact = mdp is not None
         episodes = None if exact else score_in_episodes(list(policies.values()), last, batch, discount, starts)
         careful: dict[int, float] = {}
         if episodes is not None:
@@ -75,7 +74,7 @@ class Candidates:
             k = list(policies)[episodes.best]
         else:
             if not exact:
-                policies = {k: p for k, p in policies.items() if k >= self.n_iterations // 2 or k == last.k}
+                policies = {k: p for k, p in policies.items() if k >= (last.k + 1) // 2}
             candidates = list(policies.values())
             scored = (
                 [float(mdp.start @ mdp.values(policy)) for policy in candidates]
@@ -120,10 +119,11 @@ class Judge:
     A new model grows in rounds 1, 2, 4, 8 and so on, because early Qs know little more than the rewards.
     """
 
-    batch: Transitions
+    batch: Any  # Transitions; not used with a model
     discount: float
     starts: StateSample | None
     seeds: np.random.SeedSequence
+    mdp: Any = None  # the evaluator's model, in which values are exact
     yardstick: Yardstick | None = None
     models: ScoringModels | None = None
     known: tuple[Policy, float] | None = None  # the last accepted policy and its score
@@ -136,27 +136,29 @@ class Judge:
         starts: StateSample | None,
         seeds: np.random.SeedSequence,
         after: Iteration | None,
+        evaluator: Any,
     ) -> Judge:
         """Return a judge that continues after a round."""
-        if not isinstance(batch, Transitions):
-            raise InvalidInputError(
-                "accept='improving' needs a batch, in which policies are compared. Pass transitions to fit."
-            )
-        judge = cls(batch, discount, starts, seeds)
+        judge = cls(batch, discount, starts, seeds, exact_model(evaluator))
         if after is not None and after.yardstick is not None:
             judge._grow(after.yardstick)
         return judge
 
     def judged(self, k: int, q: QFunction, old: Policy, new: Policy) -> tuple[float, bool]:
         """Return the score of the new policy, and whether it is better than that of the old one."""
+        if self.mdp is not None:
+            return self._accepted(k, old, new, lambda policy: float(self.mdp.start @ self.mdp.values(policy)))
         if self.models is None or (k + 1) & k == 0:
             targets = settled_targets(q, self.batch, [old, new], self.discount, self.starts)
             self._grow(Yardstick(targets, k, projections_of(q)))
         models = self.models
         if models is None:
             raise ValueError("no model was grown")
-        of_old = self.known[1] if self.known is not None and self.known[0] is old else models.score(old)
-        of_new = models.score(new)
+        return self._accepted(k, old, new, models.score)
+
+    def _accepted(self, k: int, old: Policy, new: Policy, score: Callable[[Policy], float]) -> tuple[float, bool]:
+        of_old = self.known[1] if self.known is not None and self.known[0] is old else score(old)
+        of_new = score(new)
         accepted = k == 0 or of_new > of_old  # the first policy need not belong to the space
         self.known = (new, of_new) if accepted else (old, of_old)
         return of_new, accepted
@@ -173,6 +175,12 @@ class Judge:
             projections=yardstick.projections,
         )
         self.yardstick, self.known = yardstick, None
+
+
+def exact_model(evaluator: Any) -> Any:
+    """Return the finite MDP of an evaluator that has one, such as `Exact`; else None."""
+    mdp = getattr(evaluator, "mdp", None)
+    return mdp if hasattr(mdp, "discounted_occupancy") else None
 
 
 def candidate_rounds(n_iterations: int, n_from_log: int = 0) -> set[int]:

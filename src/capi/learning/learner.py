@@ -178,7 +178,7 @@ class Learner:
                 new = updated
             score, accepted, yardstick = None, True, None
             if loop.accept == "improving":
-                judge = judge or keeping.Judge.of(batch, loop.discount, first, seeds, after)
+                judge = judge or keeping.Judge.of(batch, loop.discount, first, seeds, after, evaluator)
                 score, accepted = judge.judged(k, q, policy, new)
                 yardstick = judge.yardstick
                 if not accepted:
@@ -308,6 +308,8 @@ class Learner:
             self._keep(kept, chosen.q, iteration.schema, replace(training, n_iterations=chosen.k + 1))
             chosen.mark(history)
         elif held is not None:
+            if callable(loop.keep):
+                history[held.k]["kept"] = 1.0
             counted = leaf_rows.with_rows(held.policy, held.q, transitions, held, loop.evaluator)
             kept = counted if support is None else support.restrict(counted)
             self._keep(kept, held.q, held.schema, replace(training, n_iterations=held.k + 1))

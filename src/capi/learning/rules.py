@@ -20,6 +20,7 @@ from capi.data.elapsed import largest_discount
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError, RareActionWarning
 from capi.evaluators._sweeps import unwrapped, with_one_sweep
+from capi.evaluators.boosted_q import BoostedQ
 from capi.evaluators.fitted_q import FittedQ
 from capi.learning.iteration import Loop, n_actions
 from capi.learning.updates import NearLog
@@ -63,11 +64,7 @@ def with_rules(loop: Loop, transitions: Any, states: Any) -> Loop:
     follows = states is None and by_trees(evaluator, transitions)
     by_rule = 1 if one_step else default_rounds(evaluator, batch, loop.discount)
     rounds = by_rule if loop.n_iterations is None else loop.n_iterations
-    if loop.keep == "best" and batch is None and not hasattr(evaluator, "mdp"):
-        raise InvalidInputError(
-            "keep='best' needs a fixed batch, in which all candidates are scored; this learner has none. Pass a batch, or a "
-            "function as keep."
-        )
+    _check_batch_is_fixed(loop, evaluator, transitions)
     if loop.state_weights not in (None, "batch") and states is not None:
         raise InvalidInputError(
             f"state_weights={loop.state_weights!r} chooses the states; omit states, or set state_weights='batch'."
@@ -79,9 +76,31 @@ def with_rules(loop: Loop, transitions: Any, states: Any) -> Loop:
         n_iterations=rounds,
         keep=("best" if follows else "last") if loop.keep is None else loop.keep,
         state_weights=("mixture" if follows else "batch") if loop.state_weights is None else loop.state_weights,
-        settles=loop.settles or loop.n_iterations is None,
+        until_settled=loop.n_iterations is None if loop.until_settled is None else loop.until_settled,
     )
     return replace(filled, n_from_log=rounds_from_log(filled, batch))
+
+
+def _check_batch_is_fixed(loop: Loop, evaluator: Any, transitions: Any) -> None:
+    """Refuse what compares or adds up rounds, if each of them has another batch or there is none."""
+    if isinstance(transitions, Transitions):
+        return
+    exact = hasattr(evaluator, "mdp")
+    if loop.keep == "best" and not exact:
+        raise InvalidInputError(
+            "keep='best' needs a fixed batch, in which all candidates are scored; this learner has none. Pass a batch, or a "
+            "function as keep."
+        )
+    if loop.accept == "improving" and not exact:
+        raise InvalidInputError(
+            "accept='improving' needs a fixed batch, in which policies are compared; this learner has none. Pass a batch, or "
+            "set accept='any'."
+        )
+    if loop.state_weights in ("occupancy", "mixture") and callable(transitions):
+        raise InvalidInputError(
+            f"state_weights={loop.state_weights!r} needs a fixed batch, whose rows policies visit; this one is drawn anew for each "
+            "round. Pass a batch, or set state_weights='batch'."
+        )
 
 
 def rounds_from_log(loop: Loop, batch: Transitions | None) -> int:
@@ -214,8 +233,9 @@ def default_rounds(evaluator: Any, batch: Transitions | None, discount: float) -
 
 
 def excluded_actions(evaluator: Any, transitions: Any) -> Ints:
-    """Return the actions that no policy may choose; evaluators other than by trees extrapolate, or refuse such a batch."""
-    return rare_actions(transitions) if by_trees(evaluator, transitions) else np.empty(0, dtype=np.int64)
+    """Return the actions that no policy may choose; evaluators other than fitted Q and boosting refuse a batch without an action, or extrapolate."""
+    fits = isinstance(unwrapped(evaluator), FittedQ | BoostedQ) and isinstance(transitions, Transitions)
+    return rare_actions(transitions) if fits else np.empty(0, dtype=np.int64)
 
 
 def rare_actions(batch: Transitions) -> Ints:
@@ -228,7 +248,9 @@ def rare_actions(batch: Transitions) -> Ints:
     if len(rare) == batch.n_actions:
         raise InvalidInputError("rows must have positive weight; none has.")
     if len(rare):
-        named = ", ".join(f"{batch.schema.action_labels[a]!r} ({counts[a]} rows)" for a in rare)
+        named = ", ".join(
+            f"{batch.schema.action_labels[a]!r} ({counts[a]} row{'' if counts[a] == 1 else 's'})" for a in rare
+        )
         warnings.warn(
             f"the batch takes some actions too rarely to learn what they are worth: {named}. No policy will choose them. "
             "Leave them out of the table, or merge them with similar ones.",

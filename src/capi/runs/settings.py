@@ -94,6 +94,8 @@ class RunSettings:
     discount : float in [0, 1)
     n_iterations : int, optional
         By default a rule chooses rounds and sweeps, from the discount and the episodes (`capi.learning.rules`).
+    until_settled : bool, optional
+        Stop when neither decisions nor values move, as in `CAPI`; by default only if ``n_iterations`` is left open.
     random_state : int
     evaluator, space : str
         Names from `EVALUATORS` and `SPACES`.
@@ -137,6 +139,7 @@ class RunSettings:
     roles: Mapping[str, Any]
     discount: float = 0.99
     n_iterations: int | None = None
+    until_settled: bool | None = None
     random_state: int = 0
     evaluator: str = "fitted-q"
     space: str = "optimal-trees"
@@ -159,6 +162,7 @@ class RunSettings:
     _constraints = {  # noqa: RUF012  frozen settings
         "discount": lambda value, _: as_discount(value),
         "n_iterations": optional(at_least(1)),
+        "until_settled": optional(one_of(True, False)),
         "random_state": at_least(0),
         "hold_out": _share,
         "keep": optional(one_of("last", "best")),
@@ -242,6 +246,7 @@ class RunSettings:
         settings: dict[str, Any] = {
             "discount": self.discount,
             "n_iterations": self.n_iterations,
+            "until_settled": self.until_settled,
             "random_state": self.random_state,
             "keep": self.keep,
             "state_weights": self.state_weights,
@@ -266,7 +271,8 @@ class RunSettings:
             space_options = {name: sizes[name] for name in BY_RULE if name in sizes} | space_options
         chosen = replace(self, evaluator_options=evaluator_options, space_options=space_options)
         loop: Any = rules.with_rules(chosen.learner().loop(), batch, None)
-        return replace(chosen, n_iterations=loop.n_iterations, keep=loop.keep, state_weights=loop.state_weights)
+        found = {name: getattr(loop, name) for name in ("n_iterations", "until_settled", "keep", "state_weights")}
+        return replace(chosen, **found)
 
     def with_batch(self, executor: Any = None) -> tuple[RunSettings, Transitions | PartitionedTransitions]:
         """Return the decisions to learn from, partitioned if they are many or an executor is given, and settings that say so."""

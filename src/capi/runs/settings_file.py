@@ -22,6 +22,7 @@ DEFAULT_KINDS = {"evaluator": "fitted-q", "space": "optimal-trees"}
 LEARNING = (
     "discount",
     "n_iterations",
+    "until_settled",
     "random_state",
     "hold_out",
     "keep",
@@ -38,7 +39,15 @@ LEARNING = (
     "sample_rows",
 )
 OF_SELECTION = ("select", "budget", "always_learn")
-CHOSEN = ("n_iterations", "keep", "state_weights", "accept", "support", "support_depth")  # by a selection
+CHOSEN = (
+    "n_iterations",
+    "until_settled",
+    "keep",
+    "state_weights",
+    "accept",
+    "support",
+    "support_depth",
+)  # by a selection
 CHOSEN_DEFAULTS = {"accept": "any"}  # which the files of all runs list
 Sections = dict[str, dict[str, Any]]
 OLD_NAMES = {"iterations": "n_iterations", "seed": "random_state"}
@@ -112,6 +121,8 @@ def changed(found: Mapping[str, Any], changes: Mapping[str, Any]) -> Sections:
         sections["space"].pop("late_work_limit", None)  # then it is that of all rounds
         if new["space"].get("kind", sections["space"].get("kind", "optimal-trees")) != "optimal-trees":
             del new["space"]["work_limit"]  # other spaces search nothing
+    if "n_iterations" in new["learning"]:
+        sections["learning"].pop("until_settled", None)  # which belongs to a number of rounds by rule
     if new["learning"].get("select") is False:
         for name in OF_SELECTION:
             sections["learning"].pop(name, None)
