@@ -8,8 +8,7 @@ from sklearn.linear_model import LinearRegression
 
 import builders
 import naive
-from capi import CAPI
-from capi import Transitions
+from capi import CAPI, Transitions
 from capi.errors import DivergenceError, InvalidInputError
 from capi.evaluators import LSTDQ, FittedQ, KernelFittedQ, under_policy
 from capi.evaluators.averager import Averager, why_not
@@ -495,7 +494,7 @@ def test_other_actions_bad_weights_and_bad_starts_are_refused():
         batch.states, batch.actions, batch.rewards, batch.next_states, batch.terminated, n_actions=3, episodes=batch.episodes, weights=weighted
     )  # fmt: skip
     with pytest.raises(
-        InvalidInputError, match="the first row of an episode must have positive weight; none has. Pass the states"
+        InvalidInputError, match=r"the first row of an episode must have positive weight; none has\. Pass the states"
     ):
         fitted(late)
 
