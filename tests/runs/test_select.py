@@ -12,13 +12,13 @@ from capi import CAPI
 from capi.cli import app
 from capi.errors import InvalidInputError
 from capi.evaluators import FittedQ
-from capi.policy_spaces import Reweighted, Trees
+from capi.policy_spaces import Neighbors, Reweighted, Trees
 from capi.report import report_record, write_report
 from capi.report.wording import number_text
-from capi.runs import RunSettings, compare_runs, evaluate_run, fit_run, load_run
+from capi.runs import RunSettings, compare_runs, evaluate_run, fit_run, load_run, select
 from capi.runs.fit import EVALUATION, FITS
 from capi.runs.select import SELECTION
-from capi.selection import Candidate, selecting
+from capi.selection import Candidate
 
 ROLES = {"state": ["x", "y"], "action": "drug", "reward": "gain"}
 
@@ -33,7 +33,7 @@ def few(batch, discount, *, random_state):
 
 @pytest.fixture(autouse=True)
 def few_candidates(monkeypatch):
-    monkeypatch.setattr(selecting, "default_candidates", few)
+    monkeypatch.setattr(select, "default_candidates", few)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_a_selected_run_is_one_that_all_commands_understand(tables, tmp_path):
     found = json.loads((run / SELECTION).read_text())
     assert found["returned"] == "tree"
     assert found["gate"]["verdict"] == "better"
-    assert "chosen" in result.selection
+    assert "chosen" in str(result.selection)
     assert not (run / FITS).exists()
     assert load_run(run).settings == settings(tables)
     for command in (["evaluate", str(run)], ["export", str(run), "--to", "sql"], ["report", str(run)]):
@@ -79,18 +79,64 @@ def test_a_selected_run_is_one_that_all_commands_understand(tables, tmp_path):
 def test_without_room_for_improvement_the_run_returns_what_was_done(tables, tmp_path):
     result = fit_run(settings(tables, "none"), tmp_path / "run")
     assert "What was done" in result.rules()
-    assert "The result is what was done" in result.selection
+    assert "The result is what was done" in str(result.selection)
     assert "What was tried" in write_report(tmp_path / "run").read_text()
     learned = fit_run(settings(tables, "none", always_learn=True), tmp_path / "learned")
     assert learned.rules().startswith("if ")
 
 
+OPTIONS = ["--state", "x", "--state", "y", "--action", "drug", "--reward", "gain", "--discount", "0", "--select"]
+
+
 def test_the_command_prints_what_was_tried(tables, tmp_path):
     table = str(tables / "gain.csv")
-    options = ["--state", "x", "--state", "y", "--action", "drug", "--reward", "gain", "--discount", "0", "--select"]
-    told = CliRunner().invoke(app, ["fit", table, "--out", str(tmp_path / "run"), *options])
+    told = CliRunner().invoke(app, ["fit", table, "--out", str(tmp_path / "run"), *OPTIONS])
     assert told.exit_code == 0, told.output
     assert "tree is better than what was done" in " ".join(told.stdout.split())
+    told = CliRunner().invoke(app, ["fit", table, "--out", str(tmp_path / "json"), *OPTIONS, "--json"])
+    found = json.loads(told.stdout)["selection"]
+    written = json.loads((tmp_path / "json" / SELECTION).read_text())
+    assert found == {name: value for name, value in written.items() if name != "format"}
+    assert (found["returned"], found["gate"]["verdict"]) == ("tree", "better")
+    assert "max_depth=1" in next(one["settings"] for one in found["tried"] if one["name"] == "tree")
+
+
+def test_what_a_file_cannot_hold_is_not_the_result(tables, tmp_path, monkeypatch):
+    def with_neighbours(batch, discount, *, random_state):
+        near = CAPI(FittedQ(n_trees=5, min_samples_leaf=5), Neighbors(5), discount, 1, random_state=random_state)
+        leaves = FittedQ(n_trees=5)  # with fewer than five rows
+        small = CAPI(leaves, Reweighted(), discount, random_state=random_state)
+        return [Candidate("neighbours", near, 3), Candidate("small leaves", small, 4)]
+
+    monkeypatch.setattr(select, "default_candidates", with_neighbours)
+    result = fit_run(settings(tables), tmp_path / "run")
+    fates = {one.name: one.fate for one in result.selection.tried}
+    assert "neighbours" not in fates
+    assert "cannot be saved without values of single rows" in fates["small leaves"]
+    assert result.selection.returned == "what was done"
+    shared = fit_run(settings(tables, with_states=True), tmp_path / "with states")
+    assert "neighbours" in {one.name for one in shared.selection.tried}
+
+
+def test_a_selection_needs_enough_episodes(tables, tmp_path):
+    frame = pd.read_csv(tables / "gain.csv")
+    for n, more, message in (
+        (8, [], "selection needs at least 10 episodes, for learning, comparing and testing; there are 8"),
+        (60, ["--hold-out", "0.999"], "at least 3 episodes must be left for learning and for the test; got 1 and 59"),
+        (60, ["--hold-out", "0"], "--hold-out must be above 0 with --select"),
+    ):
+        frame[:n].to_csv(tmp_path / "few.csv", index=False)
+        told = CliRunner().invoke(
+            app, ["fit", str(tmp_path / "few.csv"), "--out", str(tmp_path / "run"), *OPTIONS, *more]
+        )
+        assert told.exit_code == 1
+        assert message in str(told.exception)
+        assert not (tmp_path / "run").exists()
+    frame[:30].assign(id=1).to_csv(tmp_path / "one.csv", index=False)
+    told = CliRunner().invoke(
+        app, ["fit", str(tmp_path / "one.csv"), "--episode", "id", "--out", str(tmp_path / "run"), *OPTIONS]
+    )
+    assert "select, which tests its result on other episodes, needs at least two episodes" in str(told.exception)
 
 
 def test_an_interrupted_selection_continues_to_the_same_policy(tables, tmp_path):

@@ -41,8 +41,10 @@ def arms(n=600, seed=0, gain=1.0, noise=1.0):
     return Transitions(x, actions, rewards, x, np.ones(n, dtype=bool), propensities=np.full(n, 0.5))
 
 
-def tree(depth=1, **options):
-    return CAPI(FittedQ(n_trees=5, min_samples_split=20), Trees(max_depth=depth), 0.0, 1, random_state=0, **options)
+def tree(depth=1, discount=0.0, **options):
+    return CAPI(
+        FittedQ(n_trees=5, min_samples_split=20), Trees(max_depth=depth), discount, 1, random_state=0, **options
+    )
 
 
 @dataclass
@@ -98,10 +100,9 @@ def test_each_half_is_valued_by_the_other_one():
     batch, Spy.seen = arms(), []
     choose(batch, 0.0, candidates=[Candidate("spy", Spy(), 1)], random_state=3)
     learning, _ = batch.split(0.7, random_state=3)
-    rough, final = Spy.seen[:2], Spy.seen[2:4]
-    for first, second in (rough, final):
-        assert not first & second
-        assert first | second == set(learning.states[:, 0])
+    first, second, whole = Spy.seen
+    assert not first & second
+    assert first | second == whole == set(learning.states[:, 0])
 
 
 def test_a_better_policy_is_found_and_returned():
@@ -140,6 +141,160 @@ def test_a_planted_bad_candidate_never_wins():
     for seed in range(3):
         given = [Candidate("bad", Bad(), 1), Candidate("tree", tree(), 2)]
         assert choose(arms(seed=seed), 0.0, candidates=given, random_state=seed).selection_.chosen == "tree"
+
+
+@dataclass
+class Bug:
+    """A learner with a mistake in its code."""
+
+    def fit(self, batch):
+        return [][0]
+
+
+@dataclass
+class WithoutPolicy:
+    """A learner that forgets its policy."""
+
+    def fit(self, batch):
+        return self
+
+
+@dataclass
+class OnlyHalves:
+    """A learner that is as good as another one, but cannot learn from many rows."""
+
+    most: int
+
+    def fit(self, batch):
+        if len(batch) > self.most:
+            raise InvalidInputError("too many rows.")
+        self.policy_ = tree().fit(batch).policy_
+        return self
+
+
+@pytest.mark.parametrize("discount", [0.0, 0.5])
+def test_a_candidate_that_fails_does_not_stop_the_others(discount):
+    batch = arms() if discount == 0 else two_steps()
+    most = len(batch) // 2
+    given = [Candidate("bug", Bug(), 1), Candidate("without policy", WithoutPolicy(), 2)]
+    given += [Candidate("halves", OnlyHalves(most), 3), Candidate("tree", tree(discount=discount), 4)]
+    learner = choose(batch, discount, candidates=given, always_learn=True)
+    fates = {one.name: one.fate for one in learner.selection_.tried}
+    assert fates["bug"] == "failed: IndexError: list index out of range"
+    assert "policy_" in fates["without policy"]
+    assert fates["halves"] == "failed: InvalidInputError: too many rows."
+    assert learner.selection_.returned == "tree"
+    alone = choose(batch, discount, candidates=given[2:3])
+    assert alone.selection_.returned == "what was done"
+
+
+def two_steps(n=200):
+    """Return episodes of two decisions by a coin, of the kind of `arms`."""
+    one = arms(2 * n, gain=2.0, noise=0.5)
+    ends = np.arange(2 * n) % 2 == 1
+    return Transitions(
+        one.states,
+        one.actions,
+        one.rewards,
+        np.roll(one.states, -1, axis=0),
+        ends,
+        episodes=np.arange(2 * n) // 2,
+        propensities=one.propensities,
+    )
+
+
+@pytest.mark.parametrize("discount", [0.0, 0.5])
+def test_a_policy_that_cannot_be_used_is_not_returned(discount):
+    def usable(policy):
+        if getattr(getattr(policy, "schema", None), "action_labels", None) and policy.act(np.full((1, 2), 0.9))[0] == 1:
+            raise InvalidInputError("not this one.")
+
+    batch = arms() if discount == 0 else two_steps()
+    given = [Candidate("tree", tree(), 2), Candidate("never", AlwaysFirst(), 4)]
+    found = choose(batch, discount, candidates=given, usable=usable, always_learn=True).selection_
+    assert {one.name: one.fate for one in found.tried}["tree"] == "failed: InvalidInputError: not this one."
+    assert found.returned == "never"
+
+
+@dataclass
+class AlwaysFirst:
+    """A learner that always takes the first action."""
+
+    def fit(self, batch):
+        self.policy_ = Constant(0, 2)
+        return self
+
+
+def test_always_learning_returns_a_learned_policy_even_if_what_was_done_looks_better():
+    rng = np.random.default_rng(0)
+    x = rng.random((400, 2))
+    good = (x[:, 0] > 0.5).astype(int)
+    actions = np.where(rng.random(400) < 0.95, good, 1 - good)
+    rewards = 1.0 * (actions == good) + 0.3 * rng.normal(size=400)
+    batch = Transitions(x, actions, rewards, x, np.ones(400, dtype=bool))
+
+    @dataclass
+    class Coin:
+        def fit(self, batch):
+            self.policy_ = Uniform(2)
+            return self
+
+    given = [Candidate("coin", Coin(), 5)]
+    assert choose(batch, 0.0, candidates=given).selection_.returned == "what was done"
+    found = choose(batch, 0.0, candidates=given, always_learn=True).selection_
+    assert (found.chosen, found.returned) == ("what was done", "coin")
+    fates = {one.name: one.fate for one in found.tried}
+    assert fates["what was done"] == "chosen, not tested"  # nobody tests whether it is better than itself
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "message"),
+    [
+        ("tree", 0, "the size of candidate 'tree' must be a whole number, at least 1; got 0"),
+        ("tree", -1, "at least 1; got -1"),
+        ("tree", float("nan"), "at least 1; got nan"),
+        ("tree", "x", "at least 1; got 'x'"),
+        (3, 1, "the name of a candidate must be a text; got 3"),
+        ("", 1, "the name of a candidate must be a text; got ''"),
+    ],
+)
+def test_names_and_sizes_of_candidates_are_checked(name, size, message):
+    with pytest.raises(InvalidInputError, match=message):
+        choose(arms(), 0.0, candidates=[Candidate(name, tree(), size)])
+
+
+def test_probabilities_and_weights_of_a_doubly_robust_value_are_checked():
+    batch = arms(20)
+    for logged, message in (
+        (np.full(5, 0.5), r"logged must have shape \(20,\) to match the rows of the batch; got \(5,\)"),
+        (np.full((20, 3), 0.5), r"logged must have shape \(20, 2\)"),
+        (
+            np.where(np.arange(20) == 4, np.nan, 0.5),
+            r"logged must be probabilities, from 0 to 1; 1 of 20 rows.*logged\[4\] = nan",
+        ),
+        (np.full(20, -0.5), "must be probabilities"),
+        (np.full(20, 7.0), "must be probabilities"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            doubly_robust(Constant(0, 2), None, batch, logged, discount=0.0)
+    two = two_steps(10)
+    uneven = Transitions(
+        two.states,
+        two.actions,
+        two.rewards,
+        two.next_states,
+        two.terminated,
+        episodes=two.episodes,
+        weights=np.arange(20) + 1.0,
+    )
+    with pytest.raises(InvalidInputError, match="the same in all rows of an episode"):
+        doubly_robust(Constant(0, 2), None, uneven, np.full(20, 0.5), discount=0.0)
+    with pytest.raises(InvalidInputError, match="q must be a QFunction"):
+        bellman_error(Constant(0, 2), Constant(0, 2), batch, discount=0.0)
+    with pytest.raises(InvalidInputError, match="policy must be a Policy"):
+        held_out_loss("x", tree().fit(batch).q_, batch)
+    with pytest.raises(InvalidInputError, match="batch must be Transitions"):
+        default_candidates("x", 0.5)
 
 
 def test_a_candidate_that_fails_is_reported():
@@ -389,8 +544,9 @@ def test_the_default_candidates_cover_values_spaces_and_ways_to_stay_near_the_lo
 def test_all_default_candidates_learn_and_are_valued():
     batch = arms(120, gain=3.0)
     found = choose(batch, 0.0).selection_
-    assert [one.fate for one in found.tried if one.rough is None] == []
-    assert len(found.tried) == len(default_candidates(batch, 0.0)) + 2  # what was done, drawn and as a small tree
+    assert [one.name for one in found.tried if one.rough is None] == ["the best single action"]  # which is only tested
+    assert len(found.tried) == len(default_candidates(batch, 0.0)) + 3  # what was done, drawn and as a small tree
+    assert all(one.settings for one in found.tried if one.rough is not None)
     assert found.gate.verdict == "better"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -194,7 +194,7 @@ def fit(
         bool,
         typer.Option(
             "--always-learn/--no-always-learn",
-            help="With --select: the result is the chosen policy, whatever its test says.",
+            help="With --select: the result is a learned policy, whatever its test says.",
         ),
     ] = False,
     with_states: Annotated[
@@ -226,6 +226,10 @@ def fit(
     """
     table = one_table(tables) if tables else None
     changes = changes_of(context, table)
+    if changes["learning"].get("select") and changes["learning"].get("hold_out") == 0:
+        raise InvalidInputError(
+            "--hold-out must be above 0 with --select, which tests its result on those episodes. Omit it for 0.3."
+        )
     if resume:
         _check_resumed(context, out)
     elif settings is None:
@@ -267,9 +271,10 @@ def fit(
         typer.echo(runs.state_of_interrupted(out), err=True)
         raise typer.Exit(exit_code()) from None
     if as_json:
-        typer.echo(
-            json.dumps({"run": str(result.folder), "history": result.history, "rules": result.rules()}, default=str)
-        )
+        found: dict[str, Any] = {"run": str(result.folder), "history": result.history, "rules": result.rules()}
+        if result.selection is not None:
+            found["selection"] = result.selection.to_dict()
+        typer.echo(json.dumps(found, default=str))
         return
     if result.selection is not None:
         typer.echo(f"{result.selection}\n")

@@ -86,6 +86,11 @@ def save_policy(
         _loaded(place, max(MOST_BYTES, 2 * size))  # a file that cannot be opened is not kept
 
 
+def check_can_be_saved(policy: Policy) -> None:
+    """Raise the error of `save_policy` if a file could not hold a policy, or only with values of single rows."""
+    _check_no_states(to_arrays(policy), policy)
+
+
 def load_policy(path: str | Path, *, max_bytes: int = MOST_BYTES) -> Policy:
     """Load a policy from a file; every part of the file is checked, and nothing in it is executed.
 

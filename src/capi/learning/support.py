@@ -16,6 +16,7 @@ from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.policies.behaviour import PROJECTIONS, ClassifiedBehaviour, ClonedBehaviour, cloned, cross_fitted
 from capi.policy_spaces.supported import SupportedPolicy, often_enough
+from capi.simulation.engine import check_is_policy
 from capi.trees.forest import Growth, grow
 from capi.trees.projections import Projections
 from capi.trees.ranks import encode
@@ -137,6 +138,8 @@ class FittedSupport:
         return batch.with_masks(masks, after if further is None else after & further)
 
     def _probabilities(self, batch: Transitions) -> tuple[Floats, Floats]:
+        if not isinstance(batch, Transitions):
+            raise InvalidInputError(f"batch must be Transitions; got {type(batch).__name__}.")
         s = self.settings
         if s.max_depth is not None or batch.n_episodes < 2:
             further = batch.next_masks()
@@ -170,6 +173,11 @@ class FittedSupport:
 
     def leaving(self, policy: Policy, batch: Transitions) -> Floats:
         """Return, for each row, how probable it is that the policy takes an action that the log takes in less than 5 % of similar states (n,)."""
+        check_is_policy(policy)
+        if policy.n_actions != batch.n_actions:
+            raise InvalidInputError(
+                f"policy must have the {batch.n_actions} actions of the batch; it has {policy.n_actions}."
+            )
         here, _ = self._probabilities(batch)
         return np.asarray((policy.probabilities(batch.states, batch.allowed) * (here < RARELY)).sum(axis=1))
 

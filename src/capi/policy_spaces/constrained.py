@@ -94,7 +94,15 @@ class _Compiled:
             names = " and ".join(repr(str(f.rule)) for f in fired)
             if allowed is not None:
                 names += f" and allowed[{i}]"
-            check_rows(mask.any(axis=1), states, "states", f"must have at least one allowed action; {names} leave none")
+            check_rows(
+                mask.any(axis=1),
+                states,
+                "states",
+                f"must have at least one allowed action; {names} leave none",
+                ""
+                if allowed is None
+                else " allowed are the masks of the table or of a support: change the rule, or these.",
+            )
         return mask
 
 

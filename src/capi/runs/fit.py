@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from capi.learning import partitioned
     from capi.runs import select
+    from capi.selection import Selection
 else:
     select = late("capi.runs.select")  # which builds on this module
     partitioned = late("capi.learning.partitioned")  # which needs the compiler
@@ -93,7 +94,7 @@ class RunResult:
     settings: RunSettings
     policy: Policy
     history: list[dict[str, float]]
-    selection: str | None = None  # what was tried and chosen, of a run that has just selected
+    selection: Selection | None = None  # what was tried and chosen, of a run that has just selected
 
     def batch(self) -> Transitions:
         """Return the decisions that the run learned from, encoded as its policy reads them."""
@@ -193,6 +194,10 @@ def _locked_run(settings: RunSettings | None, folder: Path, resume: bool, execut
     if isinstance(read, PartitionedTransitions):
         local = partitioned.localised(settings.learner().loop(), read, None)
     batch: Any = read if local is None else local.batch
+    test: Transitions | None = None
+    if settings.select:
+        test = settings.held_out(batch.schema)
+        select.check_episodes(batch, test)
     check_several_actions(batch)
     for kind in {settings.evaluator, settings.space} & COMPLETE:
         check_complete(batch, kind)
@@ -205,8 +210,8 @@ def _locked_run(settings: RunSettings | None, folder: Path, resume: bool, execut
         _warn_about(batch)
         write_text(folder / TABLE, table + "\n")
         write_text(folder / SETTINGS, settings.to_toml())
-    if settings.select:
-        return select.selected_run(settings, batch, table, folder, shown, resume=resume, executor=executor)
+    if test is not None:
+        return select.selected_run(settings, batch, test, table, folder, shown, resume=resume, executor=executor)
     checkpoints = Checkpoints(folder / CHECKPOINT, _origin(settings.to_toml(), table), _rounds(settings), SHARE)
 
     def leave() -> str | None:

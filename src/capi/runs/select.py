@@ -12,10 +12,12 @@ from capi._utils.rescue import rescued_by
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.files.atomic import write_text
+from capi.files.policy_file import check_can_be_saved
 from capi.learning import rules
+from capi.policy_spaces import Neighbors
 from capi.runs.fit import FITS, SETTINGS, TABLE, RunResult, finished, state_of_interrupted
 from capi.runs.settings import RunSettings
-from capi.selection import choose
+from capi.selection import choose, default_candidates, selecting
 from capi.selection.result import BEHAVIOUR
 
 SELECTION = "selection.json"
@@ -25,6 +27,7 @@ FORMAT = "capi selection"
 def selected_run(
     settings: RunSettings,
     batch: Transitions,
+    test: Transitions,
     table: str,
     folder: Path,
     shown: Any,
@@ -41,12 +44,17 @@ def selected_run(
                 (folder / name).unlink(missing_ok=True)
         return state_of_interrupted(folder)
 
+    candidates = default_candidates(batch, settings.discount, random_state=settings.random_state)
+    if not settings.with_states:  # whose file would hold rows of the table
+        candidates = [c for c in candidates if not isinstance(c.learner.space, Neighbors)]
     with rescued_by(leave):
         try:
             learner = choose(
                 batch,
                 settings.discount,
-                test=settings.held_out(batch.schema),
+                candidates=candidates,
+                test=test,
+                usable=None if settings.with_states else check_can_be_saved,
                 always_learn=settings.always_learn,
                 budget=None if settings.budget is None else 60 * settings.budget,
                 folder=folder,
@@ -67,7 +75,12 @@ def selected_run(
     result = finished(settings, batch, table, folder, policy, q.values(batch.states), history)
     with suppress(OSError):
         (folder / FITS).unlink(missing_ok=True)
-    return replace(result, selection=str(replace(found, is_cost=bool(settings.roles.get("cost")))))
+    return replace(result, selection=replace(found, is_cost=bool(settings.roles.get("cost"))))
+
+
+def check_episodes(learning: Transitions, test: Transitions) -> None:
+    """Refuse a table with too few episodes to learn from, to compare on, or to test with."""
+    selecting.check_episodes(learning, test)
 
 
 def returned_behaviour(folder: Path) -> bool:

@@ -351,6 +351,12 @@ class RunSettings:
         }
 
     def _split(self, whole: Transitions) -> tuple[Transitions, Transitions]:
+        if whole.n_episodes < 2:
+            why = "select, which tests its result on other episodes," if self.select else "hold_out"
+            raise InvalidInputError(
+                f"{why} needs at least two episodes; the table has one. Check the column that names them (--episode), or omit it "
+                f"({'--select' if self.select else '--hold-out'})."
+            )
         return whole.split(1 - self.hold_out, random_state=self.random_state)
 
     def to_toml(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ class Candidate:
     learner : Learner, or dataclass with the method fit
         Not fitted; ``fit(batch)`` must set ``policy_``.
     size : int
-        Orders candidates by simplicity: of two that are as good, the one with the smaller size is chosen.
+        At least 1. Orders candidates by simplicity: of two that are as good, the one with the smaller size is chosen.
     """
 
     name: str
@@ -129,6 +130,8 @@ def default_candidates(batch: Transitions, discount: float, *, random_state: int
     random_state : int
         Of all learners.
     """
+    if not isinstance(batch, Transitions):
+        raise InvalidInputError(f"batch must be Transitions; got {type(batch).__name__}.")
     fine = rules.default_evaluator(batch, discount)
     coarse = replace(fine, min_samples_split=COARSE)
     unsplit = replace(fine, min_samples_leaf=FINE)  # its leaves may be saved
@@ -193,6 +196,13 @@ def checked_candidates(candidates: Any, reserved: Sequence[str] = ()) -> list[Ca
             "candidates must be a mapping from names to learners (such as CAPI(...), not fitted), the simplest first, or a list of Candidate; "
             f"got {candidates!r}."
         )
+    for c in found:
+        if not isinstance(c.name, str) or not c.name:
+            raise InvalidInputError(f"the name of a candidate must be a text; got {c.name!r}.")
+        if isinstance(c.size, bool) or not isinstance(c.size, Integral) or c.size < 1:
+            raise InvalidInputError(
+                f"the size of candidate {c.name!r} must be a whole number, at least 1; got {c.size!r}."
+            )
     names = [c.name for c in found]
     for name in names:
         if name in reserved:

@@ -22,7 +22,7 @@ METHODS = ("doubly-robust", "fitted-q")
 
 def gated(
     names: Sequence[str],
-    policy_of: Callable[[str], Policy],
+    policy_of: Callable[[str], Policy | None],
     test: Transitions,
     discount: float,
     error_rate: float,
@@ -33,13 +33,16 @@ def gated(
     """Return the test of the first policies of ``names``, the name of the one to return (None: what was done), and its evidence.
 
     A policy is better if the lower confidence bounds of its differences from what was done and from the best single action are positive. Up to three
-    policies are tested, each with a third of ``error_rate``, so one of them is wrongly called better with at most that probability.
+    policies are tested (a candidate without a policy is left out), each with a third of ``error_rate``, so one of them is wrongly called better with at most that probability.
     """
     share = error_rate / (MOST_TESTED + 1)
     tested: list[dict[str, Any]] = []
     first: Evidence | None = None
-    for name in names[:MOST_TESTED]:
-        found = _evidence(policy_of(name), test, discount, share, seed, n_jobs, name)
+    for name in names:
+        policy = policy_of(name) if len(tested) < MOST_TESTED else None
+        if policy is None:
+            continue
+        found = _evidence(policy, test, discount, share, seed, n_jobs, name)
         first = first or found
         record = _judged(found, beats_single=True)
         tested.append(record)
@@ -59,7 +62,7 @@ def gated(
                 f"{test.n_episodes} episodes that it was not chosen on; no learned policy is known to be better than that."
             )
             return Gate("better", sentence, test.n_episodes, error_rate, tested), SINGLE, found
-    verdict = UNTESTED if all(one["verdict"] == UNTESTED for one in tested) else "not better"
+    verdict = UNTESTED if tested and all(one["verdict"] == UNTESTED for one in tested) else "not better"
     return Gate(verdict, _sentence(tested, verdict, test), test.n_episodes, error_rate, tested), None, first
 
 

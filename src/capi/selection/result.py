@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from capi.plotting.style import SMALL_TEXT_SIZE, colour_of, new_figure
@@ -20,6 +20,7 @@ EXPLAINED = (
     "These values only rank candidates; the test decides.)"
 )
 CHOSEN, RETURNED, DROPPED, UNTESTED = "chosen", "the result", "dropped after the first values", "cannot be tested"
+NOT_RANKED = "only tested"  # a baseline without a value
 DOUBLY_ROBUST, FITTED_Q, SIMULATED = "doubly robust", "fitted Q", "simulated episodes"
 
 
@@ -43,8 +44,11 @@ class Tried:
         Share of its decisions that the log rarely takes in similar states.
     seconds : float
     fate : str
-        "chosen", "chosen, not better", "chosen, cannot be tested", "the result, ..." (of a policy that is the result although another one was
-        chosen), "not chosen", "dropped after the first values", "leaves the log in ...", "failed: ..." or "not tried: ...".
+        "chosen", "chosen, not better", "chosen, cannot be tested", "chosen, not tested" (what was done is not), "the result, ..." (of a policy that
+        is the result although another one was chosen), "not chosen", "dropped after the first values", "leaves the log in ...", "failed: ...",
+        "not tried: ..." or "only tested".
+    settings : str
+        Those of its learner.
     """
 
     name: str
@@ -57,14 +61,24 @@ class Tried:
     left: float | None = None
     seconds: float = 0.0
     fate: str = DROPPED
+    settings: str = ""
 
-    def fate_after_test(self, chosen: str, returned: str, verdict: str) -> str:
-        """Return what became of it, now that the test of the ``chosen`` one has been made."""
+    def after_test(self, chosen: str, returned: str, tested: Sequence[dict[str, Any]]) -> Tried:
+        """Return it with what became of it, now that the tests have been made."""
         if self.name == returned:
-            return CHOSEN if self.name == chosen else f"{RETURNED}, {self.fate}"
-        if self.name != chosen:
-            return self.fate
-        return f"{CHOSEN}, {UNTESTED if verdict == UNTESTED else 'not better'}"
+            return replace(self, fate=CHOSEN if self.name == chosen else f"{RETURNED}, {self.fate}")
+        verdict = next((str(one["verdict"]) for one in tested if one["name"] == self.name), None)
+        if self.name == chosen:
+            return replace(self, fate=f"{CHOSEN}, {verdict or 'not tested'}")
+        if self.fate == NOT_RANKED:
+            return replace(self, fate=f"{NOT_RANKED}, {verdict}" if verdict else "not tested")
+        return self
+
+    def failed(self, error: BaseException) -> Tried:
+        """Return it without a value, because its learner failed in the end."""
+        return replace(
+            self, value=None, standard_error=None, behind=None, behind_error=None, fate=f"failed: {reason(error)}"
+        )
 
 
 @dataclass(frozen=True)
@@ -168,6 +182,11 @@ class Selection:
             f"{'cost' if self.is_cost else 'value'} ({self.score}), with one standard error", fontsize=SMALL_TEXT_SIZE
         )
         return figure
+
+
+def reason(error: BaseException) -> str:
+    """Return the kind and the text of an error."""
+    return f"{type(error).__name__}: {error}"
 
 
 def _order(one: Tried) -> tuple[bool, float, float]:

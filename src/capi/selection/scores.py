@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from capi._utils.randomness import RandomState, as_generator, shuffled_folds
 from capi._utils.row_ops import chosen_entries
 from capi._utils.threads import n_threads
-from capi._utils.validation import Floats, as_discount
+from capi._utils.validation import Floats, as_array, as_discount, check_rows, check_shape
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.evaluators._sweeps import bellman_targets
@@ -17,6 +18,7 @@ from capi.offline.episodes import Episodes
 from capi.offline.importance_weights import Weights, enough_overlap
 from capi.policies import decided, value_of
 from capi.policy_spaces._problem import ImprovementProblem
+from capi.simulation.engine import check_is_policy
 from capi.trees.forest import Growth, grow
 from capi.trees.ranks import encode
 from capi.types import Policy, QFunction
@@ -67,8 +69,7 @@ def bellman_error(
     >>> bellman_error(q, Constant(0, 3), second, discount=0.5) < plain
     True
     """
-    if not isinstance(batch, Transitions):
-        raise InvalidInputError(f"batch must be Transitions; got {type(batch).__name__}.")
+    _check_parts(q, policy, batch)
     following = value_of(decided(policy, batch.next_states, batch.next_masks()), q.values(batch.next_states))
     targets = bellman_targets(batch, as_discount(discount), following)
     mine = np.take_along_axis(q.values(batch.states), batch.actions[:, None], axis=1)[:, 0]
@@ -90,6 +91,7 @@ def held_out_loss(policy: Policy, q: QFunction, batch: Transitions) -> float:
     batch : Transitions
         Other episodes.
     """
+    _check_parts(q, policy, batch)
     problem = ImprovementProblem.of(batch.states, q.values(batch.states), weights=batch.weights, allowed=batch.allowed)
     return problem.loss_of(decided(policy, batch.states, batch.allowed))
 
@@ -144,7 +146,16 @@ def doubly_robust(
     >>> doubly_robust(Constant(1, 2), None, batch, np.full(20, 0.5), discount=0.9).value
     1.0
     """
-    probabilities = np.asarray(logged, dtype=np.float64)
+    check_is_policy(policy)
+    _check_batch(batch)
+    probabilities = as_array(logged, "logged").astype(np.float64)
+    shape = (len(batch),) if probabilities.ndim == 1 else (len(batch), batch.n_actions)
+    check_shape(probabilities, "logged", shape, "the batch")
+    fine = (probabilities >= 0) & (probabilities <= 1)
+    check_rows(
+        fine if fine.ndim == 1 else fine.all(axis=1), probabilities, "logged", "must be probabilities, from 0 to 1"
+    )
+    _check_whole_episodes(batch)
     taken = probabilities if probabilities.ndim == 1 else chosen_entries(probabilities, batch.actions)
     mine = policy.probabilities(batch.states, batch.allowed)
     ratios = chosen_entries(mine, batch.actions) / np.maximum(taken, SMALLEST)
@@ -162,6 +173,24 @@ def doubly_robust(
         of = first + np.bincount(episodes.of_row, episodes.worth * weights.of_rows * surprises)
     value = float(np.average(of, weights=episodes.weights))
     return RobustValue(value, of - value, weights.effective_episodes)
+
+
+def _check_parts(q: Any, policy: Any, batch: Any) -> None:
+    _check_batch(batch)
+    check_is_policy(policy)
+    if isinstance(q, type) or not isinstance(q, QFunction):
+        raise InvalidInputError(f"q must be a QFunction (n_actions, values); got {q!r}.")
+
+
+def _check_batch(batch: Any) -> None:
+    if not isinstance(batch, Transitions):
+        raise InvalidInputError(f"batch must be Transitions; got {type(batch).__name__}.")
+
+
+def _check_whole_episodes(batch: Transitions) -> None:
+    w = batch.weights
+    if w is not None and not np.array_equal(w, np.repeat(w[batch.episode_starts], batch.episode_lengths)):
+        raise InvalidInputError("the weights of a batch must be the same in all rows of an episode, which they count.")
 
 
 def _regressed(batch: Transitions, targets: Floats, rng: np.random.Generator, n_jobs: int) -> Floats:

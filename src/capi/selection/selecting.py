@@ -26,17 +26,18 @@ from capi._utils.shared import sharing
 from capi._utils.threads import n_threads, one_blas_thread
 from capi._utils.validation import Floats, as_discount, as_int, is_real
 from capi.data.transitions import Transitions
-from capi.errors import CapiError, InvalidInputError, RareActionWarning
+from capi.errors import InvalidInputError, RareActionWarning
 from capi.learning.rules import default_evaluator, horizon
 from capi.offline.fitted_q import Regression
 from capi.offline.score import fitted_value_with_influence
 from capi.policies import cloned
 from capi.selection._memory import Memory
 from capi.selection.candidates import Candidate, baselines, checked_candidates, default_candidates
-from capi.selection.gate import FEWEST_EPISODES, gated
-from capi.selection.result import DOUBLY_ROBUST, FITTED_Q, SIMULATED, Selection, Tried
+from capi.selection.gate import FEWEST_EPISODES, SINGLE, gated
+from capi.selection.result import DOUBLY_ROBUST, FITTED_Q, NOT_RANKED, SIMULATED, Selection, Tried, reason
 from capi.selection.scores import doubly_robust
 from capi.simulation.logged_steps import Surroundings
+from capi.types import Policy
 
 N_FINALISTS = 5
 SCORING_TREES, N_SIMULATED = 30, 200  # trees or simulated episodes of a rough value
@@ -65,6 +66,7 @@ def choose(
     random_state: int = 0,
     n_jobs: int | None = None,
     executor: Any = None,
+    usable: Callable[[Policy], None] | None = None,
     shown: Callable[[Sequence[Any]], Iterable[Any]] = iter,
 ) -> Any:
     """Choose evaluator, space and sizes for a batch, learn with them, and test the policy on episodes that were not used for either.
@@ -86,7 +88,7 @@ def choose(
     error_rate : float in (0, 1)
         Probability of "better" for a policy that is not.
     always_learn : bool
-        Return the chosen policy whatever the test says.
+        Return a learned policy whatever the test says: the one that passed it, else the chosen one or, if that is what was done, the best learned one.
     budget : float, optional
         Seconds; candidates that do not fit into half of them are not tried. Those near the log and the others are tried in turns, in the order of
         the list, at least one of each kind. The result then depends on the machine.
@@ -97,6 +99,8 @@ def choose(
         Number of fits at a time, in processes; None is one, which uses all cores by itself. The result does not depend on it.
     executor : concurrent.futures.Executor, dask.distributed.Client or name of a joblib backend, optional
         Where the fits run instead. The result does not depend on it.
+    usable : function, optional
+        Raises an error for a policy that cannot be used, for example because it cannot be saved; its candidate then fails.
     shown : callable
         Wraps the list of fits, for example with a progress bar.
 
@@ -121,37 +125,46 @@ def choose(
     _check(batch, test_share, error_rate, budget)
     learning = batch
     if test is None:
+        _check_number(batch.n_episodes)
         learning, test = batch.split(1 - test_share, random_state=seed)
-    _check_test(learning, test)
+    check_episodes(learning, test)
     given = default_candidates(learning, discount, random_state=seed) if candidates is None else candidates
     others = baselines(discount, random_state=seed)
     asked = checked_candidates(given, [other.name for other in others])
-    work = _Work(learning, discount, seed, n_jobs, Memory.of(folder, learning, discount, seed), shown, executor)
+    work = _Work(learning, discount, seed, n_jobs, Memory.of(folder, learning, discount, seed), shown, executor, usable)
     with sharing(enabled=len(learning) <= MOST_SHARED):
         rough = work.rough(others[:2], asked, budget)
         finalists = _finalists(rough, others[0].name)
         tried, score = work.final(finalists, rough)
-        chosen = next(one for one in finalists if one.name == _simplest(tried))
+        named = {c.name: c for c in finalists}
+        learners: dict[str, Any] = {}
+
+        def policy_of(name: str) -> Any:
+            """Return the policy of a candidate that learned from all learning episodes; None if it cannot."""
+            if name not in learners:
+                try:
+                    learners[name] = named[name].learned(learning)
+                    work.check_usable(learners[name].policy_)
+                except Exception as error:
+                    learners[name] = None
+                    tried[:] = [one.failed(error) if one.name == name else one for one in tried]
+            return None if learners[name] is None else learners[name].policy_
+
+        while policy_of(first := _simplest(tried)) is None:
+            pass  # the next one is chosen
+        chosen = named[first]
+        chosen.warn_of_rare_actions(learning)
         ranked = sorted(
             (one for one in tried if one.value is not None and one.name != chosen.name),
             key=lambda one: -(one.value or 0.0),
         )
-        named = {c.name: c for c in finalists}
         near = [one.name for one in ranked if named[one.name].near_log]  # whose test needs the least overlap
         others_of = [one.name for one in ranked if not named[one.name].near_log]
-        order = [chosen.name, *near, *others_of]
-        chosen.warn_of_rare_actions(learning)
-        learners = {chosen.name: chosen.learned(learning)}
-
-        def policy_of(name: str) -> Any:
-            if name not in learners:
-                learners[name] = named[name].learned(learning)
-            return learners[name].policy_
-
+        learned = [name for name in (chosen.name, *near, *others_of) if named[name].size > 0]
         single = others[-1].fitted(learning)
         learners[others[-1].name] = single
         gate, returned, evidence = gated(
-            [name for name in order if named[name].size > 0],
+            learned,
             policy_of,
             test,
             discount,
@@ -160,15 +173,23 @@ def choose(
             n_jobs,
             single.policy_ if batch.n_actions > 1 else None,
         )
-        if always_learn:
-            result = "" if returned == chosen.name else f" The result is {chosen.name} all the same, as asked."
-            returned, evidence = chosen.name, None if returned not in (None, chosen.name) else evidence
+        if returned is not None:
+            result = ""
+        elif not always_learn:
+            returned, result = others[0].name, f" The result is what was done. {ADVICE}"
         else:
-            result = "" if returned is not None else f" The result is what was done. {ADVICE}"
-            returned = others[0].name if returned is None else returned
+            best = [chosen.name] * (chosen.size > 0) + [one.name for one in ranked if named[one.name].size > 0]
+            found = next((name for name in best if policy_of(name) is not None), None)
+            evidence = evidence if found == chosen.name else None
+            returned = others[0].name if found is None else found
+            result = f" The result is {returned} all the same, as asked."
+            if found is None:
+                result = " The result is what was done, because no candidate could learn from all learning episodes."
         gate = replace(gate, sentence=gate.sentence + result)
         learner = learners.get(returned) or (named.get(returned) or others[0]).learned(learning)
-    tried = [replace(one, fate=one.fate_after_test(chosen.name, returned, gate.verdict)) for one in tried]
+    tried = [
+        one.after_test(chosen.name, returned, gate.tested) for one in (*tried, Tried(SINGLE, 0, None, fate=NOT_RANKED))
+    ]
     learner.selection_ = Selection(tried, chosen.name, returned, gate, discount, learning.n_episodes, score, evidence)
     return learner
 
@@ -176,23 +197,27 @@ def choose(
 def _check(batch: Any, test_share: float, error_rate: float, budget: float | None) -> None:
     if not isinstance(batch, Transitions):
         raise InvalidInputError(f"batch must be Transitions; got {type(batch).__name__}.")
-    if batch.n_episodes < FEWEST_EPISODES:
-        raise InvalidInputError(
-            f"selection needs at least {FEWEST_EPISODES} episodes, for learning, comparing and testing; this batch has {batch.n_episodes}."
-        )
     for name, value in (("test_share", test_share), ("error_rate", error_rate)):
         if not is_real(value) or not 0 < value < 1:
             raise InvalidInputError(f"{name} must lie strictly between 0 and 1; got {value!r}.")
-    if budget is not None and (not is_real(budget) or budget <= 0):
+    if budget is not None and (not is_real(budget) or not budget > 0):
         raise InvalidInputError(f"budget must be a positive number of seconds; got {budget!r}.")
 
 
-def _check_test(learning: Transitions, test: Any) -> None:
-    """Refuse test episodes that cannot test anything, before anything is learned."""
+def _check_number(n_episodes: int) -> None:
+    if n_episodes < FEWEST_EPISODES:
+        raise InvalidInputError(
+            f"selection needs at least {FEWEST_EPISODES} episodes, for learning, comparing and testing; there are {n_episodes}."
+        )
+
+
+def check_episodes(learning: Transitions, test: Any) -> None:
+    """Refuse too few episodes, or test episodes that cannot test anything, before anything is learned."""
     if not isinstance(test, Transitions):
         raise InvalidInputError(f"test must be Transitions; got {type(test).__name__}.")
     if test.schema != learning.schema:
         raise InvalidInputError("test must have the same columns and actions as batch.")
+    _check_number(learning.n_episodes + test.n_episodes)
     if min(test.n_episodes, learning.n_episodes) < FEWEST_TESTED:
         raise InvalidInputError(
             f"at least {FEWEST_TESTED} episodes must be left for learning and for the test; got {learning.n_episodes} and {test.n_episodes}. "
@@ -229,8 +254,10 @@ class _Work:
         memory: Memory,
         shown: Any,
         executor: Any = None,
+        usable: Callable[[Policy], None] | None = None,
     ) -> None:
         check_executor(executor)
+        self.usable = usable
         self.executor = executor
         self.batch, self.discount, self.seed, self.memory, self.shown = batch, discount, seed, memory, shown
         self.n_jobs = n_threads(n_jobs)
@@ -239,6 +266,11 @@ class _Work:
         self.simple = horizon(batch, discount) == 1
         self._logged: list[Floats] | None = None
         self._worlds: list[Surroundings | None] | None = None
+
+    def check_usable(self, policy: Policy) -> None:
+        """Raise an error if a policy that learned from all learning episodes cannot be used."""
+        if self.usable is not None:
+            self.usable(policy)
 
     @property
     def worlds(self) -> list[Surroundings | None]:
@@ -322,7 +354,8 @@ class _Work:
             }
         else:
             tasks = {c.name: [_Task(c, *self.halves[k], k, "final") for k in range(2)] for c in finalists}
-            values = self._values(tasks, self.worlds)
+            again = not (self.simple and self.score == DOUBLY_ROBUST)  # else the first fits were full ones already
+            values = self._values(tasks, self.worlds) if again else {c.name: self.found[c.name] for c in finalists}
             self.score = self._score(both for both in values.values() if _fine(both))
             parts = {name: (both, [0.5, 0.5]) for name, both in values.items() if _fine(both)}
         if not parts:
@@ -350,7 +383,8 @@ class _Work:
                             )
                         ]
                     ),
-                    seconds=one.seconds + sum(v["seconds"] for v in values[name]),
+                    seconds=one.seconds
+                    + sum(v["seconds"] for v in values[name] if values[name] is not self.found[name]),
                     fate="not chosen",
                 )
             )
@@ -370,6 +404,7 @@ class _Work:
                 self.discount,
                 self.seed,
                 apart,
+                self.usable,
             )
             for task, world in missing
         )
@@ -389,6 +424,7 @@ def _valued(
     discount: float,
     seed: int,
     one_thread: bool,
+    usable: Callable[[Policy], None] | None = None,
 ) -> dict[str, Any]:
     """Return the value of what a candidate learned from the task's episodes, in a model of other episodes, or of all of them."""
     started = perf_counter()
@@ -397,6 +433,8 @@ def _valued(
     try:
         if task.half is None:
             policy = task.candidate.learned(task.rest).policy_
+            if usable is not None:
+                usable(policy)
         else:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RareActionWarning)
@@ -413,8 +451,8 @@ def _valued(
             )
             if robust := _robust(policy, task.rest, fold, logged, discount):
                 found["robust"] = robust
-    except (CapiError, ValueError) as error:
-        return {"failed": f"{type(error).__name__}: {error}", "seconds": perf_counter() - started}
+    except Exception as error:  # of a learner that may be anybody's; the others go on
+        return {"failed": reason(error), "seconds": perf_counter() - started}
     seconds = perf_counter() - started
     return {**found, "value": value, "of_episodes": of_episodes.tolist(), "seconds": seconds}
 
@@ -437,14 +475,14 @@ def _robust(
 
 
 def _tried(candidate: Candidate, both: Values, score: str) -> Tried:
-    seconds = sum(v["seconds"] for v in both)
+    seconds, settings = sum(v["seconds"] for v in both), repr(candidate.learner)
     if not _fine(both):
-        reason = next(v["failed"] for v in both if "failed" in v) if any("failed" in v for v in both) else "no value"
-        return Tried(candidate.name, candidate.size, None, seconds=seconds, fate=f"failed: {reason}")
+        why = next(v["failed"] for v in both if "failed" in v) if any("failed" in v for v in both) else "no value"
+        return Tried(candidate.name, candidate.size, None, seconds=seconds, fate=f"failed: {why}", settings=settings)
     left = _left(both)
     fate = f"leaves the log in {100 * left:.0f} % of its decisions" if left > MOST_LEFT else Tried.fate
     value = float(np.mean([_part(v, score)["value"] for v in both]))
-    return Tried(candidate.name, candidate.size, value, left=left, seconds=seconds, fate=fate)
+    return Tried(candidate.name, candidate.size, value, left=left, seconds=seconds, fate=fate, settings=settings)
 
 
 def _part(found: dict[str, Any], score: str) -> dict[str, Any]:
@@ -488,6 +526,7 @@ def _simplest(tried: Sequence[Tried]) -> str:
     """Return the simplest candidate whose value is within one standard error of the best one's; what was done is only chosen if it is the best."""
     known = [one for one in tried if one.value is not None]
     near = [one for one in known if one.behind is not None and one.behind <= (one.behind_error or 0.0)]
+    near = near or [max(known, key=lambda one: one.value or 0.0)]  # the best one failed in the end
     near = [one for one in near if one.size > 0] or near
     return min(near, key=lambda one: (one.size, -(one.value or 0.0))).name
 
