@@ -187,7 +187,10 @@ def test_rare_decisions_are_told():
 
 @pytest.mark.parametrize("classifier", ["trees", LogisticRegression, object()], ids=["word", "class", "thing"])
 def test_what_is_no_classifier_is_refused(classifier):
-    with pytest.raises(InvalidInputError, match="behaviour must be a scikit-learn classifier"):
+    with pytest.raises(
+        InvalidInputError,
+        match="the classifier of what was done must have the methods fit, predict_proba and get_params",
+    ):
         quick(Uniform(2), bandit(40), discount=0.0, behaviour=classifier)
 
 

@@ -439,6 +439,9 @@ def test_bad_tests_are_refused_before_anything_is_learned():
         choose(arms(), 0.0, candidates=given, test="x")
     with pytest.raises(InvalidInputError, match="episodes must be left"):
         choose(arms(), 0.0, candidates=given, test_share=0.001)
+    for wrong in ({"error_rate": 1e-17}, {"error_rate": 1.0}, {"budget": float("nan")}, {"budget": 0}):
+        with pytest.raises(InvalidInputError, match=r"error_rate must lie strictly|budget must be a positive number"):
+            choose(arms(), 0.0, candidates=given, **wrong)
     with pytest.raises(InvalidInputError, match="same columns"):
         choose(
             arms(),

@@ -352,7 +352,7 @@ def fitted_classifier(classifier: Any, batch: Transitions, rows: Ints, rng: np.r
     needed = ("fit", "predict_proba", "get_params")
     if isinstance(classifier, type) or not all(hasattr(classifier, name) for name in needed):
         raise InvalidInputError(
-            f"behaviour must be a scikit-learn classifier with the methods fit and predict_proba; got {classifier!r}."
+            f"the classifier of what was done must have the methods fit, predict_proba and get_params, as those of scikit-learn do; got {classifier!r}."
         )
     known = np.unique(batch.actions[rows])
     if len(known) == 1:  # many classifiers refuse a single class

@@ -48,6 +48,7 @@ MOST_SHARED = 100_000  # learning rows; what candidates have in common for more 
 Values = Sequence[dict[str, Any]]  # the results of the fits of a candidate
 ADVICE = "always_learn=True (--always-learn) returns the learned policy."
 RARELY = 0.05  # probability of an action that the log rarely takes
+SMALLEST_RATE = 1e-9  # of errors; with smaller ones there are no quantiles
 MOST_LEFT = 0.1  # share of such decisions above which a value is a guess
 
 
@@ -198,8 +199,9 @@ def _check(batch: Any, test_share: float, error_rate: float, budget: float | Non
     if not isinstance(batch, Transitions):
         raise InvalidInputError(f"batch must be Transitions; got {type(batch).__name__}.")
     for name, value in (("test_share", test_share), ("error_rate", error_rate)):
-        if not is_real(value) or not 0 < value < 1:
-            raise InvalidInputError(f"{name} must lie strictly between 0 and 1; got {value!r}.")
+        least = SMALLEST_RATE if name == "error_rate" else 0.0
+        if not is_real(value) or not least < value < 1:
+            raise InvalidInputError(f"{name} must lie strictly between {least:g} and 1; got {value!r}.")
     if budget is not None and (not is_real(budget) or not budget > 0):
         raise InvalidInputError(f"budget must be a positive number of seconds; got {budget!r}.")
 

@@ -19,6 +19,7 @@ from capi.files.exports.sql import sql_code
 from capi.files.exports.text import shown
 from capi.policies import Described
 from capi.policy_spaces.imitation import DEPTH, Imitation, imitation
+from capi.policy_spaces.supported import SupportedPolicy
 
 Format: TypeAlias = Literal["text", "json", "dot", "python", "sql", "onnx"]
 FORMATS = ("text", "json", "dot", "python", "sql", "onnx")
@@ -80,8 +81,14 @@ def export_policy(
         policy = found.tree
     written = _written(policy, to, note, table)
     if written is None:
+        deep = isinstance(policy, SupportedPolicy)  # its model of what was done is many trees, or its policy is no tree
+        hint = (
+            " With a support it can if it is a tree learned with Support(max_depth=...) (--support-depth)."
+            if deep
+            else ""
+        )
         raise InvalidInputError(
-            f"{type(policy).__name__} cannot be exported to {to} exactly. {_offer(policy, states, allowed, max_depth)}"
+            f"{type(policy).__name__} cannot be exported to {to} exactly.{hint} {_offer(policy, states, allowed, max_depth)}"
         )
     return written
 
