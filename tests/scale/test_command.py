@@ -159,3 +159,15 @@ def test_workers_on_this_machine_leave_ctrl_c_to_the_command():
     pytest.importorskip("distributed")
     with dask_client("local") as client:
         assert set(client.run(signal.getsignal, signal.SIGINT).values()) == {signal.SIG_IGN}
+
+
+@pytest.mark.parametrize("options", [{}, {"state_weights": "batch", "keep": "last", "hold_out": 0.3}])
+def test_a_run_that_learned_from_parts_is_diagnosed_on_its_sample(folder, tmp_path, options):
+    sizes = {"evaluator_options": {"n_trees": 4, "n_sweeps": 2}, "space": "trees", "space_options": {"max_depth": 2}}
+    result = fit_run(RunSettings(str(folder), ROLES, 0.9, 3, sample_rows=150, **sizes, **options), tmp_path / "run")
+    said = run("diagnose", tmp_path / "run", "--n-refits", 2)
+    n_rows = len(result.batch())
+    assert n_rows < result.policy.training.n_rows
+    assert f"sample of {n_rows} rows" in " ".join(said.split())
+    found = json.loads((tmp_path / "run" / "diagnosis.json").read_text())
+    assert (found["n_rows"], found["n_refits"]) == (n_rows, 2)

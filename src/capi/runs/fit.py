@@ -114,14 +114,21 @@ class RunResult:
             return self._explained(policy.rules_on(self.batch().states))
         return self._explained(str(policy.rules())) if hasattr(policy, "rules") else str(policy)
 
+    @property
+    def learned_from_all_rows(self) -> bool:
+        """Whether no part of the run saw only a sample of its learning rows."""
+        wanted, training = self.settings.sample_rows, getattr(self.policy, "training", None)
+        if wanted is None:
+            return True
+        n_rows = None if training is None else training.n_rows
+        return n_rows is not None and n_rows <= wanted and not self.settings.select
+
     def _explained(self, text: str) -> str:
         """Return the rules of the policy, with a line on the numbers of its leaves if they have some."""
         counted, table = COUNTED.search(text), getattr(self.policy, "training", None)
         if counted is None or table is None or table.n_rows is None:
             return text
-        of_all = self.settings.sample_rows is None or any("loss_on_all_rows" in row for row in self.history)
-        if not of_all and self.settings.state_weights == "batch":
-            return text  # rows of the sample, or distinct states
+        of_all = self.learned_from_all_rows or any("loss_on_all_rows" in row for row in self.history)
         rows = "rows of the learning table" if of_all else "rows of a sample of the learning table"
         regret = (
             "; regret: what its action loses there in total, by the learner's values, to the best action of each row"
@@ -197,7 +204,8 @@ def _locked_run(settings: RunSettings | None, folder: Path, resume: bool, execut
     for kind in {settings.evaluator, settings.space} & COMPLETE:
         check_complete(batch, kind)
     batch.schema.to_dict()  # nor must names or labels that cannot be saved
-    settings = settings if settings.select else settings.with_rules(batch)
+    if not settings.select:
+        settings = settings.with_rules(batch, None if local is None else partitioned.rows_of_rule(local.survey))
     table = digest(settings.table)
     if resume:
         _check_table(settings.table, table, folder)
@@ -344,10 +352,8 @@ def _run(
     kept = chosen.policy if support is None else support.restrict(chosen.policy)
     training = training_of(batch, settings.discount, chosen.k + 1)
     if local is not None:
-        kept, loss = local.finished(kept, chosen.q, is_last=chosen.k == after.k)
+        kept = local.finished(kept, chosen.q, history[chosen.k], is_last=chosen.k == after.k)
         training = replace(training, n_rows=local.survey.n_rows)
-        if loss is not None:
-            history[-1]["loss_on_all_rows"] = loss
     policy = described(kept, batch.schema, training)
     result = finished(settings, batch, table, folder, policy, chosen.q.values(batch.states), history)
     checkpoints.remove()

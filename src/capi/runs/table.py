@@ -140,6 +140,11 @@ def is_large(table: str | Path) -> bool:
     return parquet_files(table, [])[-1].end > MANY_ROWS
 
 
+def n_rows_of(table: str | Path) -> int:
+    """Return the number of rows of a table; of a compressed CSV file it is a guess."""
+    return n_lines(table) - 1 if format_of(table) == "csv" else parquet_files(table, [])[-1].end
+
+
 def has_many_bytes(table: str | Path) -> bool:
     """Return whether a table can have many rows at all: few bytes are quickly seen."""
     path = Path(table)
