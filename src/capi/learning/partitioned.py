@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from capi._utils.randomness import seed_sequence
-from capi._utils.validation import Ints
+from capi._utils.validation import Floats, Ints
 from capi.data.partitions import PartitionedTransitions
 from capi.data.survey import Survey, loaded
 from capi.data.transitions import Transitions
@@ -49,11 +49,6 @@ class Localised:
     survey: Survey
     partitions: PartitionedTransitions
     merged: tuple[Floats, Floats] | None = None  # distinct states and the rows of each, if the states come from them
-
-    @property
-    def is_merged(self) -> bool:
-        """Whether policies are improved on all rows, merged by their states."""
-        return self.merged is not None
 
     def finished(self, policy: Policy, q: QFunction, row: dict[str, float], *, is_last: bool) -> Policy:
         """Return the policy whose leaves take the action that loses least on all rows; ``row`` of the history gets that loss per row.
