@@ -14,8 +14,8 @@ from capi import load_policy
 from capi._utils.executors import dask_client
 from capi._utils.rescue import rescue
 from capi.cli import app
-from capi.errors import InvalidInputError
-from capi.runs import RunSettings, fit, fit_run
+from capi.errors import InvalidInputError, UnseenCategoryWarning
+from capi.runs import RunSettings, fit, fit_run, predict_table
 from capi.runs import table as tables
 from scale.test_partitions import table, written
 
@@ -171,3 +171,54 @@ def test_a_run_that_learned_from_parts_is_diagnosed_on_its_sample(folder, tmp_pa
     assert f"sample of {n_rows} rows" in " ".join(said.split())
     found = json.loads((tmp_path / "run" / "diagnosis.json").read_text())
     assert (found["n_rows"], found["n_refits"]) == (n_rows, 2)
+
+
+@pytest.fixture
+def learned(folder, tmp_path):
+    fit_run(RunSettings(str(folder), ROLES, 0.9, 1, space="trees"), tmp_path / "learned")
+    return tmp_path / "learned"
+
+
+def test_decisions_do_not_replace_or_join_the_files_of_their_table(folder, learned, tmp_path):
+    before = {file: file.read_bytes() for file in folder.iterdir()}
+    first = sorted(folder.iterdir())[0]
+    for table_, out, said in (
+        (folder, first, "would be overwritten"),
+        (folder / "*.parquet", first, "would be overwritten"),
+        (folder, folder / "new.parquet", "would become a part"),
+        (folder, folder / "sub" / "new.parquet", "would become a part"),
+        (folder / "*.parquet", folder / "new.parquet", "would become a part"),
+    ):
+        with pytest.raises(InvalidInputError, match=said):
+            predict_table(learned, table_, out)
+    assert {file: file.read_bytes() for file in folder.iterdir()} == before
+    assert predict_table(learned, folder / "0*.parquet", folder / "decided.parquet") == 400
+    assert predict_table(learned, folder, tmp_path / "decided.csv") == 800
+
+
+def test_decisions_for_files_whose_other_columns_differ(folder, learned, tmp_path):
+    first, second, _ = sorted(folder.iterdir())
+    frame = pd.read_parquet(second)
+    frame["day"] = frame["day"].astype(float)
+    frame["kind"] = frame["kind"].astype("category")
+    frame[frame.columns[::-1]].to_parquet(second, index=False)
+    out = tmp_path / "decided.parquet"
+    assert predict_table(learned, folder, out) == 400
+    found = pd.read_parquet(out)
+    assert list(found.columns) == [*pd.read_parquet(first).columns, "decision"]
+    assert found["day"].dtype == float
+    pd.testing.assert_series_equal(found["x"][113:250].reset_index(drop=True), frame["x"].reset_index(drop=True))
+    for changed, said in (
+        (frame.assign(more=1), r"001\.parquet: must have the same columns as .*000\.parquet; 'more' is only in one"),
+        (frame.drop(columns="gain"), "'gain' is only in one of them"),
+        (
+            frame.assign(day=frame["day"].astype(str)),
+            r"001\.parquet, column 'day': must be of the same kind everywhere",
+        ),
+    ):
+        changed.to_parquet(second, index=False)
+        with pytest.raises(InvalidInputError, match=said):
+            predict_table(learned, folder, out)
+    frame.assign(kind="new").to_parquet(second, index=False)
+    with pytest.warns(UnseenCategoryWarning, match=rf"first in row 1 of {second} counted from 1"):
+        predict_table(learned, folder, out)

@@ -74,6 +74,12 @@ class Table:
     def _place(self, row: int) -> tuple[str, int]:
         return (self.name, self.number(row)) if self.place is None else self.place(int(row))
 
+    def one_row(self, row: int) -> str:
+        """Return how remarks name a row, with its file if there are several."""
+        name, number = self._place(row)
+        of_file = "" if self.place is None else f" of {name}"
+        return f"row {number}{of_file} counted from {self.first_row}"
+
     def two_rows(self, first: int, second: int) -> str:
         """Return how errors name two rows."""
         (here, i), (there, j) = self._place(first), self._place(second)

@@ -193,11 +193,8 @@ class Decisions:
         return read(self.piece.table(roles.columns), roles, whole=False)
 
 
-def parquet_files(paths: Any, columns: Sequence[str]) -> tuple[File, ...]:
-    """Return the Parquet files of a folder, a pattern, a file, or a list of these, in the order of their names.
-
-    All must have the ``columns``, each of one kind.
-    """
+def files_of(paths: Any) -> list[str]:
+    """Return the Parquet files of a folder, a pattern, a file, or a list of these, in the order of their names."""
     found: list[str] = []
     given = [paths] if isinstance(paths, str | Path) else paths
     if not isinstance(given, Sequence) or not given or not all(isinstance(path, str | Path) for path in given):
@@ -216,9 +213,17 @@ def parquet_files(paths: Any, columns: Sequence[str]) -> tuple[File, ...]:
             found += inside
         else:
             found.append(text)
+    return list(dict.fromkeys(found))
+
+
+def parquet_files(paths: Any, columns: Sequence[str]) -> tuple[File, ...]:
+    """Return the Parquet files of a folder, a pattern, a file, or a list of these, in the order of their names.
+
+    All must have the ``columns``, each of one kind.
+    """
     files: list[File] = []
     kinds: dict[str, tuple[str, str]] = {}
-    for path in dict.fromkeys(found):
+    for path in files_of(paths):
         with _opened(path) as file:
             known = file.schema_arrow
             Table(path, tuple(known.names), 0, lambda name: name).check_names(columns)
