@@ -102,6 +102,44 @@ def test_files_and_frames_are_read_by_the_workers(tmp_path, client):
     assert sum(of_files.each(len)) == len(whole)
 
 
+FRAMES = {
+    "persisted": lambda frame: frame.persist(),
+    "shuffled": lambda frame: frame.shuffle(on="unit"),
+    "shuffled by tasks": lambda frame: frame.shuffle(on="unit", shuffle_method="tasks"),
+    "shuffled and persisted": lambda frame: frame.shuffle(on="unit").persist(),
+    "indexed": lambda frame: frame.set_index("unit"),
+    "filtered": lambda frame: frame[frame["day"] >= 0],
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_frames_whose_partitions_need_the_scheduler(client, name):
+    import dask.dataframe as dd
+
+    frame = table(30, 10)
+    given = FRAMES[name](dd.from_pandas(frame, npartitions=4))
+    whole = PartitionedTransitions.of(Transitions.from_frame(frame, **ROLES), 100)
+    for executor in (client, None):
+        found = PartitionedTransitions.from_dask(given, executor=executor, **ROLES)
+        assert found.sample(50, random_state=0) == whole.sample(50, random_state=0)
+        assert sum(found.each(len)) == len(frame)
+        assert len(found.load(0)) == found.each(len)[0]
+        assert len(found.split(0.5, random_state=0)[0].sample(1000, random_state=0)) < len(frame)
+
+
+def test_kept_partitions_survive_a_worker(client):
+    import dask.dataframe as dd
+
+    frame = table(30, 10)
+    found = PartitionedTransitions.from_dask(
+        dd.from_pandas(frame, npartitions=4).shuffle(on="unit"), executor=client, **ROLES
+    )
+    before = found.sample(50, random_state=0)
+    kill_a_worker(client)
+    assert found.sample(50, random_state=0) == before
+    assert sum(found.each(len)) == len(frame)
+
+
 def test_moments_and_errors_come_back_from_workers(batch, client, tmp_path):
     evaluator, policy = LSTDQ(Polynomial(2)), Constant(1, 3)
     found = evaluator.evaluate(policy, parts_of(batch, client), discount=0.9).values(batch.states)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures  # imports its executors when they are named
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import reduce
 from importlib import import_module
@@ -301,8 +302,14 @@ class Cluster:
 
     def each(self, function: Callable[..., Any], parts: Sequence[Any], *others: Any) -> list[Any]:
         """Return futures of the results for all parts."""
-        limited = _Limited(function)
-        return [self.client.submit(limited, *call, pure=False) for call in _calls(parts, others)]
+        limited, handles = _Limited(function), []
+        for call in _calls(parts, others):
+            kept = getattr(call[0], "kept", ())
+            task = (
+                (_with_kept, [one.key for one in kept], [one.future for one in kept], limited) if kept else (limited,)
+            )
+            handles.append(self.client.submit(*task, *call, pure=False))
+        return handles
 
     def results(self, handles: Sequence[Any]) -> list[Any]:
         """Fetch the results behind some futures."""
@@ -347,6 +354,34 @@ def _in_groups(handles: Sequence[Any], merge: Callable[[Sequence[Any]], Any]) ->
         groups = [level[i : i + MERGED_TOGETHER] for i in range(0, len(level), MERGED_TOGETHER)]
         level = [group[0] if len(group) == 1 else merge(group) for group in groups]
     return level
+
+
+class Kept:
+    """A result that the workers of a Dask cluster keep.
+
+    `Cluster.each` sends it along with a part that has it among its ``kept`` ones; the part itself is sent without it.
+    """
+
+    def __init__(self, future: Any) -> None:
+        self.future, self.key = future, str(future.key)
+
+    def compute(self, **_: Any) -> Any:
+        """Return the result: on a worker the one that was sent along, in the process of the client that of the future."""
+        return _SENT.get()[self.key] if self.future is None else self.future.result()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"future": None, "key": self.key}
+
+
+_SENT: ContextVar[dict[str, Any]] = ContextVar("sent")
+
+
+def _with_kept(keys: Sequence[str], results: Sequence[Any], function: Callable[..., Result], *call: Any) -> Result:
+    token = _SENT.set(dict(zip(keys, results, strict=True)))
+    try:
+        return function(*call)
+    finally:
+        _SENT.reset(token)
 
 
 @dataclass(frozen=True, eq=False)

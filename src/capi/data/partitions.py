@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from capi._utils.executors import Crew, ExecutorLike, crew_of
+from capi._utils.executors import Crew, ExecutorLike, check_executor, crew_of, is_dask_client
 from capi._utils.randomness import RandomState, numbered_rng, seed_sequence
 from capi._utils.validation import Floats, as_int, is_real
 from capi.data.origin import Origin
 from capi.data.readers.borders import with_whole_episodes
 from capi.data.readers.looking import learned_schema, looked_at
-from capi.data.readers.pieces import DaskFrame, Decisions, ParquetRows, parquet_files
+from capi.data.readers.pieces import Decisions, ParquetRows, dask_partitions, parquet_files
 from capi.data.readers.roles import RoleNames, Roles
 from capi.data.schema import Schema
 from capi.data.summary.coverage import SimilarStates
@@ -171,8 +171,9 @@ class PartitionedTransitions:
     ) -> PartitionedTransitions:
         """Return the decisions of a Dask DataFrame, whose partitions are computed whenever they are needed.
 
-        Episodes that are in several partitions are put together, up to 8 of them; ``frame.shuffle(on="episode")`` or
-        ``frame.set_index("episode")`` beforehand avoids that.
+        Where an episode crosses from one partition to the next, the border moves. Partitions in which episodes come back are put together, up
+        to 8 of them; ``frame.shuffle(on="episode")`` or ``frame.set_index("episode")`` beforehand avoids that. The partitions of such frames,
+        which need all others, and of persisted ones stay on the workers, in memory or on their disks. A column may be the index.
 
         Parameters
         ----------
@@ -184,7 +185,8 @@ class PartitionedTransitions:
         """
         if not hasattr(frame, "to_delayed") or not hasattr(frame, "columns"):
             raise InvalidInputError(f"frame must be a Dask DataFrame; got a {type(frame).__name__}.")
-        pieces = [DaskFrame((part,), (i,)) for i, part in enumerate(frame.to_delayed())]
+        check_executor(executor)
+        pieces = dask_partitions(frame, executor if is_dask_client(executor) else None)
         return cls._read(pieces, dict(roles), Roles(**roles), executor, n_jobs, sample_rows, "the table")
 
     @classmethod
@@ -226,7 +228,8 @@ class PartitionedTransitions:
     @cached_property
     def parts(self) -> list[Any]:
         """Handles of the parts, for `Crew.each`; `loaded` turns one into its batch."""
-        return self.crew.each(_itself, self.sources) if self.executor is not None else list(self.sources)
+        kept = any(getattr(source, "kept", ()) for source in self.sources)  # those go where their partitions are
+        return list(self.sources) if self.executor is None or kept else self.crew.each(_itself, self.sources)
 
     def __len__(self) -> int:
         return sum(self.n_rows)

@@ -54,6 +54,11 @@ class FromTable:
     decisions: Decisions
     first: int = 0
 
+    @property
+    def kept(self) -> tuple[Any, ...]:
+        """The partitions of a Dask DataFrame that workers keep."""
+        return self.decisions.kept
+
     def read(self) -> Identified:
         """Return its decisions."""
         found = self.decisions.read()
@@ -69,6 +74,11 @@ class Chosen:
     seed: np.uint64
     low: int
     high: int  # included
+
+    @property
+    def kept(self) -> tuple[Any, ...]:
+        """The partitions of a Dask DataFrame that workers keep."""
+        return getattr(self.source, "kept", ())
 
     def read(self) -> Identified | None:
         """Return these episodes."""
