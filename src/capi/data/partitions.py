@@ -23,7 +23,18 @@ from capi.data.schema import Schema
 from capi.data.summary.coverage import SimilarStates
 from capi.data.summary.description import described
 from capi.data.summary.tallies import Tally, tally
-from capi.data.survey import Chosen, FromTable, InMemory, Survey, ids_of, loaded, n_chosen, surveyed, together
+from capi.data.survey import (
+    Chosen,
+    FromTable,
+    InMemory,
+    Survey,
+    ids_of,
+    loaded,
+    missing_state,
+    n_chosen,
+    surveyed,
+    together,
+)
 from capi.data.table_files import file_name
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
@@ -153,7 +164,8 @@ class PartitionedTransitions:
             The roles of the columns, as in `Transitions.from_frame`.
         """
         checked = Roles(**roles)
-        files, size = parquet_files(paths, checked.columns), as_int(rows_per_partition, "rows_per_partition", minimum=1)
+        files = parquet_files(paths, checked.columns, absolute=is_dask_client(executor))
+        size = as_int(rows_per_partition, "rows_per_partition", minimum=1)
         n = files[-1].end
         pieces = [ParquetRows(files, ((a, min(a + size, n)),)) for a in range(0, n, size)]
         name = file_name(paths) if isinstance(paths, str | Path) else "the table"
@@ -337,6 +349,12 @@ class PartitionedTransitions:
                 f"each action must be taken in the batch; action {a} ({self.schema.action_labels[a]!r}) never is, so its value cannot "
                 "be estimated. Leave it out."
             )
+
+    def check_complete(self, part: str) -> None:
+        """Refuse missing values, which ``part`` of a learner cannot handle; the message names the file, the column and the row."""
+        for found in self.crew.results(self.crew.each(missing_state, self.parts, part)):
+            if found is not None:
+                raise InvalidInputError(found)
 
     def describe(self, schema: Schema | None = None) -> Description:
         """Return a summary of all rows; see `Transitions.describe`.

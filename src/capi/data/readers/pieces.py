@@ -308,10 +308,10 @@ def files_of(paths: Any) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def parquet_files(paths: Any, columns: Sequence[str]) -> tuple[File, ...]:
+def parquet_files(paths: Any, columns: Sequence[str], *, absolute: bool = False) -> tuple[File, ...]:
     """Return the Parquet files of a folder, a pattern, a file, or a list of these, in the order of their names.
 
-    All must have the ``columns``, each of one kind.
+    All must have the ``columns``, each of one kind. With ``absolute`` paths, processes in other folders find them, too.
     """
     files: list[File] = []
     kinds: dict[str, tuple[str, str]] = {}
@@ -324,6 +324,7 @@ def parquet_files(paths: Any, columns: Sequence[str]) -> tuple[File, ...]:
                 kinds[name] = same_kind(name, kinds.get(name), (kind, path))
             sizes = [file.metadata.row_group(g).num_rows for g in range(file.metadata.num_row_groups)]
         if sum(sizes):
+            path = str(Path(path).absolute()) if absolute else path
             files.append(File(path, files[-1].end if files else 0, tuple(np.cumsum([0, *sizes]).tolist())))
     if not files:
         raise InvalidInputError(f"{paths}: the files must have at least one row; they have none.")
