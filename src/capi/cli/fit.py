@@ -276,6 +276,10 @@ def fit(
     typer.echo(result.rules())
     if note := _sampled(result):
         typer.echo(note)
+    if dask is not None and result.settings.sample_rows is None and not select:
+        typer.echo(
+            "note    the table has at most a million rows, so it was learned from in memory, without the cluster (--sample-rows)"
+        )
     if note := _cut_short(result):
         typer.echo(note)
     if result.settings.keep == "last" and len(result.history) > 1 and result.history[-1]["changed"] > OSCILLATING:

@@ -280,9 +280,8 @@ class RunSettings:
         return replace(chosen, space_options=space_options)
 
     def with_batch(self, executor: Any = None) -> tuple[RunSettings, Transitions | PartitionedTransitions]:
-        """Return the decisions to learn from, partitioned if they are many or an executor is given, and settings that say so."""
-        large = self.sample_rows is not None or executor is not None or is_large(self.table)
-        if not large:
+        """Return the decisions to learn from, partitioned if they are many, and settings that say so; the ``executor`` reads the parts."""
+        if self.sample_rows is None and not is_large(self.table):
             return self, self.batch()
         chosen = replace(self, sample_rows=self.sample_rows or SAMPLE_ROWS)
         partitions = chosen._partitions(executor=executor)[0]
@@ -343,7 +342,7 @@ class RunSettings:
     def read_all(
         self, table: str | Path, schema: Schema | None = None, executor: Any = None
     ) -> Transitions | PartitionedTransitions:
-        """Read another table with the same column roles, in parts if it has more than a million rows or there is an ``executor``."""
+        """Read another table with the same column roles, in parts, which the ``executor`` reads, if it has more than a million rows."""
         return read_all(table, executor, sample_rows=self.sample_rows, **self._reading(schema))
 
     def _reading(self, schema: Schema | None) -> dict[str, Any]:
