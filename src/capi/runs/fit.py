@@ -155,7 +155,8 @@ def fit_run(
     resume : bool
         Resume the run in the folder. It ends with the same policy as without the interruption.
     executor : dask.distributed.Client, optional
-        The cluster that reads the table part by part; every worker must see it under the same name.
+        The cluster that reads the table part by part, if it has more than a million rows or ``sample_rows`` is set, and fits the candidates of a
+        selection. Every worker must see the table under the same name. The result does not depend on it.
     shown : callable
         Wraps the iterations, for a progress bar: (iterations, number done, total number) -> iterations.
     """
@@ -202,7 +203,7 @@ def _locked_run(settings: RunSettings | None, folder: Path, resume: bool, execut
     batch: Any = read if local is None else local.batch
     check_several_actions(batch)
     for kind in {settings.evaluator, settings.space} & COMPLETE:
-        check_complete(batch, kind)
+        check_complete(batch if local is None else read, kind)
     batch.schema.to_dict()  # nor must names or labels that cannot be saved
     if not settings.select:
         settings = settings.with_rules(batch, None if local is None else partitioned.rows_of_rule(local.survey))
@@ -410,9 +411,9 @@ def _csv(history: list[dict[str, float]]) -> str:
 
 
 def digest(path: str | Path) -> str:
-    """Return the SHA-256 digest of a file, or of all files in a folder or of a pattern."""
+    """Return the SHA-256 digest of a file, or of all files of a pattern, or of the Parquet files in a folder."""
     place, found = Path(path), hashlib.sha256()
-    parts = sorted(place.rglob("*")) if place.is_dir() else [place]
+    parts = sorted(place.rglob("*.parquet")) if place.is_dir() else [place]
     if is_many(path) and not place.is_dir():
         parts = sorted(map(Path, glob(str(path), recursive=True)))
     for part in parts:

@@ -287,7 +287,13 @@ def _parquet_columns(dataset: Any, path: str, names: Collection[str]) -> Table:
 def _parquet(path: Any, read: Callable[[Any], R]) -> R:
     """Return what ``read`` makes of a Parquet file, whose errors name the file."""
     found = existing(path)
-    file = sorted(glob(found, recursive=True)) if is_many(found) and not Path(found).is_dir() else found
+    file: Any = found
+    if Path(found).is_dir():
+        inside = [place for place in Path(found).rglob("*") if place.is_file()]
+        files = sorted(place for place in inside if place.suffix == ".parquet")
+        file = files if files and len(files) < len(inside) else found  # others, such as a run's, are not of the table
+    elif is_many(found):
+        file = sorted(glob(found, recursive=True))
     try:
         dataset = pa.parquet.ParquetDataset(file)
         if has_unknown_intervals(dataset.schema):
