@@ -156,11 +156,9 @@ def _workers_awaited(client: Any, cancel: Callable[[], None]) -> Iterator[None]:
                 return
             elif not has_warned:
                 has_warned = True
-                warnings.warn(
-                    f"no workers at {address}; waiting up to {WAIT_SECONDS} s for one (dask worker {address}).",
-                    ClusterWarning,
-                    stacklevel=2,
-                )
+                text = f"no workers at {address}; waiting up to {WAIT_SECONDS} s for one (dask worker {address})."
+                with suppress(ClusterWarning):  # if warnings are errors: this thread has no one to raise it to
+                    warnings.warn(text, ClusterWarning, stacklevel=2)
 
     Thread(target=watch, daemon=True).start()
     try:
@@ -196,8 +194,7 @@ def completed(
         yield from _by_joblib(_Limited(function), tasks, executor, n_jobs)
     else:
         client = executor if is_dask_client(executor) else None
-        with _explained(client) if client is not None else nullcontext():
-            pool = executor if client is None else client.get_executor(pure=False)
+        pool = executor if client is None else client.get_executor(pure=False)
         yield from _by_futures(_Limited(function), tasks, pool, AHEAD * _width(executor), client)
 
 
@@ -292,7 +289,9 @@ def _by_futures(
     try:
         while True:
             while len(numbers) < ahead and (following := next(left, None)) is not None:
-                numbers[pool.submit(function, *following[1])] = following[0]
+                with nullcontext() if client is None else _explained(client):
+                    future = pool.submit(function, *following[1])
+                numbers[future] = following[0]
             if not numbers:
                 return
             with nullcontext() if client is None else _workers_awaited(client, cancel):
