@@ -1,5 +1,7 @@
 """Learning from partitions: the same bytes for every partitioning, all rows in every average, and errors for what is no sum."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
@@ -13,6 +15,7 @@ from capi.evaluators.averager import Averager
 from capi.features.bases import OneHot, Polynomial
 from capi.learning import partitioned
 from capi.learning.episode_scores import EpisodeScores
+from capi.learning.iteration import next_states
 from capi.policies import Constant, Greedy
 from capi.policy_spaces import Classifier, Forests, Linear, Neighbors, OptimalTrees, Thresholds, Trees, Unrestricted
 from capi.trees.cells import Cells
@@ -199,6 +202,9 @@ def test_states_that_would_stand_for_too_many_rows_are_not_merged(monkeypatch):
     assert partitioned.as_rows(states, counts, lambda k, policy, rng: Trees()) is None
     monkeypatch.setattr(partitioned, "MOST_COPIES", 800)
     assert partitioned.as_rows(states, counts, Trees(min_samples_leaf=400)) is None
+    loop = CAPI(FittedQ(), Trees(), 0.9, state_weights="batch").loop()
+    assert partitioned.localised(loop, part, None).merged is not None
+    assert partitioned.localised(replace(loop, sample_of=next_states), part, None).merged is None
     learner = fitted(part, {"evaluator": FittedQ(n_trees=5), "space": Trees(min_samples_leaf=400), "state_weights": "batch", "n_iterations": 1})  # fmt: skip
     assert learner.policy_.tree.counts.sum() == len(batch)  # rescored on all rows
 

@@ -25,7 +25,7 @@ from capi.errors import InvalidInputError, RareActionWarning
 from capi.evaluators._batches import portable
 from capi.evaluators.over_partitions import BITS, OverPartitions
 from capi.learning import rules
-from capi.learning.iteration import Loop
+from capi.learning.iteration import Loop, own_states
 from capi.policy_spaces.classifier import Classifier
 from capi.policy_spaces.constrained import ConstrainedPolicy
 from capi.policy_spaces.neighbors.local_averages import LocalAverages
@@ -100,7 +100,8 @@ def relocalised(loop: Loop, local: Localised) -> Localised:
 def _placed(loop: Loop, partitions: PartitionedTransitions, survey: Survey, states: Any) -> Localised:
     without_space = loop.space is None
     loop, merged = rules.with_rules(loop, survey.sample, states), None
-    if loop.state_weights == "batch" and states is None and survey.merged is not None and not survey.is_whole:
+    own = loop.state_weights == "batch" and states is None and loop.sample_of is own_states
+    if own and survey.merged is not None and not survey.is_whole:
         if without_space:
             loop = replace(loop, space=rules.default_space(rows_of_rule(survey)))
         states = as_rows(*survey.merged, loop.space)
