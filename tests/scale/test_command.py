@@ -293,6 +293,9 @@ def test_decisions_do_not_replace_or_join_the_files_of_their_table(folder, learn
     assert {file: file.read_bytes() for file in folder.iterdir()} == before
     assert predict_table(learned, folder / "0*.parquet", folder / "decided.parquet") == 400
     assert predict_table(learned, folder, tmp_path / "decided.csv") == 800
+    (folder / "notes.txt").write_text("not of the table")
+    for given in (folder, folder / "*.parquet"):
+        assert predict_table(learned, given, tmp_path / "decided.csv") == 800
 
 
 def test_decisions_for_files_whose_other_columns_differ(folder, learned, tmp_path):

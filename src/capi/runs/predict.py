@@ -205,6 +205,6 @@ def _read(path: Path, schema: Schema) -> tuple[Any, Floats, str]:
     states = encode(schema.columns, typed)
     warn_of_unseen(schema.columns, typed)
     try:
-        return pa.parquet.read_table(path), states, ","
+        return pa.parquet.read_table(files_of(path) if is_many(path) else path), states, ","
     except (OSError, pa.ArrowException) as error:
         raise InvalidInputError(f"{path} cannot be read: {error}.") from error
