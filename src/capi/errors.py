@@ -82,6 +82,10 @@ class ClusterError(CapiError, RuntimeError):
     """A cluster lost its scheduler, or workers die with a task; the message says what to change. Finished work is kept, and runs resume."""
 
 
+class ClusterWarning(UserWarning):
+    """A cluster has no workers; the message says how long results are waited for."""
+
+
 class DivergenceError(CapiError, ArithmeticError):
     """An iteration that should converge did not; the message says where it stopped and what to change."""
 

@@ -12,12 +12,14 @@ from threading import Timer
 
 import numpy as np
 import pytest
+import threadpoolctl
 
 import toy_experiment
 from capi import CAPI, PartitionedTransitions, Transitions
+from capi._utils import executors
 from capi._utils.executors import Cluster, completed, dask_client, ordered
 from capi.domains import ChainWalk
-from capi.errors import ClusterError, InvalidInputError, MissingPackageError
+from capi.errors import ClusterError, ClusterWarning, InvalidInputError, MissingPackageError
 from capi.evaluators import LSTDQ, FittedQ, Rollouts
 from capi.experiments.records import Records, without_timings
 from capi.experiments.runner import Task, run_tasks
@@ -102,6 +104,44 @@ def test_files_and_frames_are_read_by_the_workers(tmp_path, client):
     assert sum(of_files.each(len)) == len(whole)
 
 
+FRAMES = {
+    "persisted": lambda frame: frame.persist(),
+    "shuffled": lambda frame: frame.shuffle(on="unit"),
+    "shuffled by tasks": lambda frame: frame.shuffle(on="unit", shuffle_method="tasks"),
+    "shuffled and persisted": lambda frame: frame.shuffle(on="unit").persist(),
+    "indexed": lambda frame: frame.set_index("unit"),
+    "filtered": lambda frame: frame[frame["day"] >= 0],
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_frames_whose_partitions_need_the_scheduler(client, name):
+    import dask.dataframe as dd
+
+    frame = table(30, 10)
+    given = FRAMES[name](dd.from_pandas(frame, npartitions=4))
+    whole = PartitionedTransitions.of(Transitions.from_frame(frame, **ROLES), 100)
+    for executor in (client, None):
+        found = PartitionedTransitions.from_dask(given, executor=executor, **ROLES)
+        assert found.sample(50, random_state=0) == whole.sample(50, random_state=0)
+        assert sum(found.each(len)) == len(frame)
+        assert len(found.load(0)) == found.each(len)[0]
+        assert len(found.split(0.5, random_state=0)[0].sample(1000, random_state=0)) < len(frame)
+
+
+def test_kept_partitions_survive_a_worker(client):
+    import dask.dataframe as dd
+
+    frame = table(30, 10)
+    found = PartitionedTransitions.from_dask(
+        dd.from_pandas(frame, npartitions=4).shuffle(on="unit"), executor=client, **ROLES
+    )
+    before = found.sample(50, random_state=0)
+    kill_a_worker(client)
+    assert found.sample(50, random_state=0) == before
+    assert sum(found.each(len)) == len(frame)
+
+
 def test_moments_and_errors_come_back_from_workers(batch, client, tmp_path):
     evaluator, policy = LSTDQ(Polynomial(2)), Constant(1, 3)
     found = evaluator.evaluate(policy, parts_of(batch, client), discount=0.9).values(batch.states)
@@ -153,6 +193,71 @@ def test_what_a_cluster_loses_is_explained(kind, said):
     for call in (lambda: crew.results([1]), lambda: crew.merged(max, [1, 2])):
         with pytest.raises(ClusterError, match=said):
             call()
+
+
+def test_workers_that_do_not_come_are_not_waited_for_for_ever(monkeypatch):
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr(executors, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(executors, "WAIT_SECONDS", 0.5)
+    with (
+        distributed.LocalCluster(
+            n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0", silence_logs=50
+        ) as none,
+        distributed.Client(none) as client,
+    ):
+        crew = Cluster(client)
+        for call in (
+            lambda: crew.results(crew.each(_total, [1], {"big": np.ones(1)})),
+            lambda: crew.merged(max, crew.each(_total, [1, 2], {"big": np.ones(1)})),
+            lambda: list(completed(slow, [(1, 0)], client)),
+        ):
+            with (
+                pytest.warns(ClusterWarning, match=r"no workers at tcp://127\.0\.0\.1:\d+; waiting up to 0\.5 s"),
+                pytest.raises(ClusterError, match=r"had no workers for 0\.5 s"),
+            ):
+                call()
+
+
+def test_a_closed_client_is_named(batch, client):
+    import distributed
+
+    other = distributed.Client(client.scheduler.address)
+    part = PartitionedTransitions([batch], executor=other)
+    other.close()
+    for call in (part.sample, lambda: list(completed(slow, [(1, 0)], other))):
+        with pytest.raises(ClusterError, match="the Dask client is closed"):
+            call()
+
+
+def two_blas_threads():
+    threadpoolctl.threadpool_limits(limits=2, user_api="blas")
+
+
+def blas_threads(*_):
+    return max(
+        (pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"), default=1
+    )
+
+
+def test_tasks_run_with_one_blas_thread(batch, client):
+    on_each_worker(client, two_blas_threads)
+    assert set(client.run(blas_threads).values()) == {2}
+    try:
+        assert parts_of(batch, client).each(blas_threads) == [1] * 7
+        assert [n for _, n in completed(blas_threads, [(i,) for i in range(4)], client)] == [1] * 4
+        assert set(client.run(blas_threads).values()) == {2}
+    finally:
+        on_each_worker(client, one_blas_thread_again)
+
+
+def on_each_worker(client, function):
+    """Run a function in the thread of the tasks: threadpoolctl lets one thread at a time set the limit."""
+    for address in client.nthreads():
+        client.submit(function, workers=[address], pure=False).result()
+
+
+def one_blas_thread_again():
+    threadpoolctl.threadpool_limits(limits=1, user_api="blas")
 
 
 def no_space(batch):

@@ -95,6 +95,12 @@ def test_the_command_and_the_report_describe_all_rows(folder, tmp_path, monkeypa
     assert "those of all 400 rows" in said
     there = run("describe", folder, "--dask", client.scheduler.address, *COLUMNS, stream="stdout")
     assert there == said
+    monkeypatch.setattr(tables, "MANY_ROWS", 400)
+    here = run("describe", folder, *COLUMNS)
+    assert (
+        run("describe", *sorted(folder.iterdir()), "--dask", client.scheduler.address, *COLUMNS, stream="stdout")
+        == here
+    )
     run("fit", folder, "--out", tmp_path / "run", "--sample-rows", 150, *COLUMNS, *SIZES)
     run("report", tmp_path / "run")
     page = (tmp_path / "run" / "report.html").read_text()

@@ -1,7 +1,10 @@
 """Learning from partitions: the same bytes for every partitioning, all rows in every average, and errors for what is no sum."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from sklearn.tree import DecisionTreeClassifier
 
 from capi import CAPI, PartitionedTransitions, Support, Transitions
 from capi._utils.array_cache import Remembered
@@ -10,9 +13,11 @@ from capi.evaluators import LSTDQ, BellmanResidual, FittedQ, KernelFittedQ, over
 from capi.evaluators._batches import rows_of_actions
 from capi.evaluators.averager import Averager
 from capi.features.bases import OneHot, Polynomial
+from capi.learning import partitioned
 from capi.learning.episode_scores import EpisodeScores
+from capi.learning.iteration import next_states
 from capi.policies import Constant, Greedy
-from capi.policy_spaces import Forests, Linear, Neighbors, OptimalTrees, Thresholds, Trees, Unrestricted
+from capi.policy_spaces import Classifier, Forests, Linear, Neighbors, OptimalTrees, Thresholds, Trees, Unrestricted
 from capi.trees.cells import Cells
 from scale.conftest import log
 
@@ -152,11 +157,56 @@ def test_with_few_distinct_states_improvement_uses_all_rows():
     coarse = Transitions(
         whole.states.round(0).clip(-1, 1), whole.actions, whole.rewards, whole.next_states.round(0).clip(-1, 1), whole.terminated
     )  # fmt: skip
-    settings = LEARNERS["batch"]
+    settings = LEARNERS["batch"] | {"keep": "last"}
     learner = fitted(PartitionedTransitions.of(coarse, 300, sample_rows=200), settings)
     values = learner.q_.values(coarse.states)
     best = settings["space"].improve(coarse.states, values)
     assert (learner.policy_.act(coarse.states) == best.act(coarse.states)).all()
+
+
+def five_states(n=2000):
+    """Return one-step episodes in five states, of which the upper two want the other action."""
+    rng = np.random.default_rng(0)
+    x = (2 * rng.normal(size=(n, 1))).round().clip(-2, 2)
+    actions = rng.integers(2, size=n)
+    return Transitions(x, actions, (actions == (x[:, 0] >= 1)).astype(float), x, np.ones(n, dtype=bool))
+
+
+@pytest.mark.parametrize("space", [None, OptimalTrees(max_depth=2, min_samples_leaf=5), OptimalTrees(max_depth=2), Trees(max_depth=2), Trees(max_depth=2, min_samples_leaf=300), Trees(max_depth=2, min_samples_split=900), Forests(n_trees=3, min_samples_leaf=50)])  # fmt: skip
+def test_leaf_sizes_count_rows_also_where_states_are_merged(space):
+    batch = five_states()
+    found = [
+        fitted(part, {"evaluator": FittedQ(n_trees=5), "space": space, "state_weights": "batch", "n_iterations": 2})
+        for part in (batch, PartitionedTransitions.of(batch, 300, sample_rows=300))
+    ]
+    states = np.arange(-2.0, 3.0)[:, None]
+    memory, parts = (learner.policy_.act(states).tolist() for learner in found)
+    assert memory == parts
+    assert memory == [0, 0, 0, 1, 1]
+    if not isinstance(space, Forests):
+        counts = [learner.policy_.tree.counts.tolist() for learner in found]
+        assert counts[0] == counts[1]
+        assert [learner.policy_.n_leaves for learner in found] == [2, 2]
+    assert found[1].history_[-1]["loss_on_all_rows"] == pytest.approx(0.0)
+    assert [learner.history_[-1].get("kept") for learner in found] == [found[0].history_[-1].get("kept")] * 2
+
+
+def test_states_that_would_stand_for_too_many_rows_are_not_merged(monkeypatch):
+    batch = five_states()
+    part = PartitionedTransitions.of(batch, 300, sample_rows=300)
+    states, counts = part.survey(random_state=0).merged
+    rows, weights = partitioned.as_rows(states, counts, Trees(min_samples_leaf=400))
+    assert len(rows) == np.minimum(counts, 400).sum()
+    assert weights.sum() == pytest.approx(len(batch))
+    assert partitioned.as_rows(states, counts, Classifier(DecisionTreeClassifier())) is None
+    assert partitioned.as_rows(states, counts, lambda k, policy, rng: Trees()) is None
+    monkeypatch.setattr(partitioned, "MOST_COPIES", 800)
+    assert partitioned.as_rows(states, counts, Trees(min_samples_leaf=400)) is None
+    loop = CAPI(FittedQ(), Trees(), 0.9, state_weights="batch").loop()
+    assert partitioned.localised(loop, part, None).merged is not None
+    assert partitioned.localised(replace(loop, sample_of=next_states), part, None).merged is None
+    learner = fitted(part, {"evaluator": FittedQ(n_trees=5), "space": Trees(min_samples_leaf=400), "state_weights": "batch", "n_iterations": 1})  # fmt: skip
+    assert learner.policy_.tree.counts.sum() == len(batch)  # rescored on all rows
 
 
 def test_a_small_batch_is_learned_from_as_a_whole(batch):

@@ -353,10 +353,23 @@ def test_frames_of_dask_with_odd_partitions():
 
     whole = Transitions.concat([Transitions.from_frame(frame, **ROLES)], renumber_episodes=True)
     found = partitioned(frame.iloc[:0], frame.iloc[:103].astype({"kind": "category"}), frame.iloc[:0], frame.iloc[103:])
-    assert found.n_partitions == 1
+    assert found.n_partitions == 2
     assert rows_of(found) == whole
     with pytest.raises(InvalidInputError, match=r"partition 1 of the Dask DataFrame, column 'x': .*texts, but numbers"):
         partitioned(frame.iloc[:100], frame.iloc[100:].assign(x="many"))
     frame.loc[150, "gain"] = np.inf
     with pytest.raises(InvalidInputError, match=r"partition 1 of the Dask DataFrame, column 'gain', row 47 "):
         partitioned(frame.iloc[:103], frame.iloc[103:]).survey()
+
+
+@pytest.mark.parametrize("length", [5, 10, 70])
+def test_borders_between_partitions_of_a_frame_move(length):
+    dd = pytest.importorskip("dask.dataframe")
+    frame = table(200 // length, length)
+    whole = Transitions.from_frame(frame, **ROLES)
+    found = PartitionedTransitions.from_dask(dd.from_pandas(frame, npartitions=19), **ROLES)
+    assert not found.notes
+    assert rows_of(found) == Transitions.concat([whole], renumber_episodes=True)
+    frame.loc[130, "gain"] = np.inf
+    with pytest.raises(InvalidInputError, match=r"partition \d+ of the Dask DataFrame, column 'gain', row"):
+        PartitionedTransitions.from_dask(dd.from_pandas(frame, npartitions=19), **ROLES).sample()

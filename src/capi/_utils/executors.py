@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import errno
 import logging
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures  # imports its executors when they are named
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import reduce
 from importlib import import_module
+from threading import Event, Thread
+from time import monotonic
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from capi._utils.late import joblib
 from capi._utils.threads import available_cores, in_threads, n_threads, one_blas_thread
-from capi.errors import CapiError, ClusterError, InvalidInputError, MissingPackageError
+from capi.errors import CapiError, ClusterError, ClusterWarning, InvalidInputError, MissingPackageError
 
 Result = TypeVar("Result")
 ExecutorLike: TypeAlias = Any  # concurrent.futures.Executor, dask.distributed.Client, name of a joblib backend, or None
@@ -27,6 +31,10 @@ ExecutorLike: TypeAlias = Any  # concurrent.futures.Executor, dask.distributed.C
 AHEAD = 2  # tasks that wait for each worker, so that none is idle
 MERGED_TOGETHER = 4  # results that one task merges
 CONNECT_SECONDS = 10
+LOOK_SECONDS, WAIT_SECONDS = (
+    3,
+    300,
+)  # how often a waiting caller looks whether there are workers, and how long it waits for one
 DISCONNECTED = {
     "CommClosedError",
     "FutureCancelledError",
@@ -88,7 +96,7 @@ def dask_client(address: str | None) -> Iterator[Any]:
                 host="127.0.0.1",
                 dashboard_address="127.0.0.1:0",
                 preload="capi._utils.worker_setup",
-                silence_logs=logging.ERROR,
+                silence_logs=logging.CRITICAL,  # what a task raises is raised here
             ) as cluster,
             distributed.Client(cluster) as client,
         ):
@@ -96,12 +104,73 @@ def dask_client(address: str | None) -> Iterator[Any]:
         return
     try:
         client = distributed.Client(address, timeout=CONNECT_SECONDS)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError) as error:
+        encrypted = address.startswith(("tls:", "wss:"))
         raise InvalidInputError(
-            f"--dask must be local or the address of a running Dask scheduler, such as tcp://10.0.0.1:8786; nothing answers at {address!r}."
+            "--dask must be local or the address of a running Dask scheduler, such as tcp://10.0.0.1:8786; "
+            + (
+                f"{address!r} cannot be reached. Name the certificates in Dask's configuration (distributed.comm.tls.client)."
+                if encrypted
+                else f"nothing answers at {address!r}."
+            )
         ) from error
-    with client:
+    with _quiet("distributed", "distributed.client", "distributed.core", "distributed.batched"), client:
         yield client
+
+
+@contextmanager
+def _quiet(*names: str) -> Iterator[None]:
+    """Keep libraries from logging errors that the command explains in its own words."""
+    loggers = [logging.getLogger(name) for name in names]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+@contextmanager
+def _workers_awaited(client: Any, cancel: Callable[[], None]) -> Iterator[None]:
+    """While the block waits for results of a cluster, warn if it has no workers; if none comes, ``cancel`` what the block waits for, and say so."""
+    ended, waited = Event(), Event()
+    address = getattr(getattr(client, "scheduler", None), "address", "unknown")
+    ended_by_us = f"the Dask cluster at {address} had no workers for {WAIT_SECONDS} s. Start some (dask worker {address}), and repeat the call."
+
+    def watch() -> None:
+        since, has_warned = None, False
+        while not ended.wait(LOOK_SECONDS):
+            try:
+                some = bool(client.nthreads())
+            except Exception:  # the block finds out what is wrong
+                return
+            now = monotonic()
+            since = None if some else now if since is None else since
+            if since is None:
+                has_warned = False
+            elif now - since >= WAIT_SECONDS:
+                waited.set()
+                cancel()
+                return
+            elif not has_warned:
+                has_warned = True
+                text = f"no workers at {address}; waiting up to {WAIT_SECONDS} s for one (dask worker {address})."
+                with suppress(ClusterWarning):  # if warnings are errors: this thread has no one to raise it to
+                    warnings.warn(text, ClusterWarning, stacklevel=2)
+
+    Thread(target=watch, daemon=True).start()
+    try:
+        yield
+    except Exception as error:
+        if waited.is_set():
+            raise ClusterError(ended_by_us) from error
+        raise
+    finally:
+        ended.set()
+    if waited.is_set():
+        raise ClusterError(ended_by_us)
 
 
 def completed(
@@ -124,8 +193,9 @@ def completed(
     elif isinstance(executor, str):
         yield from _by_joblib(_Limited(function), tasks, executor, n_jobs)
     else:
-        pool = executor.get_executor(pure=False) if is_dask_client(executor) else executor
-        yield from _by_futures(_Limited(function), tasks, pool, AHEAD * _width(executor))
+        client = executor if is_dask_client(executor) else None
+        pool = executor if client is None else client.get_executor(pure=False)
+        yield from _by_futures(_Limited(function), tasks, pool, AHEAD * _width(executor), client)
 
 
 def ordered(
@@ -207,21 +277,29 @@ def _by_joblib(
 
 
 def _by_futures(
-    function: Callable[..., Result], tasks: Iterable[tuple[Any, ...]], pool: Executor, ahead: int
+    function: Callable[..., Result], tasks: Iterable[tuple[Any, ...]], pool: Executor, ahead: int, client: Any = None
 ) -> Iterator[tuple[int, Result]]:
     numbers: dict[Future[Result], int] = {}
+
+    def cancel() -> None:
+        for future in list(numbers):
+            future.cancel()
+
     left = enumerate(tasks)
     try:
         while True:
             while len(numbers) < ahead and (following := next(left, None)) is not None:
-                numbers[pool.submit(function, *following[1])] = following[0]
+                with nullcontext() if client is None else _explained(client):
+                    future = pool.submit(function, *following[1])
+                numbers[future] = following[0]
             if not numbers:
                 return
-            for future in wait(numbers, return_when=FIRST_COMPLETED).done:
+            with nullcontext() if client is None else _workers_awaited(client, cancel):
+                done = wait(numbers, return_when=FIRST_COMPLETED).done
+            for future in done:
                 yield numbers.pop(future), future.result()
     finally:
-        for future in numbers:
-            future.cancel()
+        cancel()
 
 
 def _width(executor: Any) -> int:
@@ -296,48 +374,65 @@ class Cluster:
 
     def shared(self, value: Any) -> Any:
         """Return a future of the value. It is the result of a task, because Dask cannot restore scattered data whose workers died."""
-        with import_module("dask.config").set({"distributed.admin.large-graph-warning-threshold": "1 TiB"}):
+        large = import_module("dask.config").set({"distributed.admin.large-graph-warning-threshold": "1 TiB"})
+        with large, _explained(self.client):
             return self.client.submit(_itself, _Carried(value), pure=False)
 
     def each(self, function: Callable[..., Any], parts: Sequence[Any], *others: Any) -> list[Any]:
         """Return futures of the results for all parts."""
-        limited = _Limited(function)
-        return [self.client.submit(limited, *call, pure=False) for call in _calls(parts, others)]
+        limited, handles = _Limited(function), []
+        with _explained(self.client):
+            for call in _calls(parts, others):
+                kept = getattr(call[0], "kept", ())
+                task = (
+                    (_with_kept, [one.key for one in kept], [one.future for one in kept], limited)
+                    if kept
+                    else (limited,)
+                )
+                handles.append(self.client.submit(*task, *call, pure=False))
+        return handles
 
     def results(self, handles: Sequence[Any]) -> list[Any]:
         """Fetch the results behind some futures."""
-        with self._explained():
-            return list(self.client.gather(list(handles)))
+        awaited = list(handles)
+        with _explained(self.client), _workers_awaited(self.client, lambda: self.client.cancel(awaited)):
+            return list(self.client.gather(awaited))
 
     def merged(self, merge: Callable[[Any, Any], Any], handles: Sequence[Any]) -> Any:
         """Merge all results on the workers, a few at a time, and fetch what remains."""
-        merged = _in_groups(handles, lambda group: self.client.submit(_merged, merge, *group, pure=False))
-        with self._explained():
-            return merged[0].result()
+        with _explained(self.client):
+            merged = _in_groups(handles, lambda group: self.client.submit(_merged, merge, *group, pure=False))
+            with _workers_awaited(self.client, lambda: self.client.cancel(merged)):
+                return merged[0].result()
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        """Turn what Dask raises if workers or the scheduler are lost into an error that says what to do."""
-        try:
-            yield
-        except Exception as error:
-            kind = type(error).__name__
-            if kind == "KilledWorker":
-                raise ClusterError(
-                    "workers died again and again while they worked on the same partition, most likely because their memory or disk "
-                    "was full. Use smaller partitions (rows_per_partition), fewer trees, or workers with more memory; their logs say more."
-                ) from error
-            if kind in DISCONNECTED:
-                raise ClusterError(
-                    f"the connection to the Dask scheduler at {self.client.scheduler.address if self.client.scheduler else 'unknown'} was "
-                    "lost. Start the cluster again; capi fit --resume goes on after the last checkpoint."
-                ) from error
-            if isinstance(error, OSError) and error.errno in NO_SPACE:
-                raise ClusterError(
-                    f"a disk is full on a worker ({error}): what does not fit into its memory is written to its local directory. Use workers with more memory, "
-                    "more workers, or a larger disk (dask worker --local-directory); capi fit --resume goes on after the last checkpoint."
-                ) from error
-            raise
+
+@contextmanager
+def _explained(client: Any) -> Iterator[None]:
+    """Turn what Dask raises if workers or the scheduler are lost into an error that says what to do."""
+    try:
+        yield
+    except CapiError:
+        raise
+    except Exception as error:
+        kind = type(error).__name__
+        if kind == "KilledWorker":
+            raise ClusterError(
+                "workers died again and again while they worked on the same partition, most likely because their memory or disk "
+                "was full. Use smaller partitions (rows_per_partition), fewer trees, or workers with more memory; their logs say more."
+            ) from error
+        if kind == "ClosedClientError":
+            raise ClusterError("the Dask client is closed. Open a client, and pass it as executor.") from error
+        if kind in DISCONNECTED:
+            raise ClusterError(
+                f"the connection to the Dask scheduler at {client.scheduler.address if client.scheduler else 'unknown'} was "
+                "lost. Start the cluster again; capi fit --resume resumes after the last checkpoint."
+            ) from error
+        if isinstance(error, OSError) and error.errno in NO_SPACE:
+            raise ClusterError(
+                f"a disk is full on a worker ({error}): what does not fit into its memory is written to its local directory. Use workers with more memory, "
+                "more workers, or a larger disk (dask worker --local-directory); capi fit --resume resumes after the last checkpoint."
+            ) from error
+        raise
 
 
 def _in_groups(handles: Sequence[Any], merge: Callable[[Sequence[Any]], Any]) -> list[Any]:
@@ -347,6 +442,34 @@ def _in_groups(handles: Sequence[Any], merge: Callable[[Sequence[Any]], Any]) ->
         groups = [level[i : i + MERGED_TOGETHER] for i in range(0, len(level), MERGED_TOGETHER)]
         level = [group[0] if len(group) == 1 else merge(group) for group in groups]
     return level
+
+
+class Kept:
+    """A result that the workers of a Dask cluster keep.
+
+    `Cluster.each` sends it along with a part that has it among its ``kept`` ones; the part itself is sent without it.
+    """
+
+    def __init__(self, future: Any) -> None:
+        self.future, self.key = future, str(future.key)
+
+    def compute(self, **_: Any) -> Any:
+        """Return the result: on a worker the one that was sent along, in the process of the client that of the future."""
+        return _SENT.get()[self.key] if self.future is None else self.future.result()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"future": None, "key": self.key}
+
+
+_SENT: ContextVar[dict[str, Any]] = ContextVar("sent")
+
+
+def _with_kept(keys: Sequence[str], results: Sequence[Any], function: Callable[..., Result], *call: Any) -> Result:
+    token = _SENT.set(dict(zip(keys, results, strict=True)))
+    try:
+        return function(*call)
+    finally:
+        _SENT.reset(token)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,7 +11,8 @@ Dask = Annotated[
     typer.Option(
         "--dask",
         metavar="ADDRESS",
-        help="Work on a Dask cluster: the address of its scheduler, or local to start one on this machine. The result does not depend on it.",
+        help="Work on a Dask cluster: the address of its scheduler, or local to start one on this machine. The result does not depend on it. Tables "
+        "of at most a million rows are read into the memory of this machine.",
         show_default="this machine alone",
     ),
 ]

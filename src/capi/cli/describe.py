@@ -31,6 +31,7 @@ from capi.cli.columns import (
     roles_of,
     settings_here,
 )
+from capi.data.table_files import one_table
 from capi.errors import InvalidInputError
 
 
@@ -39,8 +40,13 @@ from capi.errors import InvalidInputError
 )
 def describe(
     context: typer.Context,
-    table: Annotated[
-        str | None, typer.Argument(help="CSV or Parquet file of logged decisions.", show_default="that of capi.toml")
+    tables: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TABLE",
+            help='CSV or Parquet file of logged decisions, a folder of Parquet files, or a pattern such as "log/*.parquet".',
+            show_default="that of capi.toml",
+        ),
     ] = None,
     action: Annotated[str | None, ACTION] = None,
     reward: Annotated[str | None, REWARD] = None,
@@ -62,6 +68,7 @@ def describe(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show how a table is read: episodes, actions, missing values, coverage and warnings."""
+    table = one_table(tables) if tables else None
     changes = changes_of(context, table)
     settings = settings_here(changes)
     if settings is not None:

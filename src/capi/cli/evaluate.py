@@ -73,6 +73,7 @@ def evaluate(
         typer.echo(json.dumps(found.to_dict()))
         return
     typer.echo(str(found))
+    typer.echo(f"rows        {found.source}")
     typer.echo(f"evaluation  {Path(run) / 'evaluation.json'}")
 
 

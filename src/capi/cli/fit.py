@@ -279,10 +279,11 @@ def fit(
     if result.selection is not None:
         typer.echo(f"{result.selection}\n")
     typer.echo(result.rules())
-    if (rows := result.settings.sample_rows) is not None:
-        n_rows = getattr(getattr(result.policy, "training", None), "n_rows", None) or 0
+    if note := _sampled(result):
+        typer.echo(note)
+    if dask is not None and result.settings.sample_rows is None and not select:
         typer.echo(
-            f"note    trees were grown on a sample of about {min(rows, n_rows):,} of the {n_rows:,} rows (--sample-rows); values are averages of all rows"
+            "note    the table has at most a million rows, so it was learned from in memory, without the cluster (--sample-rows)"
         )
     if note := _cut_short(result):
         typer.echo(note)
@@ -307,6 +308,24 @@ def _check_resumed(context: typer.Context, out: str) -> None:
             f"{named} must not be given with --resume: a resumed run keeps the settings that are in {out}. "
             "Omit it, or start a new run in another folder (--out)."
         )
+
+
+def _sampled(result: runs.RunResult) -> str | None:
+    """Return a note about what a run learned from a sample of its table, and what from all rows."""
+    wanted, n_rows = result.settings.sample_rows, getattr(getattr(result.policy, "training", None), "n_rows", None)
+    if wanted is None or n_rows is None:
+        return None
+    if result.settings.select:
+        total = runs.n_rows_of(result.settings.table)
+        return f"note    everything was learned from {n_rows:,} of the {total:,} rows of the table (--sample-rows {wanted}, --hold-out)"
+    if result.learned_from_all_rows:
+        return f"note    all {n_rows:,} rows were learned from, part by part"
+    on_all = any("loss_on_all_rows" in row for row in result.history)
+    policy = "the actions of the policy are the best on all rows" if on_all else "the policy was searched on the sample"
+    return (
+        f"note    trees were grown on a sample of about {wanted:,} of the {n_rows:,} rows (--sample-rows); values are averages of all rows, "
+        f"{policy}"
+    )
 
 
 def _cut_short(result: runs.RunResult) -> str | None:

@@ -11,19 +11,30 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from capi._utils.executors import Crew, ExecutorLike, crew_of
+from capi._utils.executors import Crew, ExecutorLike, check_executor, crew_of, is_dask_client
 from capi._utils.randomness import RandomState, numbered_rng, seed_sequence
 from capi._utils.validation import Floats, as_int, is_real
 from capi.data.origin import Origin
 from capi.data.readers.borders import with_whole_episodes
 from capi.data.readers.looking import learned_schema, looked_at
-from capi.data.readers.pieces import DaskFrame, Decisions, ParquetRows, parquet_files
+from capi.data.readers.pieces import Decisions, ParquetRows, dask_partitions, parquet_files
 from capi.data.readers.roles import RoleNames, Roles
 from capi.data.schema import Schema
 from capi.data.summary.coverage import SimilarStates
 from capi.data.summary.description import described
 from capi.data.summary.tallies import Tally, tally
-from capi.data.survey import Chosen, FromTable, InMemory, Survey, ids_of, loaded, n_chosen, surveyed, together
+from capi.data.survey import (
+    Chosen,
+    FromTable,
+    InMemory,
+    Survey,
+    ids_of,
+    loaded,
+    missing_state,
+    n_chosen,
+    surveyed,
+    together,
+)
 from capi.data.table_files import file_name
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
@@ -153,7 +164,8 @@ class PartitionedTransitions:
             The roles of the columns, as in `Transitions.from_frame`.
         """
         checked = Roles(**roles)
-        files, size = parquet_files(paths, checked.columns), as_int(rows_per_partition, "rows_per_partition", minimum=1)
+        files = parquet_files(paths, checked.columns, absolute=is_dask_client(executor))
+        size = as_int(rows_per_partition, "rows_per_partition", minimum=1)
         n = files[-1].end
         pieces = [ParquetRows(files, ((a, min(a + size, n)),)) for a in range(0, n, size)]
         name = file_name(paths) if isinstance(paths, str | Path) else "the table"
@@ -171,8 +183,9 @@ class PartitionedTransitions:
     ) -> PartitionedTransitions:
         """Return the decisions of a Dask DataFrame, whose partitions are computed whenever they are needed.
 
-        Episodes that are in several partitions are put together, up to 8 of them; ``frame.shuffle(on="episode")`` or
-        ``frame.set_index("episode")`` beforehand avoids that.
+        Where an episode crosses from one partition to the next, the border moves. Partitions in which episodes come back are put together, up
+        to 8 of them; ``frame.shuffle(on="episode")`` or ``frame.set_index("episode")`` beforehand avoids that. The partitions of such frames,
+        which need all others, and of persisted ones stay on the workers, in memory or on their disks. A column may be the index.
 
         Parameters
         ----------
@@ -184,7 +197,8 @@ class PartitionedTransitions:
         """
         if not hasattr(frame, "to_delayed") or not hasattr(frame, "columns"):
             raise InvalidInputError(f"frame must be a Dask DataFrame; got a {type(frame).__name__}.")
-        pieces = [DaskFrame((part,), (i,)) for i, part in enumerate(frame.to_delayed())]
+        check_executor(executor)
+        pieces = dask_partitions(frame, executor if is_dask_client(executor) else None)
         return cls._read(pieces, dict(roles), Roles(**roles), executor, n_jobs, sample_rows, "the table")
 
     @classmethod
@@ -226,7 +240,8 @@ class PartitionedTransitions:
     @cached_property
     def parts(self) -> list[Any]:
         """Handles of the parts, for `Crew.each`; `loaded` turns one into its batch."""
-        return self.crew.each(_itself, self.sources) if self.executor is not None else list(self.sources)
+        kept = any(getattr(source, "kept", ()) for source in self.sources)  # those go where their partitions are
+        return list(self.sources) if self.executor is None or kept else self.crew.each(_itself, self.sources)
 
     def __len__(self) -> int:
         return sum(self.n_rows)
@@ -334,6 +349,12 @@ class PartitionedTransitions:
                 f"each action must be taken in the batch; action {a} ({self.schema.action_labels[a]!r}) never is, so its value cannot "
                 "be estimated. Leave it out."
             )
+
+    def check_complete(self, part: str) -> None:
+        """Refuse missing values, which ``part`` of a learner cannot handle; the message names the file, the column and the row."""
+        for found in self.crew.results(self.crew.each(missing_state, self.parts, part)):
+            if found is not None:
+                raise InvalidInputError(found)
 
     def describe(self, schema: Schema | None = None) -> Description:
         """Return a summary of all rows; see `Transitions.describe`.

@@ -48,7 +48,7 @@ def warn_of_unseen(columns: Sequence[Column], table: Table) -> None:
         if column.values and (unknown := unknown_values(column, table)):
             shown = ", ".join(map(repr, unknown.values[:MOST_SHOWN]))
             more = f" and {len(unknown.values) - MOST_SHOWN:,} more" if len(unknown.values) > MOST_SHOWN else ""
-            where = f"{unknown.n_rows:,} of {table.n_rows:,} rows, first in row {table.number(unknown.first)} counted from {table.first_row}"
+            where = f"{unknown.n_rows:,} of {table.n_rows:,} rows, first in {table.one_row(unknown.first)}"
             found.append(f"column {column.name!r} has {shown}{more} ({where})")
     if found:
         text = f"categories that the policy has not seen are treated as missing values: {'; '.join(found)}."

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from capi._utils.validation import Floats, Ints
 from capi.data.episode_codes import codes_of
 from capi.data.transitions import Transitions
+from capi.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from capi.data.readers.pieces import Decisions
@@ -25,6 +26,9 @@ class Source(Protocol):
 
     def read(self) -> Identified | None:
         """Return its decisions; None if there are none."""
+
+    def rejection(self, row: int, column: str, rule: str) -> InvalidInputError:
+        """Return the error for a broken rule in one of its decisions."""
 
 
 class Identified(NamedTuple):
@@ -46,6 +50,12 @@ class InMemory:
         rows = self.first + np.arange(len(self.batch)) if self.batch.episodes is None else None
         return Identified(self.batch, ids_of(self.batch, rows))
 
+    def rejection(self, row: int, column: str, rule: str) -> InvalidInputError:
+        """Return the error for a broken rule in one of the decisions."""
+        return InvalidInputError(
+            f"column {column!r}, row {self.first + row} of the parts together (the first is 0): {rule}."
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class FromTable:
@@ -54,11 +64,21 @@ class FromTable:
     decisions: Decisions
     first: int = 0
 
+    @property
+    def kept(self) -> tuple[Any, ...]:
+        """The partitions of a Dask DataFrame that workers keep."""
+        return self.decisions.kept
+
     def read(self) -> Identified:
         """Return its decisions."""
         found = self.decisions.read()
         batch = Transitions._of(found)
         return Identified(batch, ids_of(batch, self.first + found.rows if batch.episodes is None else None))
+
+    def rejection(self, row: int, column: str, rule: str) -> InvalidInputError:
+        """Return the error for a broken rule in one of the decisions; it names the file and the row there."""
+        table = self.decisions.piece.table([column])
+        return table.rejection(column, rule, int(self.decisions.read().rows[row]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,17 +90,46 @@ class Chosen:
     low: int
     high: int  # included
 
+    @property
+    def kept(self) -> tuple[Any, ...]:
+        """The partitions of a Dask DataFrame that workers keep."""
+        return getattr(self.source, "kept", ())
+
     def read(self) -> Identified | None:
         """Return these episodes."""
         found = self.source.read()
         if found is None:
             return None
         batch, ids = found
-        keys = keys_of(ids, self.seed)
-        chosen = (keys >= np.uint64(self.low)) & (keys <= np.uint64(self.high))
+        chosen = self._chosen(ids)
         if chosen.all():
             return found
         return Identified(batch.subset(np.repeat(chosen, batch.episode_lengths)), ids[chosen]) if chosen.any() else None
+
+    def rejection(self, row: int, column: str, rule: str) -> InvalidInputError:
+        """Return the error for a broken rule in one of these decisions."""
+        found = self.source.read()
+        assert found is not None  # noqa: S101  it has this row
+        rows = np.flatnonzero(np.repeat(self._chosen(found.ids), found.batch.episode_lengths))
+        return self.source.rejection(int(rows[row]), column, rule)
+
+    def _chosen(self, ids: NDArray[np.uint64]) -> NDArray[np.bool_]:
+        keys = keys_of(ids, self.seed)
+        return (keys >= np.uint64(self.low)) & (keys <= np.uint64(self.high))
+
+
+def missing_state(source: Source, part: str) -> str | None:
+    """Return the message about the first missing value in the states of a part, which ``part`` of a learner cannot handle; None if there is none."""
+    batch = loaded(source)
+    missing = np.isnan(batch.states)
+    if not missing.any():
+        return None
+    row, j = (int(number) for number in np.argwhere(missing)[0])
+    columns = batch.schema.columns
+    ends = np.cumsum([len(column.feature_names) for column in columns])
+    column = columns[int(np.searchsorted(ends, j, side="right"))].name
+    said = source.rejection(row, column, f"must have no missing values for {part}")
+    return f"{said} Fill them in, leave the column out, or use FittedQ with OptimalTrees, Trees or Forests, which handle them."
 
 
 def n_chosen(part: Chosen) -> int:

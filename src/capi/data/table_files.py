@@ -6,7 +6,7 @@ This module imports nothing slow, so that a misspelt name is reported at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from glob import glob, has_magic
+from glob import escape, glob, has_magic
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ FORMATS: dict[str, Literal["csv", "parquet"]] = {
     ".pq": "parquet",
 }
 COMPRESSED = (".gz", ".bz2", ".zst")
+ONE_TABLE = "Put several CSV files together into one, or write each as Parquet; several Parquet files can be one table."
 OF_OTHERS = {
     **dict.fromkeys((".xlsx", ".xls", ".ods"), "Save the sheet as CSV."),
     **dict.fromkeys((".dta", ".sav", ".sas7bdat", ".xpt"), "Write it as CSV, or read it with pandas and use Transitions.from_frame."),
@@ -38,6 +39,8 @@ def format_of(path: str | Path, name: str = "table", *, written: bool = False) -
     if not isinstance(path, str | Path):
         raise InvalidInputError(f"{name} must be the path of a .csv or .parquet file, as text; got {path!r}.")
     if is_many(path):
+        if FORMATS.get(Path(path).suffix.lower()) == "csv" or Path(path).suffix.lower() in COMPRESSED:
+            raise InvalidInputError(f"{name} must be one CSV file, or Parquet files; got {str(path)!r}. {ONE_TABLE}")
         return "parquet"
     ending = Path(path).suffix.lower()
     if ending in COMPRESSED and not written and FORMATS.get(Path(Path(path).stem).suffix.lower()) == "csv":
@@ -69,10 +72,14 @@ def one_table(paths: Sequence[str]) -> str:
     if len(paths) == 1:
         return paths[0]
     folders = {Path(path).parent for path in paths}
-    if len(folders) == 1 and all(Path(path).suffix.lower() in FORMATS for path in paths):
-        folder = folders.pop()
-        if {Path(path).name for path in paths} == {file.name for file in folder.rglob("*.parquet")}:
+    if len(folders) == 1:
+        folder, given = folders.pop(), set(map(Path, paths))
+        if given == set(folder.rglob("*.parquet")):
             return str(folder)
+        if given == set(folder.glob("*.parquet")):  # other files are in folders below
+            return str(Path(escape(str(folder))) / "*.parquet")
+    if any(FORMATS.get(Path(path).suffix.lower()) != "parquet" for path in paths):
+        raise InvalidInputError(f"one table must be given; got {len(paths)} files. {ONE_TABLE}")
     raise InvalidInputError(
         f"one table must be given; got {len(paths)} files. Name the folder of the Parquet files, or put the pattern in quotes."
     )

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from capi._utils.validation import Floats, as_states
+from capi.data.partitions import PartitionedTransitions
+from capi.errors import InvalidInputError
 from capi.evaluators._batches import AnyBatch
 from capi.features.tables import Features, FittedFeatures, fitted_features, same_features
 from capi.types import QFunction
@@ -45,7 +47,12 @@ def features_on(features: Features, t: AnyBatch, previous: QFunction | None) -> 
     known = known_on(features, t, previous)
     if known is not None:
         return known.features
-    return fitted_features(features, t.states if t.weights is None else t.states[t.weights > 0])
+    try:
+        return fitted_features(features, t.states if t.weights is None else t.states[t.weights > 0])
+    except InvalidInputError:
+        if isinstance(t, PartitionedTransitions):
+            t.check_complete("these features")
+        raise
 
 
 def known_on(features: Features, t: AnyBatch, previous: QFunction | None) -> LinearValues | None:

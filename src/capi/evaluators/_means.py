@@ -21,7 +21,7 @@ import scipy.sparse as sp
 
 from capi._utils.validation import Floats, Ints
 from capi.data.elapsed import step_factors
-from capi.data.survey import loaded
+from capi.data.survey import loaded, missing_state
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.evaluators._batches import AnyBatch, continued, next_shares, portable
@@ -117,7 +117,13 @@ def _summed(sums: Any, t: AnyBatch, *arguments: Any) -> _Sums:
 
 
 def _sums_of_part(source: Any, sums: Any, *arguments: Any) -> _Sums:
-    return sums(loaded(source), *arguments)
+    batch = loaded(source)
+    try:
+        return sums(batch, *arguments)
+    except InvalidInputError as error:
+        if (missing := missing_state(source, "these features")) is not None:
+            raise InvalidInputError(missing) from error
+        raise
 
 
 def _plus(a: _Sums, b: _Sums) -> _Sums:

@@ -314,11 +314,10 @@ class Learner:
             kept = counted if support is None else support.restrict(counted)
             self._keep(kept, held.q, held.schema, replace(training, n_iterations=held.k + 1))
         if local is not None and iteration is not None:
-            is_last = candidates is None or chosen.k == iteration.k
-            kept, loss = local.finished(self.policy_, self.q_, is_last=is_last)
-            if loss is not None:
-                self._keep(kept, self.q_, iteration.schema, replace(training, n_iterations=len(history)))
-                history[-1]["loss_on_all_rows"] = loss
+            k = chosen.k if candidates is not None else iteration.k if held is None else held.k
+            is_last = candidates is None or k == iteration.k
+            kept = local.finished(self.policy_, self.q_, history[k], is_last=is_last)
+            self._keep(kept, self.q_, iteration.schema, replace(training, n_iterations=k + 1))
         if "policy_" not in self.__dict__:
             raise InvalidInputError("update must return a Policy at k = 0; it returned None, so no policy was learned.")
         return self

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from capi.runs.settings_file import NO_LIMIT as NO_LIMIT
     from capi.runs.settings_file import ROLES as ROLES
     from capi.runs.table import is_large as is_large
+    from capi.runs.table import n_rows_of as n_rows_of
     from capi.runs.table import read_all as read_all
     from capi.runs.table import read_decisions as read_decisions
     from capi.runs.warm_up import parts_to_compile as parts_to_compile
@@ -63,6 +64,7 @@ else:
             "policy_of": "predict",
             "predict_table": "predict",
             "is_large": "table",
+            "n_rows_of": "table",
             "read_decisions": "table",
             "read_all": "table",
             "settings_text": "new_settings",

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from capi._utils.executors import is_dask_client
 from capi.data.table_files import is_there
 from capi.data.transitions import Transitions
 from capi.errors import InvalidInputError
 from capi.files.atomic import write_text
 from capi.learning.capi import CAPI
+from capi.policies import described
 from capi.runs.fit import POLICY, RunResult, digest, load_run
 from capi.runs.secret import read_secret
 from capi.selection import Diagnosis, diagnose
@@ -41,7 +44,13 @@ def diagnose_run(
     """
     result = load_run(run)
     batch = batch_of_run(result)
-    found = diagnose(learner_of_run(result, batch), batch, shown=shown, **settings)
+    executor = settings.get("executor")
+    learner = learner_of_run(result, batch, executor if is_dask_client(executor) else None)
+    found = diagnose(learner, batch, shown=shown, **settings)
+    n_rows = getattr(getattr(result.policy, "training", None), "n_rows", None) or 0
+    if n_rows > len(batch):
+        note = f"the run learned from {n_rows:,} rows in parts; the refits and all numbers here are of its sample of {len(batch):,} rows."
+        found = replace(found, notes=(note, *found.notes))
     record = {"format": FORMAT, "version": VERSION, **found.to_dict(), "policy": digest(result.folder / POLICY)}
     text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
     write_text(result.folder / DIAGNOSIS, text + "\n")
@@ -58,13 +67,19 @@ def batch_of_run(result: RunResult) -> Transitions:
     return result.batch()
 
 
-def learner_of_run(result: RunResult, batch: Transitions) -> CAPI:
-    """Return the learner of a run, fitted again, because the run's folder does not hold its trees."""
-    learner = result.settings.learner().fit(batch)
+def learner_of_run(result: RunResult, batch: Transitions, client: Any = None) -> CAPI:
+    """Return the learner of a run, fitted again, because the run's folder does not hold its trees.
+
+    A run that learned from parts is fitted again from them, by the Dask ``client`` if there is one; ``batch`` is then its sample.
+    """
+    learner, parts = result.settings.learner(), result.settings.partitions(batch.schema, client)
+    learner.fit(batch if parts is None else parts)
     same = np.mean(learner.policy_.act(batch.states, batch.allowed) == result.policy.act(batch.states, batch.allowed))
     if same < 1:
         raise InvalidInputError(
             f"the settings of {result.folder} must give its policy again; {100 * (1 - same):.2g} % of its decisions are others, perhaps because "
             "other versions of the libraries made it. Fit again, and diagnose that run."
         )
+    policy: Any = learner.policy_
+    learner.policy_ = described(policy, policy.schema, replace(policy.training, n_rows=len(batch)))
     return learner

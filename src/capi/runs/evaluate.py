@@ -83,7 +83,7 @@ def evaluate_run(
                 "Give a TABLE of other episodes, or --folds 5 to refit without each fifth, or hold episodes out in fit (--hold-out 0.3)."
             )
     assert isinstance(found, Evidence)  # noqa: S101  one learner gives one Evidence
-    if folds is not None and (mine.sample_rows is not None or is_large(mine.table)):
+    if folds is not None and is_large(mine.table):
         found = replace(found, source=f"a sample of the episodes of {file_name(mine.table)}")
     found = replace(found, is_cost=bool(mine.roles.get("cost")))
     record = {**found.to_dict(), "policy": digest(result.folder / POLICY)}

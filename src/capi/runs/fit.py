@@ -115,14 +115,21 @@ class RunResult:
             return self._explained(policy.rules_on(self.batch().states))
         return self._explained(str(policy.rules())) if hasattr(policy, "rules") else str(policy)
 
+    @property
+    def learned_from_all_rows(self) -> bool:
+        """Whether no part of the run saw only a sample of its learning rows."""
+        wanted, training = self.settings.sample_rows, getattr(self.policy, "training", None)
+        if wanted is None:
+            return True
+        n_rows = None if training is None else training.n_rows
+        return n_rows is not None and n_rows <= wanted and not self.settings.select
+
     def _explained(self, text: str) -> str:
         """Return the rules of the policy, with a line on the numbers of its leaves if they have some."""
         counted, table = COUNTED.search(text), getattr(self.policy, "training", None)
         if counted is None or table is None or table.n_rows is None:
             return text
-        of_all = self.settings.sample_rows is None or any("loss_on_all_rows" in row for row in self.history)
-        if not of_all and self.settings.state_weights == "batch":
-            return text  # rows of the sample, or distinct states
+        of_all = self.learned_from_all_rows or any("loss_on_all_rows" in row for row in self.history)
         rows = "rows of the learning table" if of_all else "rows of a sample of the learning table"
         regret = (
             "; regret: what its action loses there in total, by the learner's values, to the best action of each row"
@@ -149,7 +156,8 @@ def fit_run(
     resume : bool
         Resume the run in the folder. It ends with the same policy as without the interruption.
     executor : dask.distributed.Client, optional
-        The cluster that reads the table part by part; every worker must see it under the same name.
+        The cluster that reads the table part by part, if it has more than a million rows or ``sample_rows`` is set, and fits the candidates of a
+        selection. Every worker must see the table under the same name. The result does not depend on it.
     shown : callable
         Wraps the iterations, for a progress bar: (iterations, number done, total number) -> iterations.
     """
@@ -200,9 +208,10 @@ def _locked_run(settings: RunSettings | None, folder: Path, resume: bool, execut
         select.check_episodes(batch, test)
     check_several_actions(batch)
     for kind in {settings.evaluator, settings.space} & COMPLETE:
-        check_complete(batch, kind)
+        check_complete(batch if local is None else read, kind)
     batch.schema.to_dict()  # nor must names or labels that cannot be saved
-    settings = settings if settings.select else settings.with_rules(batch)
+    if not settings.select:
+        settings = settings.with_rules(batch, None if local is None else partitioned.rows_of_rule(local.survey))
     table = digest(settings.table)
     if resume:
         _check_table(settings.table, table, folder)
@@ -349,10 +358,8 @@ def _run(
     kept = chosen.policy if support is None else support.restrict(chosen.policy)
     training = training_of(batch, settings.discount, chosen.k + 1)
     if local is not None:
-        kept, loss = local.finished(kept, chosen.q, is_last=chosen.k == after.k)
+        kept = local.finished(kept, chosen.q, history[chosen.k], is_last=chosen.k == after.k)
         training = replace(training, n_rows=local.survey.n_rows)
-        if loss is not None:
-            history[-1]["loss_on_all_rows"] = loss
     policy = described(kept, batch.schema, training)
     result = finished(settings, batch, table, folder, policy, chosen.q.values(batch.states), history)
     checkpoints.remove()
@@ -409,9 +416,9 @@ def _csv(history: list[dict[str, float]]) -> str:
 
 
 def digest(path: str | Path) -> str:
-    """Return the SHA-256 digest of a file, or of all files in a folder or of a pattern."""
+    """Return the SHA-256 digest of a file, or of all files of a pattern, or of the Parquet files in a folder."""
     place, found = Path(path), hashlib.sha256()
-    parts = sorted(place.rglob("*")) if place.is_dir() else [place]
+    parts = sorted(place.rglob("*.parquet")) if place.is_dir() else [place]
     if is_many(path) and not place.is_dir():
         parts = sorted(map(Path, glob(str(path), recursive=True)))
     for part in parts:

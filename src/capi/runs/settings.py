@@ -255,29 +255,33 @@ class RunSettings:
         }
         return CAPI(*self.parts, **settings)
 
-    def with_rules(self, batch: Transitions) -> RunSettings:
-        """Return the settings with everything filled in that follows from the batch, so that the run's file is complete."""
-        evaluator_options, space_options = dict(self.evaluator_options), dict(self.space_options)
+    def with_rules(self, batch: Transitions, n_searched: int | None = None) -> RunSettings:
+        """Return the settings with everything filled in that follows from the batch, so that the run's file is complete.
+
+        ``n_searched`` is the number of rows on which policies are improved if all states count alike, by default those of the batch.
+        """
+        evaluator_options = dict(self.evaluator_options)
         if self.evaluator == "fitted-q":
             by_rule = rules.default_evaluator(batch, self.discount)
             by_rule_too = {"n_sweeps": by_rule.n_sweeps, "projections": by_rule.projections}
             if self.space == "reweighted":  # its policy holds the values, and files give none of fewer rows
                 by_rule_too["min_samples_leaf"] = LEAST_SHOWN
             evaluator_options = {**by_rule_too, **evaluator_options}
+        chosen = replace(self, evaluator_options=evaluator_options)
+        loop: Any = rules.with_rules(chosen.learner().loop(), batch, None)
+        found = {name: getattr(loop, name) for name in ("n_iterations", "until_settled", "keep", "state_weights")}
+        chosen, space_options = replace(chosen, **found), dict(self.space_options)
         if self.space == "optimal-trees":
-            sizes = _options(rules.default_space(len(batch)))
+            n_rows = len(batch) if n_searched is None or chosen.state_weights != "batch" else n_searched
+            sizes = _options(rules.default_space(n_rows))
             if "work_limit" in space_options:  # then it is that of all rounds
                 sizes.pop("late_work_limit", None)
             space_options = {name: sizes[name] for name in BY_RULE if name in sizes} | space_options
-        chosen = replace(self, evaluator_options=evaluator_options, space_options=space_options)
-        loop: Any = rules.with_rules(chosen.learner().loop(), batch, None)
-        found = {name: getattr(loop, name) for name in ("n_iterations", "until_settled", "keep", "state_weights")}
-        return replace(chosen, **found)
+        return replace(chosen, space_options=space_options)
 
     def with_batch(self, executor: Any = None) -> tuple[RunSettings, Transitions | PartitionedTransitions]:
-        """Return the decisions to learn from, partitioned if they are many or an executor is given, and settings that say so."""
-        large = self.sample_rows is not None or executor is not None or is_large(self.table)
-        if not large:
+        """Return the decisions to learn from, partitioned if they are many, and settings that say so; the ``executor`` reads the parts."""
+        if self.sample_rows is None and not is_large(self.table):
             return self, self.batch()
         chosen = replace(self, sample_rows=self.sample_rows or SAMPLE_ROWS)
         partitions = chosen._partitions(executor=executor)[0]
@@ -307,9 +311,9 @@ class RunSettings:
         assert held_out is not None  # noqa: S101  with a share that is held out
         return held_out
 
-    def partitions(self, schema: Schema | None = None) -> PartitionedTransitions | None:
+    def partitions(self, schema: Schema | None = None, executor: Any = None) -> PartitionedTransitions | None:
         """Return all decisions that the run learned from, in parts; None if `batch` has all of them."""
-        return None if self.sample_rows is None or self.select else self._partitions(schema)[0]
+        return None if self.sample_rows is None or self.select else self._partitions(schema, executor)[0]
 
     def _partitions(
         self, schema: Schema | None = None, executor: Any = None
@@ -338,7 +342,7 @@ class RunSettings:
     def read_all(
         self, table: str | Path, schema: Schema | None = None, executor: Any = None
     ) -> Transitions | PartitionedTransitions:
-        """Read another table with the same column roles, in parts if it has more than a million rows or there is an ``executor``."""
+        """Read another table with the same column roles, in parts, which the ``executor`` reads, if it has more than a million rows."""
         return read_all(table, executor, sample_rows=self.sample_rows, **self._reading(schema))
 
     def _reading(self, schema: Schema | None) -> dict[str, Any]:

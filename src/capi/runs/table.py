@@ -140,6 +140,11 @@ def is_large(table: str | Path) -> bool:
     return parquet_files(table, [])[-1].end > MANY_ROWS
 
 
+def n_rows_of(table: str | Path) -> int:
+    """Return the number of rows of a table; of a compressed CSV file it is a guess."""
+    return n_lines(table) - 1 if format_of(table) == "csv" else parquet_files(table, [])[-1].end
+
+
 def has_many_bytes(table: str | Path) -> bool:
     """Return whether a table can have many rows at all: few bytes are quickly seen."""
     path = Path(table)
@@ -193,8 +198,8 @@ def read_all(
     discount: float,
     **reading: Any,
 ) -> Transitions | PartitionedTransitions:
-    """Return the decisions of a table, in parts if they are many or an ``executor`` is given."""
-    if executor is None and not is_large(table):
+    """Return the decisions of a table, in parts, which the ``executor`` reads, if they are many."""
+    if not is_large(table):
         return read_decisions(table, roles, discount, **reading)
     return read_partitions(table, sample_rows, executor, roles, discount, **reading)
 
@@ -210,8 +215,10 @@ def check_several_actions(batch: Transitions) -> None:
         )
 
 
-def check_complete(batch: Transitions, part: str) -> None:
+def check_complete(batch: Transitions | PartitionedTransitions, part: str) -> None:
     """Refuse missing values, which ``part`` of the settings cannot handle; the message names the column and the first row."""
+    if isinstance(batch, PartitionedTransitions):
+        return batch.check_complete(part)
     missing = np.isnan(batch.states)
     if missing.any():
         row, column = (int(number) for number in np.argwhere(missing)[0])

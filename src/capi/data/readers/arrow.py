@@ -74,6 +74,12 @@ class Table:
     def _place(self, row: int) -> tuple[str, int]:
         return (self.name, self.number(row)) if self.place is None else self.place(int(row))
 
+    def one_row(self, row: int) -> str:
+        """Return how remarks name a row, with its file if there are several."""
+        name, number = self._place(row)
+        of_file = "" if self.place is None else f" of {name}"
+        return f"row {number}{of_file} counted from {self.first_row}"
+
     def two_rows(self, first: int, second: int) -> str:
         """Return how errors name two rows."""
         (here, i), (there, j) = self._place(first), self._place(second)
@@ -281,7 +287,13 @@ def _parquet_columns(dataset: Any, path: str, names: Collection[str]) -> Table:
 def _parquet(path: Any, read: Callable[[Any], R]) -> R:
     """Return what ``read`` makes of a Parquet file, whose errors name the file."""
     found = existing(path)
-    file = sorted(glob(found, recursive=True)) if is_many(found) and not Path(found).is_dir() else found
+    file: Any = found
+    if Path(found).is_dir():
+        inside = [place for place in Path(found).rglob("*") if place.is_file()]
+        files = sorted(place for place in inside if place.suffix == ".parquet")
+        file = files if files and len(files) < len(inside) else found  # others, such as a run's, are not of the table
+    elif is_many(found):
+        file = sorted(glob(found, recursive=True))
     try:
         dataset = pa.parquet.ParquetDataset(file)
         if has_unknown_intervals(dataset.schema):

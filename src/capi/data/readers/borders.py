@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from capi.data.readers.looking import Found
-from capi.data.readers.pieces import ParquetRows
 from capi.errors import InvalidInputError
 
 MOST_TOGETHER = 8  # pieces that may become one because an episode is in all of them
@@ -30,14 +29,12 @@ class _Borders:
         """Give the rows of an episode that crosses a border to the piece in which it begins."""
         kept: list[tuple[Any, Found]] = []
         for piece, found in zip(self.pieces, self.found, strict=True):
-            if kept and isinstance(piece, ParquetRows) and kept[-1][1].last == found.first:
+            if kept and found.n_rows and kept[-1][1].last == found.first:
                 before, earlier = kept[-1]
-                start, end = piece.spans[0]
-                head = ParquetRows(piece.files, ((start, start + found.head),))
+                head, piece = piece.divided(found.head, found.n_rows)
                 kept[-1] = (before.joined(head), replace(earlier, n_rows=earlier.n_rows + found.head))
-                if start + found.head == end:
+                if found.head == found.n_rows:
                     continue
-                piece = ParquetRows(piece.files, ((start + found.head, end),))
                 rest = found.episodes if found.returns else found.episodes[found.episodes != found.first]
                 found = replace(
                     found,

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from glob import glob, has_magic
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from capi._utils.executors import Kept
 from capi._utils.late import pyarrow as pa
 from capi._utils.validation import first_line
 from capi.data.readers.arrow import Table, parquet_table
@@ -18,6 +21,8 @@ from capi.data.readers.read import Read, read
 from capi.data.readers.roles import Roles
 from capi.data.table_files import existing
 from capi.errors import CapiError, InvalidInputError
+
+MOST_REPEATED = 2  # times that a task of a Dask DataFrame is computed in one pass, before all partitions are kept
 
 
 class Piece(Protocol):
@@ -35,6 +40,9 @@ class Piece(Protocol):
 
     def joined(self, other: Any) -> Piece:
         """Return the rows of both."""
+
+    def divided(self, head: int, n_rows: int) -> tuple[Any, Any]:
+        """Return the first rows of this piece, which has ``n_rows`` rows that follow each other, and the others."""
 
 
 class File(NamedTuple):
@@ -100,6 +108,12 @@ class ParquetRows:
                 spans.append((a, b))
         return ParquetRows(self.files, tuple(spans))
 
+    def divided(self, head: int, n_rows: int) -> tuple[ParquetRows, ParquetRows]:
+        """Return the first rows of this piece, which has ``n_rows`` rows that follow each other, and the others."""
+        start = self.spans[0][0]
+        first, rest = (start, start + head), (start + head, start + n_rows)
+        return ParquetRows(self.files, (first,)), ParquetRows(self.files, (rest,))
+
     def _of_file(self, file: File, low: int, high: int, names: Sequence[str]) -> Any:
         groups = [g for g, (a, b) in enumerate(zip(file.groups, file.groups[1:], strict=False)) if a < high and low < b]
         try:
@@ -116,17 +130,37 @@ class ParquetRows:
         return table.slice(low - file.groups[groups[0]], high - low)
 
 
-@dataclass(frozen=True, eq=False)
-class DaskFrame:
-    """A partition of a Dask DataFrame, or several."""
+class FrameRows(NamedTuple):
+    """Rows of a partition of a Dask DataFrame."""
 
-    delayed: tuple[Any, ...]
-    numbers: tuple[int, ...]
+    part: Any  # Delayed, or `Kept`
+    number: int
+    low: int = 0
+    high: int | None = None
+    size: int | None = None  # of the partition, if only some of its rows are meant
 
     @property
     def name(self) -> str:
         """What errors call it."""
-        return " and ".join(f"partition {number}" for number in self.numbers) + " of the Dask DataFrame"
+        return f"partition {self.number} of the Dask DataFrame"
+
+
+@dataclass(frozen=True, eq=False)
+class DaskFrame:
+    """A partition of a Dask DataFrame, several, or rows of them."""
+
+    rows: tuple[FrameRows, ...]
+
+    @property
+    def kept(self) -> tuple[Kept, ...]:
+        """The partitions that workers keep."""
+        return tuple({rows.number: rows.part for rows in self.rows if isinstance(rows.part, Kept)}.values())
+
+    @property
+    def name(self) -> str:
+        """What errors call it."""
+        numbers = dict.fromkeys(rows.number for rows in self.rows)
+        return " and ".join(f"partition {number}" for number in numbers) + " of the Dask DataFrame"
 
     def types(self, names: Sequence[str]) -> dict[str, Any]:
         """Return the Arrow types of the named columns; the partitions are computed for that."""
@@ -135,19 +169,72 @@ class DaskFrame:
 
     def table(self, names: Sequence[str]) -> Table:
         """Compute the partitions, and return the named columns."""
-        tables, places = [], []
-        for part, number in zip(self.delayed, self.numbers, strict=True):
-            frame, name = part.compute(scheduler="synchronous"), DaskFrame((part,), (number,)).name
-            Table(name, tuple(frame.columns), 0, lambda name: name).check_names(names)
-            columns = Table(name, tuple(frame.columns), len(frame), frame.__getitem__)
+        tables, places, frames = [], [], {}
+        for rows in self.rows:
+            if rows.number not in frames:
+                frames[rows.number] = _with_index(rows.part.compute(scheduler="synchronous"), names)
+            frame = frames[rows.number]
+            if rows.size not in (None, len(frame)):
+                raise InvalidInputError(
+                    f"{rows.name}: must not change while it is used; it had {rows.size} rows and has {len(frame)} now. Start again."
+                )
+            frame = frame.iloc[rows.low : rows.high]
+            Table(rows.name, tuple(frame.columns), 0, lambda name: name).check_names(names)
+            columns = Table(rows.name, tuple(frame.columns), len(frame), frame.__getitem__)
             tables.append(pa.table({column: columns.column(column) for column in names}))
-            places.append((name, 0, len(frame)))
+            places.append((rows.name, rows.low, len(frame)))
         arrow = _concatenated(tables, self.name)
         return Table(self.name, tuple(arrow.column_names), arrow.num_rows, arrow.column, 0, _place_in(places, 0))
 
     def joined(self, other: DaskFrame) -> DaskFrame:
         """Return the rows of both."""
-        return DaskFrame(self.delayed + other.delayed, self.numbers + other.numbers)
+        return DaskFrame(self.rows + other.rows)
+
+    def divided(self, head: int, n_rows: int) -> tuple[DaskFrame, DaskFrame]:
+        """Return the first rows of this piece, which has ``n_rows`` rows of one partition, and the others."""
+        part, number, low, _, size = self.rows[0]
+        size = n_rows if size is None else size
+        return tuple(  # type: ignore[return-value]
+            DaskFrame((FrameRows(part, number, a, b, size),))
+            for a, b in ((low, low + head), (low + head, low + n_rows))
+        )
+
+
+def _with_index(frame: Any, names: Sequence[str]) -> Any:
+    """Return a frame whose index is a column if it is one of those that are needed and no column has its name."""
+    needed = [name for name in frame.index.names if name in names and name not in frame.columns]
+    return frame.reset_index(needed) if needed else frame
+
+
+def dask_partitions(frame: Any, client: Any) -> list[DaskFrame]:
+    """Return the partitions of a Dask DataFrame.
+
+    They are computed when they are needed where each can be computed by itself. Those of a shuffled or persisted frame cannot, so the workers of the
+    ``client``, or of the client of this process, keep them.
+    """
+    parts: list[Any] = list(frame.to_delayed())
+    if client is None:
+        with suppress(ImportError, ValueError):  # there is no client
+            client = import_module("distributed").default_client()
+    if client is not None and _needs_scheduler(parts):
+        parts = [Kept(future) for future in client.compute(parts)]
+    return [DaskFrame((FrameRows(part, i),)) for i, part in enumerate(parts)]
+
+
+def _needs_scheduler(parts: Sequence[Any]) -> bool:
+    """Return whether partitions are results that a cluster holds, or are made of most of the tasks of all others."""
+    cull, tasks = import_module("dask.optimization").cull, {}
+    for graph in {id(part.__dask_graph__()): part.__dask_graph__() for part in parts}.values():
+        tasks.update(graph)
+    kinds = {type(task).__name__ for task in tasks.values()}
+    if any(kind == "Future" or "P2P" in kind for kind in kinds):
+        return True
+    n_tasks = 0
+    for part in parts:
+        n_tasks += len(cull(tasks, part.key)[0])
+        if n_tasks > MOST_REPEATED * len(tasks):
+            return True
+    return False
 
 
 def _concatenated(tables: Sequence[Any], name: str) -> Any:
@@ -187,17 +274,19 @@ class Decisions:
     piece: Any
     roles: Mapping[str, Any]
 
+    @property
+    def kept(self) -> tuple[Kept, ...]:
+        """The partitions of a Dask DataFrame that workers keep."""
+        return getattr(self.piece, "kept", ())
+
     def read(self) -> Read:
         """Return the checked decisions of the piece."""
         roles = Roles(**self.roles)
         return read(self.piece.table(roles.columns), roles, whole=False)
 
 
-def parquet_files(paths: Any, columns: Sequence[str]) -> tuple[File, ...]:
-    """Return the Parquet files of a folder, a pattern, a file, or a list of these, in the order of their names.
-
-    All must have the ``columns``, each of one kind.
-    """
+def files_of(paths: Any) -> list[str]:
+    """Return the Parquet files of a folder, a pattern, a file, or a list of these, in the order of their names."""
     found: list[str] = []
     given = [paths] if isinstance(paths, str | Path) else paths
     if not isinstance(given, Sequence) or not given or not all(isinstance(path, str | Path) for path in given):
@@ -216,9 +305,17 @@ def parquet_files(paths: Any, columns: Sequence[str]) -> tuple[File, ...]:
             found += inside
         else:
             found.append(text)
+    return list(dict.fromkeys(found))
+
+
+def parquet_files(paths: Any, columns: Sequence[str], *, absolute: bool = False) -> tuple[File, ...]:
+    """Return the Parquet files of a folder, a pattern, a file, or a list of these, in the order of their names.
+
+    All must have the ``columns``, each of one kind. With ``absolute`` paths, processes in other folders find them, too.
+    """
     files: list[File] = []
     kinds: dict[str, tuple[str, str]] = {}
-    for path in dict.fromkeys(found):
+    for path in files_of(paths):
         with _opened(path) as file:
             known = file.schema_arrow
             Table(path, tuple(known.names), 0, lambda name: name).check_names(columns)
@@ -227,6 +324,7 @@ def parquet_files(paths: Any, columns: Sequence[str]) -> tuple[File, ...]:
                 kinds[name] = same_kind(name, kinds.get(name), (kind, path))
             sizes = [file.metadata.row_group(g).num_rows for g in range(file.metadata.num_row_groups)]
         if sum(sizes):
+            path = str(Path(path).absolute()) if absolute else path
             files.append(File(path, files[-1].end if files else 0, tuple(np.cumsum([0, *sizes]).tolist())))
     if not files:
         raise InvalidInputError(f"{paths}: the files must have at least one row; they have none.")
