@@ -1,7 +1,7 @@
 """Batches larger than memory, and clusters. Each line runs in a process of its own, to measure its memory separately.
 
     python benchmarks/scale.py table [ROWS]        capi fit on one large table, default 5,000,000 rows x 8 columns, and capi predict
-    python benchmarks/scale.py lstd [ROWS]         LSTDQ with 52 weights on Parquet files, default 100,000,000 rows x 10 float32 columns (4 GB)
+    python benchmarks/scale.py lstd [ROWS]         LSTDQ with 48 weights on Parquet files, default 100,000,000 rows x 10 float32 columns (4 GB)
     python benchmarks/scale.py fitted [ROWS...]    FittedQ + OptimalTrees on two Dask workers of 4 GiB, default 2,000,000 and 20,000,000 rows
     python benchmarks/scale.py overhead            Dask against threads of one process, 1,000,000 rows
     python benchmarks/scale.py peer [SEED...]      a fitted-Q loop with LightGBM, and one with LSTDQ, on the same two workers, 2,000,000 rows, default seeds 0, 1 and 2;
