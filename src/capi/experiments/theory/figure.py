@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from capi._utils.statistics import all_hold, standard_error
 from capi._utils.validation import Floats
-from capi.experiments.comparison import differences, positive
+from capi.experiments.comparison import Between, differences, positive
 from capi.experiments.experiment import Claim, Record, Row
 from capi.experiments.theory.settings import BATCHES, CASES, SCHEDULES, ZETAS
 from capi.plotting.style import PALETTE, add_legend, marker_of, name_axes, new_figure
@@ -217,7 +216,7 @@ def _later(found: Found) -> dict[str, Claim]:
             continue
         early, even, late = cases
         made[f"later/{problem}"] = Claim(
-            "With the same budget, it is better to spend more of it in later rounds.",
+            f"{_place(problem)}: with the same budget, it is better to spend more of it in later rounds.",
             "Section 4.2, after Theorem 2",
             all_hold([positive(early - late), positive(even - late)]),
             _numbers(dict(zip(SCHEDULES, cases, strict=True))),
@@ -236,7 +235,7 @@ def _damping(found: Found) -> dict[str, Claim]:
                 "Section 4.1, after Theorem 1",
                 _close(slopes[0], 1 + zeta),
                 _numbers({"exponent": slopes[0]}),
-                differences({"exponent - expected": slopes[0] - 1 - zeta}, partial(_close, expected=0.0)),
+                differences({"exponent - expected": slopes[0] - 1 - zeta}, Between(-CLOSE, CLOSE)),
             )
     slopes = _paired(found, [("damping", "chain", "greedy")], slope)
     if slopes is not None:
@@ -260,7 +259,7 @@ def _rates(found: Found) -> dict[str, Claim]:
                 "Section 4.1, after Theorem 1",
                 _close(slopes[0], expected),
                 _numbers({"exponent": slopes[0]}),
-                differences({"exponent - expected": slopes[0] - expected}, partial(_close, expected=0.0)),
+                differences({"exponent - expected": slopes[0] - expected}, Between(-CLOSE, CLOSE)),
             )
     both = _paired(
         found, [("rates", "rewards", "large-gaps"), ("rates", "rewards", "zeta-1")], lambda r: r["losses"][2]
@@ -280,14 +279,14 @@ def _rates(found: Found) -> dict[str, Claim]:
             "Section 4.1, on r*",
             positive(-1 + CLOSE - slopes[0]),
             _numbers({"exponent": slopes[0]}),
-            differences({"-1 - exponent": -1 - slopes[0]}, lambda values: positive(values + CLOSE)),
+            differences({"-1 - exponent": -1 - slopes[0]}, Between(-CLOSE)),
         )
         made["rates/slow-if-it-does-not"] = Claim(
             "In the hardest problem for n whose best policy is not perfect, the excess falls more slowly.",
             "Section 6, on the rates of DPI",
             positive(slopes[1] - (-1 + PARALLEL)),
             _numbers({"exponent": slopes[1]}),
-            differences({"exponent + 1": slopes[1] + 1}, lambda values: positive(values - PARALLEL)),
+            differences({"exponent + 1": slopes[1] + 1}, Between(PARALLEL)),
         )
     return made
 
@@ -300,7 +299,7 @@ def _methods(found: Found) -> dict[str, Claim]:
         )
         if both is not None:
             made[f"methods/capi-and-{other}"] = Claim(
-                f"With as many transitions, CAPI loses less than {other}, on average over their numbers.",
+                f"Chain: with as many transitions, CAPI loses less than {WORDS.get(other, other)}, on average over their numbers.",
                 "Section 6",
                 positive(both[1] - both[0]),
                 _numbers({"capi": both[0], other: both[1]}),
@@ -316,7 +315,7 @@ def _regularities(found: Found) -> dict[str, Claim]:
         if cases is not None:
             both, *others = cases
             made[f"regularities/{n}-transitions"] = Claim(
-                "Smooth values and a small policy space together lose less than either alone, and than neither.",
+                f"Chain, {n:,} transitions: smooth values and a small policy space together lose less than either alone, and than neither.",
                 "title and Section 1",
                 all_hold(positive(other - both) for other in others),
                 _numbers(dict(zip(CASES, cases, strict=True))),
@@ -333,7 +332,7 @@ def _losses(found: Found) -> dict[str, Claim]:
         )
         if both is not None:
             made[f"losses/{problem}"] = Claim(
-                "The policy that minimises the gap-weighted loss is better than the one that minimises the 0/1 loss.",
+                f"{_place(problem)}: the policy that minimises the gap-weighted loss is better than the one that minimises the 0/1 loss.",
                 "Sections 1 and 3",
                 positive(both[1] - both[0]),
                 _numbers({"gap-weighted": both[0], "zero-one": both[1]}),
@@ -349,13 +348,18 @@ def _informative(found: Found) -> dict[str, Claim]:
         both = _paired(found, keys, lambda r: r["losses"][0])
         if both is not None:
             made[f"informative/{case}"] = Claim(
-                f"New transitions from states {words} are worth more than from all states alike.",
+                f"Mountain-Car: new transitions from states {words} are worth more than from all states alike.",
                 "Section 7, on the sampling distribution",
                 positive(both[1] - both[0]),
                 _numbers({case: both[0], "uniform": both[1]}),
                 differences({f"uniform - {case}": both[1] - both[0]}),
             )
     return made
+
+
+def _place(problem: str) -> str:
+    name = "HIV" if problem == "hiv" else WORDS.get(problem, problem)
+    return name[:1].upper() + name[1:]
 
 
 def slope(record: Record, last: int | None = None) -> float:
