@@ -81,7 +81,7 @@ def test_an_overview_says_which_seeds_ran_and_what_they_cost(tmp_path):
     group = groups["mountain-car"]
     assert (group.n_settings, group.seeds) == (22, ())
     names = [setting.name.partition("/")[2] for setting in settings]
-    assert group.text.startswith(f"0, 2 (1 settings); 0 to 2 ({names[0]}); none (discount-0.95/rfqi, ")
+    assert group.text.startswith(f"0 to 2 ({names[0]}); 0, 2 ({names[1]}); none (discount-0.95/rfqi, ")
     assert found.n_runs_per_setting == (0, 3)
     assert (found.cost.n_runs, found.cost.cpu_hours, found.cost.hours) == (5, 2.5, 5.0)
     n_settings = len(load_experiment("sensitivity").settings("full"))

@@ -44,7 +44,9 @@ class Group:
         if len(self.ran) == 1:
             return seeds_text(self.ran[0][0])
         first, *others = self.ran
-        told = [f"{seeds_text(first[0])} ({len(first[1])} settings)"]
+        told = [
+            f"{seeds_text(first[0])} ({names_text(first[1]) if len(first[1]) == 1 else f'{len(first[1])} settings'})"
+        ]
         return "; ".join(told + [f"{seeds_text(seeds)} ({names_text(names)})" for seeds, names in others])
 
 
