@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from capi.experiments.comparison import changed, differences, paired, positive, verdict_of
-from capi.experiments.experiment import Claim
+from capi.experiments.comparison import Between, changed, differences, paired, positive, verdict_of
+from capi.experiments.experiment import Claim, claim_of
 
 UP = np.array([1.0, 2.0, 1.5, 1.2, 1.8])
 
@@ -26,10 +26,41 @@ def test_differences_have_an_error_and_an_interval():
     every = found["all"]
     assert every.mean == pytest.approx(1.5)
     assert every.standard_error == pytest.approx(UP.std(ddof=1) / np.sqrt(5))
-    assert 1.0 < every.low < 1.5 < every.high < 2.0
+    half = 2.776 * UP.std(ddof=1) / np.sqrt(5)
+    assert (every.low, every.high) == pytest.approx((1.5 - half, 1.5 + half), abs=1e-3)
+    assert every.low < every.bootstrap[0] < 1.5 < every.bootstrap[1] < every.high
     assert (every.n_seeds, every.supports) == (5, True)
     assert (found["one"].standard_error, found["one"].low, found["one"].supports) == (None, None, None)
-    assert differences({"all": UP}, lambda values: positive(values - 9))["all"].supports is False
+    assert differences({"all": UP}, Between(9.0))["all"].supports is False
+
+
+@pytest.mark.parametrize(
+    ("limits", "supports", "needed"),
+    [
+        ((0.0, None), True, "above 0"),
+        ((1.4, None), None, "above 1.4"),
+        ((None, 0.9), False, "below 0.9"),
+        ((0.9, 2.1), True, "0.9 to 2.1"),
+        ((1.4, 3.0), None, "1.4 to 3"),
+        ((2.1, 3.0), False, "2.1 to 3"),
+    ],
+)
+def test_a_difference_is_shown_with_the_limits_that_decide(limits, supports, needed):
+    found = differences({"all": UP}, Between(*limits))["all"]
+    assert (found.supports, found.needed) == (supports, needed)
+    assert differences({"all": UP}, changed)["all"].needed == "not 0"
+
+
+def test_parts_without_a_run_keep_a_claim_open():
+    found = claim_of("", "", {"a": UP, "b": UP[:0]})
+    assert (found.holds, found.parts, found.missing, found.verdict) == (
+        None,
+        ("holds", "open"),
+        ("b",),
+        "holds in part",
+    )
+    assert claim_of("", "", {"a": UP[:0]}).verdict == "open"
+    assert claim_of("", "", {"a": UP}, Between(3.0)).verdict == "fails"
 
 
 @pytest.mark.parametrize(

@@ -107,8 +107,26 @@ def test_records_become_a_table_and_figures():
     figures(rows[:4])  # one seed has no standard errors
 
 
+def of_mean_loss(records):
+    found = {key: claim.holds for key, claim in claims(records).items()}
+    assert {holds for key, holds in found.items() if key.startswith("sum-loss")} == {None}, "without runs"
+    return {key: holds for key, holds in found.items() if key.startswith("mean-loss")}
+
+
+@pytest.mark.parametrize(("more", "verdict"), [(2.0, True), (30.0, False), (10.0, None)])
+def test_the_chosen_kappa_may_be_a_little_worse_than_the_best(more, verdict):
+    steps = lambda kappa, n, seed: 60.0 + (more + seed % 3 - 1) * (kappa == KAPPA) + 40 * (kappa == 1)  # noqa: E731
+    records = [
+        record | {"n_samples": n, "steps": steps(record["kappa"], n, record["seed"])}
+        for n in SAMPLES
+        for record in made_up(as_in_the_paper, 12)
+        if record["n_samples"] == SIZES[0]
+    ]
+    assert claims(records)["mean-loss/the-chosen-kappa-is-a-good-one"].holds is verdict
+
+
 def test_claims_hold_where_the_numbers_are_the_papers():
-    assert {key: claim.holds for key, claim in claims(made_up(as_in_the_paper, 12)).items()} == {
+    assert of_mean_loss(made_up(as_in_the_paper, 12)) == {
         "mean-loss/both-learn-a-reasonable-policy": True,
         "mean-loss/capi-leads": True,
         "mean-loss/capi-leads-most-with-few-samples": True,
@@ -116,11 +134,12 @@ def test_claims_hold_where_the_numbers_are_the_papers():
         "mean-loss/kappa-makes-a-big-difference-with-few-samples": True,
         "mean-loss/kappa-makes-a-difference-with-many-samples": True,
         "mean-loss/kappa-has-an-optimum": True,
+        "mean-loss/the-chosen-kappa-is-a-good-one": None,  # not run with all numbers of samples
     }
 
 
 def test_claims_fail_where_the_numbers_are_not():
-    assert {key: claim.holds for key, claim in claims(made_up(the_other_way_round, 12)).items()} == {
+    assert of_mean_loss(made_up(the_other_way_round, 12)) == {
         "mean-loss/both-learn-a-reasonable-policy": False,
         "mean-loss/capi-leads": False,
         "mean-loss/capi-leads-most-with-few-samples": True,  # it lags by more with many
@@ -128,6 +147,7 @@ def test_claims_fail_where_the_numbers_are_not():
         "mean-loss/kappa-makes-a-big-difference-with-few-samples": True,
         "mean-loss/kappa-makes-a-difference-with-many-samples": True,
         "mean-loss/kappa-has-an-optimum": False,
+        "mean-loss/the-chosen-kappa-is-a-good-one": False,
     }
 
 
@@ -137,13 +157,13 @@ def test_an_optimum_must_beat_both_ends_at_a_number_of_samples():
         "mean-loss/kappa-has-an-optimum"
     ]
     assert falling.verdict == "fails"
-    assert {part.supports for part in falling.differences.values()} == {False}
+    assert falling.parts == ("fails",) * len(SIZES), "both ends of a number of samples are one part"
     means = [part.mean for part in falling.differences.values()]
     assert min(means) < 0 < max(means)
 
 
 def test_where_all_is_the_same_nothing_but_the_level_is_decided():
-    verdicts = {key: claim.holds for key, claim in claims(made_up(lambda kappa, n, seed: 55.0, 12)).items()}
+    verdicts = of_mean_loss(made_up(lambda kappa, n, seed: 55.0, 12))
     assert verdicts.pop("mean-loss/both-learn-a-reasonable-policy") is True
     assert verdicts.pop("mean-loss/kappa-makes-a-big-difference-with-few-samples") is False
     assert set(verdicts.values()) == {None}
@@ -169,4 +189,4 @@ def test_pieces_work_on_some_of_the_records():
     assert list(figures(table(made_up(as_in_the_paper, 1)[:1]))) == ["mountain-car-samples-mean-loss.png"]
     assert {claim.holds for claim in claims(made_up(as_in_the_paper, 1)[:1]).values()} == {None}
     apart = [r for r in made_up(as_in_the_paper, 2) if (r["seed"] == 0) == (r["kappa"] is None)]
-    assert claims(apart) == {}, "no seed has run with both methods"
+    assert {claim.holds for claim in claims(apart).values()} == {None}, "no seed has run with both methods"

@@ -69,16 +69,41 @@ def test_without_a_finished_run_there_is_none(tmp_path):
 
 def test_text_is_escaped_and_missing_intervals_are_empty():
     alone = Difference(1.5, None, None, None, 1, None)
-    clear = Difference(2.5, 0.1, 2.25, 2.75, 9, True)
-    claim = Claim("<b>bold</b>", "", None, {}, {"one <seed>": alone, "many": clear})
-    cost = overviews.Cost(1, 0.5, 1.0, 50, 25.0, 0)
-    judged = overviews.judgements("theory", {"later": claim})
+    clear = Difference(2.5, 0.1, 2.25, 2.75, 9, True, "above 2", (2.3, 2.7))
+    claim = Claim("<b>bold</b> with `code`", "", None, {}, {"one <seed>": alone, "many": clear})
+    direct = Claim("Compared directly.", "", True, {"loss": {"capi": 0.5, "vi": None}})
+    cost = overviews.Cost(1, 0.5, 1.0, 50, 25.0, ("a/b",))
+    judged = overviews.judgements("theory", {"later": claim, "direct": direct})
     summary = ("Numbers", ["case"], [["<i>"]])
-    made = overviews.Overview("theory", "claims", judged, {"later": claim}, [], summary, [], cost, {})
+    group = overviews.Group("later", 3, 5, (((0, 1), ("x", "y")), ((0,), ("z",))))
+    made = overviews.Overview(
+        "theory",
+        "claims",
+        judged,
+        {"later": claim},
+        [],
+        summary,
+        [group],
+        cost,
+        {"capi 1.0 on z80": 5},
+        {"numpy": "2.0"},
+        ("A note.",),
+    )
     object.__setattr__(made, "figures", dict)
     text = poster_of([made])
     assert "<b>bold" not in text
     assert "&lt;b&gt;bold" in text
     rows = re.findall(r"<tr><td class=\"n\">1</td><td class=\"part\">later.*?</tr>", text)
-    assert ["2.25 to 2.75" in row for row in rows] == [False, True]
+    assert ["2.25 to 2.75" in row and "above 2" in row and "2.3 to 2.7" in row for row in rows] == [False, True]
+    assert "with <code>code</code>" in text
+    assert "loss: capi 0.5, vi never" in text
+    assert "0 to 1 (2 settings); 0 (z)" in text
+    for words in (
+        "capi 1.0 on z80 (5 runs)",
+        "numpy 2.0",
+        "A note.",
+        "1 settings that never ran: a/b",
+        "t interval of the mean",
+    ):
+        assert words in text
     assert "holds in part" in text

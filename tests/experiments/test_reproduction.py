@@ -24,8 +24,8 @@ QUICKEST = {
     "chain": "variant-1-figures/success-0.9/capi",
     "sensitivity": "mountain-car/base/rfqi",
     "combinations": "evaluators/LSTDQ-Trees",
-    "readable": None,
-    "patients": None,
+    "readable": "pole/tree-1",
+    "patients": "10/tree-capi",
     "small-trees": "model/frozen-lake-4x4/2/capi-search",
 }
 
@@ -102,6 +102,8 @@ def recomputed(name, setting):
     experiment = load_experiment(name)
     chosen = next(one for one in experiment.settings("full") if one.name == setting)
     records = [one for one in Records(REPRODUCTION / name / FOLDER) if one["setting"] == setting]
+    if not records:
+        pytest.skip(f"{setting} has no record yet: run scripts/long_runs.py --experiments {name}")
     record = next(filter(made_here, records), records[0])
     request = {"module": experiment.run.__module__, "function": "run", "values": dict(chosen.values)}
     again = compute({**request, "seed": record["seed"], "n_jobs": 1})
@@ -109,12 +111,15 @@ def recomputed(name, setting):
 
 
 def made_here(record):
-    """Return whether the record comes from the same versions and kind of processor; elsewhere the last digits may differ."""
-    here = {"versions": versions(), "processor": llvmlite.binding.get_host_cpu_name()}
-    return {key: record["run"][key] for key in here} == here
+    """Return whether the record comes from the same libraries and kind of processor; elsewhere the last digits may differ.
+
+    The version of the package does not count: a record that no longer comes out is one that must be computed again.
+    """
+    here = versions() | {"capi": record["run"]["versions"]["capi"]}
+    return (record["run"]["versions"], record["run"]["processor"]) == (here, llvmlite.binding.get_host_cpu_name())
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if QUICKEST.get(name)])
+@pytest.mark.parametrize("name", [name for name, setting in QUICKEST.items() if setting])
 def test_a_record_comes_out_again(name):
     """With other versions or on another processor numbers differ slightly, and policies that are learned from them may differ a lot."""
     record, former, again = recomputed(name, QUICKEST[name])
@@ -125,16 +130,16 @@ def test_a_record_comes_out_again(name):
         for key, value in former.items():
             if isinstance(value, list | float):
                 np.testing.assert_allclose(again[key], value, rtol=1e-3, atol=1e-9)
-    else:
-        pytest.skip("the record comes from other versions or another processor")
+    elif again != former:
+        pytest.skip("the record comes from other libraries or another processor")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "setting"), [("hiv", "own/tree-fqi")])
 def test_a_long_record_comes_out_again(name, setting):
     record, former, again = recomputed(name, setting)
-    if not made_here(record):
-        pytest.skip("the record comes from other versions or another processor")
+    if again != former and not made_here(record):
+        pytest.skip("the record comes from other libraries or another processor")
     assert again == former
 
 
@@ -169,6 +174,7 @@ def test_every_item_begins_before_any_goes_on(script, tmp_path):
         ("readable", "pole"),
         ("readable", "hiv"),
         *(("patients", str(n)) for n in (10, 20, 40, 80, 200)),
+        *(("theory", g) for g in ("later", "damping", "rates", "methods", "regularities", "losses", "informative")),
     ]
     own = [task for task in tasks if script.group_of(task.setting) == "own"]
     assert len(own) == 20 * 11

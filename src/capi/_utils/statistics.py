@@ -43,12 +43,18 @@ def bootstrap_interval(values: Floats, level: float = 0.95, *, random_state: Ran
     return float(result.confidence_interval.low), float(result.confidence_interval.high)
 
 
+def t_interval(values: Floats, level: float = 0.95) -> tuple[float, float]:
+    """Return Student's interval of the mean of the distribution of ``values`` (n,); NaN for a single value."""
+    if len(values) < 2:
+        return float("nan"), float("nan")
+    mean, half = float(np.mean(values)), float(stats.t.ppf((1 + level) / 2, len(values) - 1)) * standard_error(values)
+    return mean - half, mean + half
+
+
 def is_positive(values: Floats, level: float = 0.95) -> bool | None:
     """Return whether the mean of the distribution of ``values`` (n,) is positive; None if the t interval contains zero."""
-    if len(values) < 2:
-        return None
-    mean, half = float(np.mean(values)), float(stats.t.ppf((1 + level) / 2, len(values) - 1)) * standard_error(values)
-    return True if mean > half else False if mean < -half else None
+    low, high = t_interval(values, level)
+    return True if low > 0 else False if high < 0 else None
 
 
 def all_hold(verdicts: Iterable[bool | None]) -> bool | None:

@@ -7,19 +7,21 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
+from capi._utils.statistics import all_hold
 from capi._utils.suggestions import did_you_mean
+from capi._utils.validation import Floats
 from capi.errors import InvalidInputError
 from capi.experiments import NAMES
+from capi.experiments.comparison import POSITIVE, Difference, Judge, Verdict, differences
 from capi.experiments.setting import Setting, Size
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from capi.experiments.comparison import Difference, Verdict
-
 SIZES: tuple[Size, ...] = ("quick", "full")
 Record: TypeAlias = dict[str, Any]
 Row: TypeAlias = dict[str, Any]
+VERDICTS_OF_PARTS: Mapping[bool | None, Verdict] = {True: "holds", False: "fails", None: "open"}
 
 
 @dataclass(frozen=True)
@@ -31,15 +33,45 @@ class Claim:
     holds: bool | None  # None if the records cannot decide it
     numbers: dict[str, Any]
     differences: Mapping[str, Difference] = field(default_factory=dict)  # of paired seeds, by part of the claim
+    missing: tuple[str, ...] = ()  # parts without a run
+    units: tuple[bool | None, ...] | None = (
+        None  # verdicts on what the claim is about, if several differences make up one of them
+    )
+
+    @property
+    def parts(self) -> tuple[Verdict, ...]:
+        """Return the verdict on each part of the claim; a claim without parts is one."""
+        each = (*(part.supports for part in self.differences.values()), *(None for _ in self.missing))
+        found = (each or (self.holds,)) if self.units is None else self.units
+        return tuple(VERDICTS_OF_PARTS[one] for one in found)
 
     @property
     def verdict(self) -> Verdict:
         """Return whether the claim holds, holds in some of its parts, fails, or is open."""
         if self.holds:
             return "holds"
-        if any(part.supports for part in self.differences.values()):
+        if "holds" in self.parts:
             return "holds in part"
         return "open" if self.holds is None else "fails"
+
+
+def claim_of(
+    statement: str,
+    where: str,
+    parts: Mapping[str, Floats],
+    judge: Judge = POSITIVE,
+    *,
+    numbers: dict[str, Any] | None = None,
+) -> Claim:
+    """Return the claim that holds if all of its parts do, each judged by paired differences; parts without seeds stay open."""
+    return Claim(
+        statement,
+        where,
+        all_hold(judge(values) for values in parts.values()),
+        numbers or {},
+        differences(parts, judge),
+        tuple(name for name, values in parts.items() if not len(values)),
+    )
 
 
 class Experiment(Protocol):

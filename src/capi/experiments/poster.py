@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import io
+import re
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from capi._utils.late import jinja2, markupsafe
 from capi._utils.versions import versions
-from capi.experiments.comparison import Difference, number_text
-from capi.experiments.experiment import Claim
-from capi.experiments.overview import VERDICTS, Overview, overview, seeds_text
-from capi.experiments.sentences import Judgement
+from capi.experiments.comparison import number_text
+from capi.experiments.evidence import RULES, evidence, tally_text
+from capi.experiments.overview import VERDICTS, Overview, overview
 from capi.files.atomic import write_text
 from capi.report.wording import count_text
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 DOTS_PER_INCH = 110
-PART_VERDICTS = {True: "holds", False: "fails", None: "open"}
 
 
 def write_poster(folders: Mapping[str, str | Path], target: str | Path) -> Path | None:
@@ -33,7 +32,7 @@ def write_poster(folders: Mapping[str, str | Path], target: str | Path) -> Path 
     Parameters
     ----------
     folders : dict
-        The folder of the results of each experiment, by its name; experiments without a finished run are left out.
+        The folder of the results of each experiment, by its name; without a finished run all of its claims are open.
     target : str or Path
         The file to write.
 
@@ -42,8 +41,8 @@ def write_poster(folders: Mapping[str, str | Path], target: str | Path) -> Path 
     Path or None
         The path of the page; None if no experiment has a finished run, and nothing is written.
     """
-    found = [one for one in (overview(name, folder) for name, folder in folders.items()) if one is not None]
-    if not found:
+    found = [overview(name, folder) for name, folder in folders.items()]
+    if not any(one.cost.n_runs for one in found):
         return None
     path = Path(target)
     write_text(path, poster_of(found))
@@ -59,7 +58,7 @@ def poster_of(overviews: Sequence[Overview]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"count": count_text}
+    environment.filters |= {"count": count_text, "inline": inline}
     counts = [one.n_verdicts() for one in overviews]
     tally = [(verdict, sum(count[verdict] for count in counts)) for verdict in VERDICTS]
     style = files("capi.report").joinpath("templates", "report.css").read_text(encoding="utf-8")
@@ -69,6 +68,7 @@ def poster_of(overviews: Sequence[Overview]) -> str:
         tally=tally,
         n_judged=sum(number for _, number in tally),
         n_runs=sum(one.cost.n_runs for one in overviews),
+        rules=RULES,
         version=versions()["capi"],
     )
 
@@ -80,50 +80,43 @@ def _part(one: Overview) -> dict[str, Any]:
     return {
         "name": one.name,
         "title": one.title[:1].upper() + one.title[1:],
-        "groups": [{"name": g.name, "n_records": g.n_records, "seeds": seeds_text(g.seeds)} for g in one.groups],
-        "cpu_hours": number_text(one.cost.cpu_hours),
+        "groups": [{"name": g.name, "n_records": g.n_records, "seeds": g.text} for g in one.groups],
+        "cost": {
+            "cpu_hours": number_text(one.cost.cpu_hours),
+            "hours": number_text(one.cost.hours),
+            "full_runs": one.cost.full_runs,
+            "full_cpu_hours": number_text(one.cost.full_cpu_hours),
+            "not_counted": one.cost.not_counted,
+        },
+        "made_by": [f"{made_by} ({count_text(n)} runs)" for made_by, n in sorted(one.made_by.items())],
+        "versions": [f"{library} {version}" for library, version in one.versions.items()],
+        "notes": one.notes,
         "figures": [_picture(name, figure, one.title) for name, figure in one.figures().items()],
         "of_paper": bool(said),
         "judged": [
-            {"says": each.sentence.says, "verdict": each.verdict, "ours": each.sentence.ours} for each in judged
+            {"says": each.sentence.says, "verdict": each.verdict, "ours": each.ours, "tally": tally_text(each)}
+            for each in judged
         ],
-        "evidence": list(_evidence(judged)),
-        "said": [{"says": each.sentence.says, "ours": each.sentence.ours} for each in said],
+        "evidence": list(evidence(judged)),
+        "said": [{"says": each.sentence.says, "ours": each.ours} for each in said],
         "summary_title": title,
         "headings": headings,
         "lines": lines,
     }
 
 
-def _evidence(judged: Sequence[Judgement]) -> Iterator[dict[str, str]]:
-    """Yield one row per difference, and one per claim without differences; each claim once, at its first sentence."""
-    shown: set[str] = set()
-    for number, judgement in enumerate(judged, 1):
-        for name, claim in judgement.claims.items():
-            if name not in shown:
-                shown.add(name)
-                yield from _rows(str(number), name, claim)
+def inline(text: str) -> Any:
+    """Return text as HTML: escaped, with Markdown's marks for code and emphasis.
 
-
-def _rows(number: str, name: str, claim: Claim) -> Iterator[dict[str, str]]:
-    start = {"number": number, "claim": name}
-    if not claim.differences:
-        empty = dict.fromkeys(("mean", "interval", "seeds"), "")
-        yield {**start, "part": claim.statement, **empty, "verdict": claim.verdict}
-    for part, found in claim.differences.items():
-        yield {**start, "part": part, **_numbers(found)}
-
-
-def _numbers(found: Difference) -> dict[str, str]:
-    interval = (
-        "" if found.low is None or found.high is None else f"{number_text(found.low)} to {number_text(found.high)}"
-    )
-    return {
-        "mean": number_text(found.mean),
-        "interval": interval,
-        "seeds": str(found.n_seeds),
-        "verdict": PART_VERDICTS[found.supports],
-    }
+    Examples
+    --------
+    >>> str(inline("`a<b` *holds*"))
+    '<code>a&lt;b</code> <em>holds</em>'
+    """
+    found = str(markupsafe.escape(text))
+    for mark, tag in (("`", "code"), (r"\*", "em")):
+        found = re.sub(rf"{mark}([^`*]+){mark}", rf"<{tag}>\1</{tag}>", found)
+    return markupsafe.Markup(found)  # escaped above
 
 
 def _picture(name: str, figure: Figure, title: str) -> dict[str, Any]:

@@ -76,13 +76,20 @@ def key_of(values: Mapping[str, Any]) -> str:
 
 
 def flat(record: Record) -> Record:
-    """Return the setting's name, its values, the seed and the results in one dict, for tables, figures and claims."""
-    return {"setting": record["setting"], **record["values"], "seed": record["seed"], **record["results"]}
+    """Return the setting's name, its values, the seed, the results and the kind of processor in one dict, for tables, figures and claims."""
+    processor = record.get("run", {}).get("processor", "")
+    return {
+        "setting": record["setting"],
+        **record["values"],
+        "seed": record["seed"],
+        **record["results"],
+        "processor": processor,
+    }
 
 
 def without_timings(record: Record) -> Record:
     """Return the setting's values, the seed and those results that the same code always gives."""
-    return {name: value for name, value in flat(record).items() if TIMING not in name}
+    return {name: value for name, value in flat(record).items() if TIMING not in name and name != "processor"}
 
 
 def _compressed(records: Iterable[Record]) -> bytes:

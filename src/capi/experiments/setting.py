@@ -11,6 +11,7 @@ ALGORITHM_1: dict[str, Any] = {  # options of CAPI that make it the paper's loop
     "keep": "last",
     "state_weights": "batch",
 }
+DEFAULTS = "capi-0.2"  # names the defaults of CAPI of runs that use them: after they change, a new name makes the records of earlier ones stale
 
 
 @dataclass(frozen=True)

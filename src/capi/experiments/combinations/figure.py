@@ -10,9 +10,9 @@ import numpy as np
 from capi._utils.statistics import standard_error
 from capi._utils.validation import Floats
 from capi.experiments.combinations.settings import EVALUATOR, EVALUATORS, SPACE, SPACES
-from capi.experiments.comparison import differences, paired, positive
+from capi.experiments.comparison import paired
 from capi.experiments.drawing import interval_figure
-from capi.experiments.experiment import Claim, Record, Row
+from capi.experiments.experiment import Claim, Record, Row, claim_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,16 +62,15 @@ def claims(records: Sequence[Record]) -> dict[str, Claim]:
     fixed = steps.get((EVALUATOR, SPACE), {})
     for kind, (_, cases) in KINDS.items():
         for case in cases:
-            if case == (EVALUATOR, SPACE) or case not in steps or not fixed:
+            if case == (EVALUATOR, SPACE):
                 continue
             name, other = (case[0], EVALUATOR) if kind == "evaluators" else (case[1], SPACE)
-            more = paired(steps[case], fixed)
-            found[f"{kind}/{name}"] = Claim(
+            own = steps.get(case, {})
+            found[f"{kind}/{name}"] = claim_of(
                 f"With {name} instead of {other} the policy takes more steps.",
                 "beyond the paper",
-                positive(more),
-                {"steps": float(np.mean(list(steps[case].values())))},
-                differences({f"{name} - {other}": more}),
+                {f"{name} - {other}": paired(own, fixed)},
+                numbers={"steps": float(np.mean(list(own.values()))) if own else None},
             )
     return found
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from capi.experiments.comparison import differences, mean_text, paired, positive
+from capi.experiments.comparison import mean_text, paired
 from capi.experiments.drawing import line_figure
-from capi.experiments.experiment import Claim, Record, Row
+from capi.experiments.experiment import Claim, Record, Row, claim_of
 from capi.experiments.patients.settings import METHODS, PATIENTS
 
 if TYPE_CHECKING:
@@ -58,30 +58,23 @@ def figures(rows: Sequence[Row]) -> dict[str, Figure]:
 def claims(records: Sequence[Record]) -> dict[str, Claim]:
     """Return which numbers of patients are enough for each method, and where selection is better than always a forest."""
     returns, found = _returns(table(records)), {}
+    most = PATIENTS[-1]
     for method in METHODS:
-        every = returns.get((method, PATIENTS[-1]), {})
+        enough = {seed: SHARE * value for seed, value in returns.get((method, most), {}).items()}
         for n in PATIENTS[:-1]:
             few = returns.get((method, n), {})
-            if not few or not every:
-                continue
-            holds = positive(paired(few, {seed: SHARE * value for seed, value in every.items()}))
-            found[f"enough/{method.lower()}/{n}"] = Claim(
-                f"{n} patients are enough for {method}: the return is at least {100 * SHARE:g} % of that with {PATIENTS[-1]}.",
+            found[f"enough/{method.lower()}/{n}"] = claim_of(
+                f"{n} patients are enough for {method}: the return is at least {100 * SHARE:g} % of that with {most}.",
                 "beyond the paper",
-                holds,
-                {"return": float(np.mean(list(few.values())))},
-                differences({f"{n} - {PATIENTS[-1]} patients": paired(few, every)}, lambda _, holds=holds: holds),  # type: ignore[misc]
+                {f"{n} patients - {SHARE:g} of {most}": paired(few, enough)},
+                numbers={"return": float(np.mean(list(few.values()))) if few else None},
             )
     for n in PATIENTS:
-        gain = paired(returns.get(("selection", n), {}), returns.get(("Tree-CAPI", n), {}))
-        if len(gain):
-            found[f"selection/{n}"] = Claim(
-                f"With {n} patients, selection has a higher return than always learning a forest.",
-                "beyond the paper",
-                positive(gain),
-                {},
-                differences({"selection - Tree-CAPI": gain}),
-            )
+        found[f"selection/{n}"] = claim_of(
+            f"With {n} patients, selection has a higher return than always learning a forest.",
+            "beyond the paper",
+            {"selection - Tree-CAPI": paired(returns.get(("selection", n), {}), returns.get(("Tree-CAPI", n), {}))},
+        )
     return found
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from capi.experiments.comparison import differences, mean_text, paired, positive
+from capi.experiments.comparison import mean_text, paired
 from capi.experiments.drawing import line_figure
-from capi.experiments.experiment import Claim, Record, Row
+from capi.experiments.experiment import Claim, Record, Row, claim_of
 from capi.experiments.readable.settings import DEPTHS, PROBLEMS
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 COLUMNS = ("problem", "way", "depth", "seed", "score")
 UNITS = {"hiv": "discounted return", "pole": "steps balanced"}
+NAMES = {"hiv": "HIV", "pole": "Pole"}
 WAYS = ("in the loop", "afterwards")
 SHARE = 0.9  # of the forest's score: a small price
 Scores: TypeAlias = dict[tuple[str, str, int], dict[int, float]]  # by problem, way, depth (0 is the forest) and seed
@@ -77,18 +78,17 @@ def claims(records: Sequence[Record]) -> dict[str, Claim]:
         for way in WAYS:
             for depth in DEPTHS:
                 tree = scores.get((problem, way, depth), {})
-                if not tree or not forest:
-                    continue
-                enough = paired(tree, {seed: SHARE * score for seed, score in forest.items()})
-                holds = positive(enough)
-                found[f"{problem}/{way.replace(' ', '-')}/depth-{depth}"] = Claim(
-                    f"On {problem}, one tree of depth {depth} {way} reaches {100 * SHARE:g} % of the forest's score.",
+                found[f"{problem}/{way.replace(' ', '-')}/depth-{depth}"] = claim_of(
+                    f"{NAMES[problem]}: one tree of depth {depth} {way} reaches {100 * SHARE:g} % of the forest's score.",
                     "beyond the paper",
-                    holds,
-                    {"tree": float(np.mean(list(tree.values()))), "forest": float(np.mean(list(forest.values())))},
-                    differences({"tree - forest": paired(tree, forest)}, lambda _, holds=holds: holds),  # type: ignore[misc]
+                    {f"tree - {SHARE:g} forest": paired(tree, {seed: SHARE * score for seed, score in forest.items()})},
+                    numbers={"tree": _mean(tree), "forest": _mean(forest)},
                 )
     return found
+
+
+def _mean(scores: Mapping[int, float]) -> float | None:
+    return float(np.mean(list(scores.values()))) if scores else None
 
 
 def _scores(rows: Sequence[Row]) -> Scores:

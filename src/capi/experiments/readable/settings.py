@@ -1,6 +1,6 @@
 """Settings of readable policies: a forest, and single trees of depth 1 to 6, learned from the same batch.
 
-A tree takes the place of the forest either in every round ("in the loop"), or only once, after the last round: then it minimises the
+The loop is `CAPI()` with the defaults of the library, not the paper's Algorithm 1; the value "learner" names these defaults. A tree takes the place of the forest either in every round ("in the loop"), or only once, after the last round: then it minimises the
 gap-weighted loss of the forest's last action values ("afterwards"). The batches and the evaluation are those of the base cases of the
 sensitivity analysis.
 """
@@ -8,7 +8,7 @@ sensitivity analysis.
 from typing import Any
 
 from capi.experiments.sensitivity.settings import BASE
-from capi.experiments.setting import Setting, Size
+from capi.experiments.setting import DEFAULTS, Setting, Size
 
 SEEDS = {"quick": 1, "full": 5}
 DEPTHS = (1, 2, 3, 4, 5, 6)
@@ -26,4 +26,5 @@ def settings(size: Size) -> list[Setting]:
 
 def _setting(problem: str, depth: int | None) -> Setting:
     values: dict[str, Any] = {"problem": problem, "depth": depth, "depths": list(DEPTHS) if depth is None else []}
-    return Setting(f"{problem}/{'forest' if depth is None else f'tree-{depth}'}", {**values, **BASE[problem]})
+    values |= {"learner": DEFAULTS, **BASE[problem]}
+    return Setting(f"{problem}/{'forest' if depth is None else f'tree-{depth}'}", values)

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from capi._utils.validation import Floats
-from capi.experiments.comparison import changed, differences, mean_text, paired
+from capi.experiments.comparison import changed, mean_text, paired
 from capi.experiments.drawing import interval_figure
-from capi.experiments.experiment import Claim, Record, Row
+from capi.experiments.experiment import Claim, Record, Row, claim_of
 from capi.experiments.sensitivity.settings import BASE, METHODS, cases
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLUMNS = ("problem", "factor", "level", "method", "seed", "score", "learning_cpu_seconds")
+NAMES = {"hiv": "HIV", "mountain-car": "Mountain-Car", "pole": "Pole"}
 UNITS = {"hiv": "discounted return", "mountain-car": "steps to the goal", "pole": "steps balanced"}
 SIGN = {"hiv": 1.0, "mountain-car": -1.0, "pole": 1.0}  # whether a larger score is better
 WORDS = {
@@ -82,18 +83,18 @@ def claims(records: Sequence[Record]) -> dict[str, Claim]:
     """Return, for each choice, whether it changes the lead of CAPI; five seeds can show a change, but not that there is none."""
     scores = _scores([{**r} for r in records])
     found = {}
-    for case in _ordered(scores):
+    for case in ((problem, factor, level) for problem in BASE for factor, level in cases(problem)):
         problem, factor, level = case
         if factor == "base":
             continue
         change, lead = _change(scores, case), _lead(scores, case)
         name = f"{problem}/{factor}-{'none' if level is None else level}"
-        found[name] = Claim(
-            f"With {name_of(case)} instead of {level_of(factor, BASE[problem][factor])}, the lead of CAPI changes.",
+        found[name] = claim_of(
+            f"{NAMES[problem]}: with {name_of(case)} instead of {level_of(factor, BASE[problem][factor])}, the lead of CAPI changes.",
             "not stated in the paper",
-            changed(change),
-            {"lead": float(np.mean(lead)) if len(lead) else None},
-            differences({"change of the lead": change}, changed),
+            {"change of the lead": change},
+            changed,
+            numbers={"lead": float(np.mean(lead)) if len(lead) else None},
         )
     return found
 
