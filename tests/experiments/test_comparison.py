@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from capi.experiments.comparison import Between, changed, differences, paired, positive, verdict_of
-from capi.experiments.experiment import Claim, claim_of
+from capi.experiments.comparison import Between, changed, claim_of, differences, paired, positive, verdict_of
+from capi.experiments.experiment import Claim
 
 UP = np.array([1.0, 2.0, 1.5, 1.2, 1.8])
 

@@ -136,7 +136,7 @@ def test_a_selection_needs_enough_episodes(tables, tmp_path):
     told = CliRunner().invoke(
         app, ["fit", str(tmp_path / "one.csv"), "--episode", "id", "--out", str(tmp_path / "run"), *OPTIONS]
     )
-    assert "select, which tests its result on other episodes, needs at least two episodes" in str(told.exception)
+    assert "--select needs at least two episodes; the table has one" in str(told.exception)
 
 
 def test_an_interrupted_selection_continues_to_the_same_policy(tables, tmp_path):

@@ -14,6 +14,7 @@ import numpy as np
 
 from capi._utils.statistics import all_hold, bootstrap_interval, is_positive, standard_error, t_interval
 from capi._utils.validation import Floats
+from capi.experiments.experiment import Claim
 
 FEWEST_SEEDS = 5  # with fewer no claim is decided
 Verdict: TypeAlias = Literal["holds", "holds in part", "fails", "open"]
@@ -172,3 +173,22 @@ def mean_text(values: Iterable[float]) -> str:
         return ""
     error = standard_error(found)
     return number_text(float(found.mean())) + ("" if np.isnan(error) else f" ({number_text(float(f'{error:.2g}'))})")
+
+
+def claim_of(
+    statement: str,
+    where: str,
+    parts: Mapping[str, Floats],
+    judge: Judge = POSITIVE,
+    *,
+    numbers: dict[str, Any] | None = None,
+) -> Claim:
+    """Return the claim that holds if all of its parts do, each judged by paired differences; parts without seeds stay open."""
+    return Claim(
+        statement,
+        where,
+        all_hold(judge(values) for values in parts.values()),
+        numbers or {},
+        differences(parts, judge),
+        tuple(name for name, values in parts.items() if not len(values)),
+    )

@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from capi._utils.statistics import all_hold
 from capi._utils.suggestions import did_you_mean
-from capi._utils.validation import Floats
 from capi.errors import InvalidInputError
 from capi.experiments import NAMES
-from capi.experiments.comparison import POSITIVE, Difference, Judge, Verdict, differences
 from capi.experiments.setting import Setting, Size
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from capi.experiments.comparison import Difference, Verdict
 
 SIZES: tuple[Size, ...] = ("quick", "full")
 Record: TypeAlias = dict[str, Any]
@@ -53,25 +52,6 @@ class Claim:
         if "holds" in self.parts:
             return "holds in part"
         return "open" if self.holds is None else "fails"
-
-
-def claim_of(
-    statement: str,
-    where: str,
-    parts: Mapping[str, Floats],
-    judge: Judge = POSITIVE,
-    *,
-    numbers: dict[str, Any] | None = None,
-) -> Claim:
-    """Return the claim that holds if all of its parts do, each judged by paired differences; parts without seeds stay open."""
-    return Claim(
-        statement,
-        where,
-        all_hold(judge(values) for values in parts.values()),
-        numbers or {},
-        differences(parts, judge),
-        tuple(name for name, values in parts.items() if not len(values)),
-    )
 
 
 class Experiment(Protocol):

@@ -204,17 +204,13 @@ class RunSettings:
         defaults = {f.name: f.default for f in fields(self)}
         given = [name for name in ("evaluator", "space", *CHOSEN) if getattr(self, name) != defaults[name]]
         given += [f"{next(iter(options))}" for options in (self.evaluator_options, self.space_options) if options]
-        if self.hold_out == 0:
-            object.__setattr__(self, "hold_out", TESTED)
+        object.__setattr__(self, "hold_out", self.hold_out or TESTED)
         if given:
             raise InvalidInputError(f"{given[0]} must not be given with select, which chooses it. Omit one of them.")
 
     @property
     def _kinds(self) -> Any:
-        return Parts(
-            getattr(evaluators, EVALUATORS[self.evaluator]),
-            getattr(policy_spaces, SPACES[self.space]),
-        )
+        return Parts(getattr(evaluators, EVALUATORS[self.evaluator]), getattr(policy_spaces, SPACES[self.space]))
 
     @cached_property
     def parts(self) -> Parts:
@@ -356,10 +352,9 @@ class RunSettings:
 
     def _split(self, whole: Transitions) -> tuple[Transitions, Transitions]:
         if whole.n_episodes < 2:
-            why = "select, which tests its result on other episodes," if self.select else "hold_out"
+            option = "--select" if self.select else "--hold-out"
             raise InvalidInputError(
-                f"{why} needs at least two episodes; the table has one. Check the column that names them (--episode), or omit it "
-                f"({'--select' if self.select else '--hold-out'})."
+                f"{option} needs at least two episodes; the table has one. Check --episode, or omit {option}."
             )
         return whole.split(1 - self.hold_out, random_state=self.random_state)
 

@@ -8,11 +8,9 @@ candidates that remain learn in full from all learning episodes: of small logs a
 
 from __future__ import annotations
 
-import hashlib
 import math
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from time import perf_counter
@@ -26,28 +24,23 @@ from capi._utils.shared import sharing
 from capi._utils.threads import n_threads, one_blas_thread
 from capi._utils.validation import Floats, as_discount, as_int, is_real
 from capi.data.transitions import Transitions
-from capi.errors import InvalidInputError, RareActionWarning
-from capi.learning.rules import default_evaluator, horizon
-from capi.offline.fitted_q import Regression
-from capi.offline.score import fitted_value_with_influence
+from capi.errors import InvalidInputError
+from capi.learning.rules import horizon
 from capi.policies import cloned
+from capi.selection._fits import Task, valued
 from capi.selection._memory import Memory
 from capi.selection.candidates import Candidate, baselines, checked_candidates, default_candidates
 from capi.selection.gate import FEWEST_EPISODES, SINGLE, gated
-from capi.selection.result import DOUBLY_ROBUST, FITTED_Q, NOT_RANKED, SIMULATED, Selection, Tried, reason
-from capi.selection.scores import doubly_robust
+from capi.selection.result import DOUBLY_ROBUST, FITTED_Q, NOT_RANKED, SIMULATED, Selection, Tried
 from capi.simulation.logged_steps import Surroundings
 from capi.types import Policy
 
 N_FINALISTS = 5
-SCORING_TREES, N_SIMULATED = 30, 200  # trees or simulated episodes of a rough value
-MORE = 5  # times as many of a final one
 ROUGH_SHARE = 0.5  # of the budget
 FEWEST_TESTED = 3  # episodes
 MOST_SHARED = 100_000  # learning rows; what candidates have in common for more would take too much memory
 Values = Sequence[dict[str, Any]]  # the results of the fits of a candidate
 ADVICE = "always_learn=True (--always-learn) returns the learned policy."
-RARELY = 0.05  # probability of an action that the log rarely takes
 SMALLEST_RATE = 1e-9  # of errors; with smaller ones there are no quantiles
 MOST_LEFT = 0.1  # share of such decisions above which a value is a guess
 
@@ -227,23 +220,6 @@ def check_episodes(learning: Transitions, test: Any) -> None:
         )
 
 
-@dataclass(frozen=True, eq=False)
-class _Task:
-    """A fit of a candidate to some episodes, and the others that value it."""
-
-    candidate: Candidate
-    rest: Transitions
-    fold: Transitions
-    half: int | None  # number of the half that values it; None for all episodes
-    stage: str  # "rough", "final" or "whole"
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """What its result is remembered by."""
-        settings = hashlib.sha256(repr(self.candidate.learner).encode()).hexdigest()[:16]
-        return f"{self.candidate.name} {settings}", self.stage if self.half is None else f"{self.stage} {self.half}"
-
-
 class _Work:
     """The fits of a selection: each learns from one half of the episodes and is valued on the other one."""
 
@@ -314,7 +290,7 @@ class _Work:
         """
         started = perf_counter()
         candidates = [*done, *asked]
-        tasks = {(c, k): _Task(c, *self.halves[k], k, "rough") for c in candidates for k in range(2)}
+        tasks = {(c, k): Task(c, *self.halves[k], k, "rough") for c in candidates for k in range(2)}
         kinds = [[c for c in asked if c.near_log == near] for near in (False, True)]
         in_turns = [c for pair in zip_longest(*kinds) for c in pair if c is not None]
         groups = [[c] for c in (*done, *in_turns)] if budget is not None else [candidates]
@@ -348,14 +324,14 @@ class _Work:
     ) -> tuple[list[Tried], str]:
         """Return all candidates, those that remain with values of learners that learned in full, and the name of the score."""
         if self.score == SIMULATED:
-            whole = {c.name: [_Task(c, self.batch, self.batch, None, "whole")] for c in finalists}
+            whole = {c.name: [Task(c, self.batch, self.batch, None, "whole")] for c in finalists}
             values = self._values(whole, [self.world_of_all])
             # the mean of what the learner is worth on other episodes, and of what its policy is worth
             parts: dict[str, tuple[Values, list[float]]] = {
                 name: ([*self.found[name], *both], [0.25, 0.25, 0.5]) for name, both in values.items() if _fine(both)
             }
         else:
-            tasks = {c.name: [_Task(c, *self.halves[k], k, "final") for k in range(2)] for c in finalists}
+            tasks = {c.name: [Task(c, *self.halves[k], k, "final") for k in range(2)] for c in finalists}
             again = not (self.simple and self.score == DOUBLY_ROBUST)  # else the first fits were full ones already
             values = self._values(tasks, self.worlds) if again else {c.name: self.found[c.name] for c in finalists}
             self.score = self._score(both for both in values.values() if _fine(both))
@@ -392,7 +368,7 @@ class _Work:
             )
         return tried, self.score
 
-    def _values(self, tasks: Mapping[str, Sequence[_Task]], worlds: Sequence[Surroundings | None]) -> dict[str, Values]:
+    def _values(self, tasks: Mapping[str, Sequence[Task]], worlds: Sequence[Surroundings | None]) -> dict[str, Values]:
         """Return the results of the tasks of each candidate; those that are known are not computed again."""
         listed = [(task, worlds[task.half or 0]) for of in tasks.values() for task in of]
         missing = [(task, world) for task, world in listed if self.memory.get(*task.key) is None]
@@ -410,70 +386,12 @@ class _Work:
             )
             for task, world in missing
         )
-        results = ordered(_valued, calls, self.executor, self.n_jobs)
+        results = ordered(valued, calls, self.executor, self.n_jobs)
         shown = self.shown([(task.candidate, task.half) for task, _ in missing])
         for _, (task, _world), result in zip(shown, missing, results, strict=True):
             name, fit = task.key
             self.memory.put(name, fit, result)
         return {name: [self.memory.get(*task.key) or {} for task in of] for name, of in tasks.items()}
-
-
-def _valued(
-    task: _Task,
-    logged: Floats | None,
-    world: Surroundings | None,
-    starts: Transitions,
-    discount: float,
-    seed: int,
-    one_thread: bool,
-    usable: Callable[[Policy], None] | None = None,
-) -> dict[str, Any]:
-    """Return the value of what a candidate learned from the task's episodes, in a model of other episodes, or of all of them."""
-    started = perf_counter()
-    fold, more = task.fold, 1 if task.stage == "rough" else MORE
-    found: dict[str, Any] = {"left": 0.0}
-    try:
-        if task.half is None:
-            policy = task.candidate.learned(task.rest).policy_
-            if usable is not None:
-                usable(policy)
-        else:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", RareActionWarning)
-                policy = task.candidate.fitted(task.rest, quick=task.stage == "rough").policy_
-        if world is None:
-            regression = Regression(n_trees=SCORING_TREES * more, n_jobs=1 if one_thread else n_threads(-1))
-            value, of_episodes = fitted_value_with_influence(policy, fold, discount, regression, seed)
-        else:
-            value, of_episodes = world.value(policy, starts, N_SIMULATED * more, horizon(world.batch, discount), seed)
-        if logged is not None:
-            least = min(RARELY, 0.5 / fold.n_actions)
-            found["left"] = float(
-                (policy.probabilities(fold.states, fold.allowed) * (logged < least)).sum(axis=1).mean()
-            )
-            if robust := _robust(policy, task.rest, fold, logged, discount):
-                found["robust"] = robust
-    except Exception as error:  # of a learner that may be anybody's; the others go on
-        return {"failed": reason(error), "seconds": perf_counter() - started}
-    seconds = perf_counter() - started
-    return {**found, "value": value, "of_episodes": of_episodes.tolist(), "seconds": seconds}
-
-
-def _robust(
-    policy: Any, rest: Transitions, fold: Transitions, logged: Floats, discount: float
-) -> dict[str, Any] | None:
-    """Return the doubly robust value on one half of a policy that was learned from the other one; None where they overlap too little."""
-    counts = fold.weights
-    if counts is not None and not np.array_equal(counts, np.repeat(counts[fold.episode_starts], fold.episode_lengths)):
-        return None  # weights of rows, not of episodes
-    probabilities = logged if fold.propensities is None else fold.propensities
-    if (counts is not None and not counts.any()) or not doubly_robust(
-        policy, None, fold, probabilities, discount=discount
-    ).overlaps:
-        return None
-    q = default_evaluator(rest, discount).evaluate(policy, rest, discount=discount)
-    found = doubly_robust(policy, q, fold, probabilities, discount=discount)
-    return {"value": found.value, "of_episodes": found.of_episodes.tolist()}
 
 
 def _tried(candidate: Candidate, both: Values, score: str) -> Tried:

@@ -10,9 +10,9 @@ import numpy as np
 from capi._utils.statistics import standard_error
 from capi._utils.validation import Floats
 from capi.experiments.combinations.settings import EVALUATOR, EVALUATORS, SPACE, SPACES
-from capi.experiments.comparison import paired
+from capi.experiments.comparison import claim_of, paired
 from capi.experiments.drawing import interval_figure
-from capi.experiments.experiment import Claim, Record, Row, claim_of
+from capi.experiments.experiment import Claim, Record, Row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,8 +9,8 @@ import numpy as np
 
 from capi._utils.late import matplotlib
 from capi._utils.statistics import standard_error
-from capi.experiments.comparison import Between, Moved, paired
-from capi.experiments.experiment import SIZES, Claim, Record, Row, claim_of
+from capi.experiments.comparison import Between, Moved, claim_of, paired
+from capi.experiments.experiment import SIZES, Claim, Record, Row
 from capi.experiments.hiv.settings import settings
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import numpy as np
 from capi._utils.late import matplotlib
 from capi._utils.statistics import all_hold, standard_error
 from capi._utils.validation import Floats
-from capi.experiments.comparison import Between, differences, positive
-from capi.experiments.experiment import Claim, Record, Row, claim_of
+from capi.experiments.comparison import Between, claim_of, differences, positive
+from capi.experiments.experiment import Claim, Record, Row
 from capi.experiments.mountain_car.settings import KAPPA, MAX_STEPS, SAMPLES
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from capi.experiments.comparison import mean_text, paired
+from capi.experiments.comparison import claim_of, mean_text, paired
 from capi.experiments.drawing import line_figure
-from capi.experiments.experiment import Claim, Record, Row, claim_of
+from capi.experiments.experiment import Claim, Record, Row
 from capi.experiments.patients.settings import METHODS, PATIENTS
 
 if TYPE_CHECKING:

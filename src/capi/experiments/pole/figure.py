@@ -11,8 +11,17 @@ import numpy as np
 from capi._utils.late import matplotlib
 from capi._utils.statistics import all_hold, standard_error
 from capi._utils.validation import Floats
-from capi.experiments.comparison import FEWEST_SEEDS, Between, differences, mean_text, paired, runs_text, values_of
-from capi.experiments.experiment import Claim, Record, Row, claim_of
+from capi.experiments.comparison import (
+    FEWEST_SEEDS,
+    Between,
+    claim_of,
+    differences,
+    mean_text,
+    paired,
+    runs_text,
+    values_of,
+)
+from capi.experiments.experiment import Claim, Record, Row
 from capi.experiments.pole.settings import COST_SAMPLES, GROUPS, MAX_STEPS, METHODS, ROLLOUT_SAMPLES, SAMPLES
 
 if TYPE_CHECKING:

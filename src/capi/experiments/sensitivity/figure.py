@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from capi._utils.validation import Floats
-from capi.experiments.comparison import changed, mean_text, paired
+from capi.experiments.comparison import changed, claim_of, mean_text, paired
 from capi.experiments.drawing import interval_figure
-from capi.experiments.experiment import Claim, Record, Row, claim_of
+from capi.experiments.experiment import Claim, Record, Row
 from capi.experiments.sensitivity.settings import BASE, METHODS, cases
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from capi.experiments.comparison import Between, paired
-from capi.experiments.experiment import Claim, Record, Row, claim_of
+from capi.experiments.comparison import Between, claim_of, paired
+from capi.experiments.experiment import Claim, Record, Row
 from capi.experiments.small_trees.settings import BATCH_PROBLEMS, DEPTHS, PROBLEMS, PROVED_DEPTHS
 from capi.plotting.style import PALETTE, add_legend, marker_of, name_axes, new_figure
 
