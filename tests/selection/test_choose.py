@@ -216,6 +216,15 @@ def test_a_policy_that_cannot_be_used_is_not_returned(discount):
     assert found.returned == "never"
 
 
+def test_if_no_policy_can_be_used_the_error_says_why():
+    def usable(policy):
+        raise InvalidInputError("none may leave the house.")
+
+    for discount, batch in ((0.0, arms()), (0.5, two_steps())):
+        with pytest.raises(InvalidInputError, match=r"no policy that was learned|no candidate could learn"):
+            choose(batch, discount, candidates={"tree": tree(discount=discount)}, usable=usable)
+
+
 @dataclass
 class AlwaysFirst:
     """A learner that always takes the first action."""

@@ -445,6 +445,9 @@ def _finalists(rough: Sequence[tuple[Candidate, Tried]], baseline: str) -> list[
 def _simplest(tried: Sequence[Tried]) -> str:
     """Return the simplest candidate whose value is within one standard error of the best one's; what was done is only chosen if it is the best."""
     known = [one for one in tried if one.value is not None]
+    if not known:  # neither a candidate nor the clone of the log
+        why = next((f" The last one {one.fate}" for one in reversed(tried) if one.fate.startswith("failed")), "")
+        raise InvalidInputError(f"no policy that was learned from all learning episodes can be used.{why}")
     near = [one for one in known if one.behind is not None and one.behind <= (one.behind_error or 0.0)]
     near = near or [max(known, key=lambda one: one.value or 0.0)]  # the best one failed in the end
     near = [one for one in near if one.size > 0] or near

@@ -81,7 +81,9 @@ def export_policy(
         policy = found.tree
     written = _written(policy, to, note, table)
     if written is None:
-        deep = isinstance(policy, SupportedPolicy)  # its model of what was done is many trees, or its policy is no tree
+        deep = isinstance(
+            policy, SupportedPolicy
+        )  # its model of what was done is many trees, or its policy is not a tree
         hint = (
             " With a support it can if it is a tree learned with Support(max_depth=...) (--support-depth)."
             if deep
